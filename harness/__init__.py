@@ -1,0 +1,1 @@
+"""Drives clients against any target, records what crossed the wire, judges it."""

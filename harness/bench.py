@@ -1,0 +1,491 @@
+"""The target as a case sees it: a world, peers, the verbs that hide the clock, and the place for findings.
+
+One bench serves one case (in a property: one example). What it records is the case's trace; what it judges are the
+case's findings. Which verdict they make is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from harness.catalogue.profiles import Profile
+from harness.clients.raw_stomp import Destination, StompPeer
+from harness.oracles import liveness
+from harness.targets.target import Overrides, Parameters, Target
+from harness.trace.events import (
+    Advanced,
+    ConnectionOpened,
+    Event,
+    IntervalExpected,
+    JitterMeasured,
+    Judged,
+    LinkFaulted,
+    Measured,
+    Noted,
+    Observed,
+)
+from harness.verdicts.finding import Finding
+from harness.wire.conversation import ControlFailed, Conversation, Requirements, Violated
+from harness.wire.log import Expectation, Tap, Violation, WireLog
+from harness.wire.stomp import HeadersLike, header_list
+from harness.words import Clock, Duration, Instant, RoutingType, Seen, ms
+from harness.worlds.link import LinkFaults
+from harness.worlds.virtual import VirtualWorld
+from harness.worlds.world import Channel, Unreachable
+
+if TYPE_CHECKING:
+    from harness.clients.proton_blocking import BlockingPeer, ContainerPeer
+    from harness.clients.proton_engine import ProtonPeer
+    from harness.clients.raw_amqp import AmqpPeer, Node
+    from harness.clients.raw_websocket import WebSocketPeer
+    from harness.clients.stompjs import StompJsPeer
+    from harness.clients.stomppy_peer import StompPyPeer
+
+Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
+
+MARGIN_FLOOR: Duration = ms(30)
+"""Real time: an interval is widened by at least this much on either side …"""
+MARGIN_SHARE = 50
+"""… or by one part in this many of its bound, whichever is more; the host's measured lateness is added to either."""
+
+
+@dataclass
+class Outcome:
+    """What a bench collected: the trace, the findings, and the measurements by label."""
+
+    events: list[Event] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    measured: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, Any] = field(default_factory=dict)
+    wire: WireLog = field(default_factory=WireLog)
+    failing: list[Outcome] = field(default_factory=list)
+    """Of a property: the outcomes of the examples that violated something."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """The drawn arguments of the example."""
+    seed: int = 0
+
+
+class Bench:
+    """``cited`` are the requirements of the case, for the version it runs in, in the order the case names them."""
+
+    def __init__(
+        self,
+        target: Target,
+        cited: tuple[str, ...],
+        *,
+        label: str,
+        seed: int = 0,
+        overrides: Overrides | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        self.target, self.cited, self.label, self.seed = target, cited, label, seed
+        self.overrides = overrides
+        self.outcome = outcome if outcome is not None else Outcome()
+        self.world = target.world(seed, overrides, self._observed)
+        self._began = self.world.now()
+        self.outcome.wire.mark = f"{seed:x}"
+        self.outcome.seed = seed
+        self._connections = 0
+        self._names = 0
+
+    # facts about the target
+
+    @property
+    def profile(self) -> Profile:
+        """What is expected of this family of brokers."""
+        return self.target.identity.profile
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What this target can do."""
+        return self.target.identity.capabilities
+
+    @property
+    def virtual(self) -> bool:
+        """Whether time jumps. A case may choose sizes by this, never what it expects."""
+        return self.world.clock is Clock.VIRTUAL
+
+    def parameters(self, acceptor: str | None = None) -> Parameters:
+        """The effective parameters of an acceptor (default: the one that cases use by default)."""
+        name = acceptor or self.target.identity.default_acceptor
+        known = self.target.acceptors(self.overrides)
+        if name not in known:
+            raise ControlFailed(f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}")
+        return known[name]
+
+    # the verbs that hide the clock
+
+    def now(self) -> Instant:
+        """The current instant of this case's world."""
+        return self.world.now()
+
+    def advance(self, duration: Duration) -> None:
+        """Let ``duration`` pass; everything that happens meanwhile happens."""
+        self.record(Advanced(at_ns=self.now(), duration_ns=duration))
+        self.world.wait_until(lambda: False, self.now() + duration)
+
+    def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool:
+        """Let time pass until ``ready()``, at most ``within``; returns ``ready()``."""
+        return self.world.wait_until(ready, self.now() + within)
+
+    # peers
+
+    def peer(
+        self, version: str = "1.2", *, acceptor: str | None = None, over: WebSocketPeer | None = None
+    ) -> StompPeer:
+        """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it is refused.
+
+        ``over`` is a WebSocket that is open already, over which STOMP is spoken.
+        """
+        name = acceptor or self.target.identity.default_acceptor
+        if over is not None:
+            peer = StompPeer(self, over.conn, over.acceptor, version)
+            peer.use(over.carry(peer))
+            return peer
+        self._connections += 1
+        peer = StompPeer(self, self._connections, name, version)
+        self._connect(peer)
+        return peer
+
+    def _connect(self, peer: Conversation[Any]) -> None:
+        wire = self.outcome.wire
+        channel: Channel
+        try:
+            if isinstance(peer, StompPeer):
+                wire.versions[peer.conn] = peer.version
+                channel = Tap(self.world, wire, peer.conn, peer.acceptor, peer)
+            else:
+                wire.unkept = f"a connection speaks {peer.protocol}, of which no octets are kept"
+                channel = self.world.open(peer.acceptor, peer)
+        except Unreachable as problem:
+            raise ControlFailed(str(problem)) from None
+        self.record(
+            ConnectionOpened(
+                at_ns=self.now(), conn=peer.conn, protocol=peer.protocol, acceptor=peer.acceptor, remote=channel.remote
+            )
+        )
+        peer.use(channel)
+
+    def connect_headers(self, version: str, extra: HeadersLike = ()) -> tuple[tuple[str, str], ...]:
+        """What a well-behaved CONNECT says to this target; ``extra`` is added, or replaces what has the same name."""
+        identity = self.target.identity
+        headers: dict[str, str] = {}
+        if version != "1.0":
+            headers |= {"accept-version": version, "host": str(self.profile.parameters.get("stomp_host", "localhost"))}
+        if identity.login is not None:
+            headers |= {"login": identity.login, "passcode": identity.passcode or ""}
+        return tuple((headers | dict(header_list(extra))).items())
+
+    def stomp(
+        self,
+        version: str = "1.2",
+        *,
+        acceptor: str | None = None,
+        heart_beat: str | None = None,
+        headers: HeadersLike = (),
+        over: WebSocketPeer | None = None,
+    ) -> StompPeer:
+        """A connected STOMP peer. That it connects is a control, not a finding."""
+        extra = header_list(headers)
+        if heart_beat is not None:
+            extra = (*extra, ("heart-beat", heart_beat))
+        peer = self.peer(version, acceptor=acceptor, over=over)
+        peer.connect(self.connect_headers(version, extra))
+        return peer
+
+    def websocket(self, *, acceptor: str | None = None, upgrade: bool = True) -> WebSocketPeer:
+        """A WebSocket, open unless ``upgrade`` is False. That it is accepted is a control, not a finding."""
+        from harness.clients.raw_websocket import WebSocketPeer
+
+        self._connections += 1
+        peer = WebSocketPeer(self, self._connections, acceptor or self.target.identity.default_acceptor)
+        self._connect(peer)
+        if upgrade:
+            peer.upgrade()
+        return peer
+
+    def stomppy(
+        self,
+        version: str = "1.2",
+        *,
+        acceptor: str | None = None,
+        heart_beat: tuple[int, int] = (0, 0),
+        threads: bool | None = None,
+        proves: Requirements | None = None,
+    ) -> StompPyPeer:
+        """stomp.py, connected: with its own threads and socket in real time, without in virtual time.
+
+        ``heart_beat`` is in milliseconds; ``threads`` chooses otherwise where both forms are possible.
+        """
+        from harness.clients import stomppy  # only runs that use it pay for the library
+
+        identity = self.target.identity
+        self.outcome.wire.unkept = "stomp.py has sockets of its own"
+        make = stomppy.over_sockets if (not self.virtual if threads is None else threads) else stomppy.in_memory
+        self._connections += 1
+        peer = make(
+            self,
+            self._connections,
+            acceptor or identity.default_acceptor,
+            version,
+            heart_beat,
+            str(self.profile.parameters.get("stomp_host", "localhost")),
+        )
+        peer.connect(login=identity.login, passcode=identity.passcode, proves=proves)
+        return peer
+
+    def stompjs(self, *, acceptor: str | None = None) -> StompJsPeer:
+        """@stomp/stompjs in a browser of its own, not yet connected. Raises :class:`ControlFailed` without Chromium."""
+        from harness.clients.stompjs import StompJsPeer
+
+        self._connections += 1
+        return StompJsPeer(self, self._connections, acceptor or self.target.identity.default_acceptor)
+
+    def amqp_peer(self, *, acceptor: str | None = None) -> AmqpPeer:
+        """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it is refused."""
+        from harness.clients.raw_amqp import AmqpPeer
+
+        self._connections += 1
+        peer = AmqpPeer(
+            self, self._connections, acceptor or self.target.identity.default_amqp_acceptor, self._container()
+        )
+        self._connect(peer)
+        return peer
+
+    def amqp(
+        self, *, acceptor: str | None = None, sasl: bool = True, begin: bool = True, **open_fields: Any
+    ) -> AmqpPeer:
+        """An AMQP 1.0 peer that is logged in, has opened and (unless told otherwise) begun a session on channel 0.
+
+        ``open_fields`` are those of its open. That it gets so far is a control, not a finding.
+        """
+        peer = self.amqp_peer(acceptor=acceptor)
+        if sasl:
+            peer.authenticate(self.target.identity.login, self.target.identity.passcode)
+        peer.open(**open_fields)
+        if begin:
+            peer.begin()
+        return peer
+
+    def proton(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> ProtonPeer:
+        """Proton's engine, connected; ``options`` as for its ``connect``."""
+        from harness.clients.proton_engine import ProtonPeer
+
+        identity = self.target.identity
+        self._connections += 1
+        peer = ProtonPeer(self, self._connections, acceptor or identity.default_amqp_acceptor)
+        self._connect(peer)
+        known = {"login": identity.login, "passcode": identity.passcode, "container": self._container()}
+        peer.connect(proves=proves, **{**known, **options})
+        return peer
+
+    def proton_blocking(self, *, acceptor: str | None = None, **options: Any) -> BlockingPeer:
+        """Proton's BlockingConnection, connected. Raises :class:`ControlFailed` in virtual time."""
+        from harness.clients.proton_blocking import BlockingPeer
+
+        return self._dialled(BlockingPeer, acceptor, options)
+
+    def proton_container(self, *, acceptor: str | None = None, **options: Any) -> ContainerPeer:
+        """Proton's Container in a thread of its own, connected. Raises :class:`ControlFailed` in virtual time."""
+        from harness.clients.proton_blocking import ContainerPeer
+
+        return self._dialled(ContainerPeer, acceptor, options)
+
+    def _container(self) -> str:
+        """A container-id for the connection that is being made."""
+        return f"{self.label}-{self.seed:x}-{self._connections}"
+
+    def _dialled(self, kind: Callable[..., Dials], acceptor: str | None, options: dict[str, Any]) -> Dials:
+        identity = self.target.identity
+        self.outcome.wire.unkept = "proton has sockets of its own"
+        self._connections += 1
+        peer = kind(self, self._connections, acceptor or identity.default_amqp_acceptor)
+        peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})
+        return peer
+
+    def node(self, routing: RoutingType = RoutingType.ANYCAST) -> Node:
+        """An AMQP address nobody has used before, with the capabilities that tell this family of brokers its routing."""
+        from harness.clients.raw_amqp import Node
+
+        kind = routing.value.lower()
+        about = self.profile.parameters
+        capabilities = str(about.get(f"{kind}_node_capabilities", "")).split()
+        return Node(str(about.get(f"{kind}_node", "{name}")).format(name=self._fresh_name()), tuple(capabilities))
+
+    def _fresh_name(self) -> str:
+        self._names += 1
+        return f"{self.label}-{self.seed:x}-{self._names}"
+
+    def destination(self, routing: RoutingType = RoutingType.ANYCAST) -> Destination:
+        """A destination nobody has used before, with the headers by which this family of brokers learns its routing."""
+        name = self._fresh_name()
+        kind = routing.value.lower()
+        about = self.profile.parameters
+        template = str(about.get(f"{kind}_destination", "/queue/{name}"))
+        return Destination(
+            template.format(name=name),
+            _headers(str(about.get(f"{kind}_send_headers", ""))),
+            _headers(str(about.get(f"{kind}_subscribe_headers", ""))),
+        )
+
+    # virtual links
+
+    def disturb(self, faults: LinkFaults) -> None:
+        """Give the links opened from now on this temper. Real links have their own: there it changes nothing."""
+        if isinstance(self.world, VirtualWorld):
+            self.world.faults = faults
+            self.record(LinkFaulted(at_ns=self.now(), detail=str(faults)))
+
+    # the trace and the findings
+
+    def record(self, event: Event) -> None:
+        """Adds an event to the case's trace."""
+        self.outcome.events.append(event)
+
+    def note(self, detail: str) -> None:
+        """A step, in words, for the reader of the report."""
+        self.record(Noted(at_ns=self.now(), detail=detail))
+
+    def _observed(self, event: Observed) -> None:
+        self.record(event)
+
+    def judge(
+        self,
+        requirements: Requirements,
+        held: bool,
+        detail: str,
+        *,
+        uncertain: str | None = None,
+        expectation: Expectation | None = None,
+    ) -> bool:
+        """Notes what was seen of ``requirements``; returns ``held``. The case goes on either way.
+
+        ``uncertain`` says why a violation cannot be held against the broker. Raises ``ValueError`` for a requirement
+        that the case does not cite.
+        """
+        seen = Seen.HELD if held else Seen.VIOLATED
+        for requirement in (requirements,) if isinstance(requirements, str) else requirements:
+            if requirement not in self.cited:
+                raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
+            self.outcome.findings.append(Finding(requirement, seen, detail, uncertain=None if held else uncertain))
+            self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=detail))
+        if not held:
+            named = (requirements,) if isinstance(requirements, str) else requirements
+            wire = self.outcome.wire
+            wire.violations.append(Violation(named, detail, expectation, len(wire.steps), self.now()))
+        return held
+
+    def require(self, requirements: Requirements, held: bool, detail: str) -> None:
+        """Like :meth:`judge`, but a violation ends the case."""
+        if not self.judge(requirements, held, detail):
+            raise Violated(detail)
+
+    def control(self, held: bool, detail: str) -> None:
+        """Something the case relies on. Raises :class:`ControlFailed` when it does not hold."""
+        if not held:
+            raise ControlFailed(detail)
+
+    def expect_interval(
+        self, requirements: Requirements, label: str, since: Instant, bounds: tuple[Duration, Duration | None]
+    ) -> None:
+        """Draws on the time axis when something should happen, counted from ``since``."""
+        low, high = bounds
+        for requirement in (requirements,) if isinstance(requirements, str) else requirements:
+            self.record(
+                IntervalExpected(
+                    at_ns=self.now(),
+                    label=label,
+                    requirement=requirement,
+                    lo_ns=since + low,
+                    hi_ns=None if high is None else since + high,
+                )
+            )
+
+    def punctuality(self, period: Duration) -> Duration:
+        """What a correct periodic sender may be late by: timers fire late on real hosts, never in virtual time.
+
+        A tenth of the period, at least 50 ms (STOMP11-HB-12, STOMP12-HB-12 ask receivers to allow for as much).
+        """
+        return 0 if self.virtual else max(ms(50), period // 10)
+
+    def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
+        """By how much an interval is widened: nothing in virtual time; see :data:`MARGIN_FLOOR` in real time."""
+        if self.virtual:
+            return 0
+        late = self.world.lateness(since)
+        self.record(JitterMeasured(at_ns=self.now(), late_ns=late))
+        return max(MARGIN_FLOOR, (bounds[1] or bounds[0]) // MARGIN_SHARE) + late
+
+    def judge_duration(
+        self,
+        requirements: Requirements,
+        label: str,
+        value: Duration,
+        bounds: tuple[Duration, Duration | None],
+        since: Instant,
+    ) -> bool:
+        """Judges a duration that began at ``since`` against [lo, hi], both sides.
+
+        Inside: HELD. Outside, but within the margin: a violation that is uncertain. Beyond: a violation.
+        """
+        low, high = bounds
+        margin = self.margin(bounds, since)
+        held = low <= value and (high is None or value <= high)
+        beyond = value < low - margin or (high is not None and value > high + margin)
+        upper = "" if high is None else f" and {high / ms(1):g} ms"
+        detail = f"{label}: {value / ms(1):g} ms, should be between {low / ms(1):g}{upper or ' ms and any time'}"
+        self._measured(requirements, label, value, low, high, margin, "ns")
+        uncertain = None if beyond else f"within the margin of {margin / ms(1):g} ms"
+        expectation = Expectation(kind="duration", words=label, since=since, value=value, bounds=bounds)
+        return self.judge(requirements, held, detail, uncertain=uncertain, expectation=expectation)
+
+    def judge_count(
+        self, requirements: Requirements, label: str, value: int, bounds: tuple[int, int | None], unit: str
+    ) -> bool:
+        """Judges a count against [lo, hi]; counts have no margin."""
+        low, high = bounds
+        self._measured(requirements, label, value, low, high, 0, unit)
+        should = f"{low}" if high == low else f"at least {low}" if high is None else f"{low} to {high}"
+        held = low <= value and (high is None or value <= high)
+        expectation = Expectation(kind="count", words=f"{label} ({unit})", value=value, bounds=bounds)
+        return self.judge(requirements, held, f"{label}: {value} {unit}, should be {should}", expectation=expectation)
+
+    def _measured(
+        self, requirements: Requirements, label: str, value: int, low: int, high: int | None, margin: int, unit: str
+    ) -> None:
+        first = requirements if isinstance(requirements, str) else requirements[0]
+        self.record(
+            Measured(
+                at_ns=self.now(), label=label, requirement=first, value=value, lo=low, hi=high, margin=margin, unit=unit
+            )
+        )
+        distance = min(value - low, high - value) if high is not None else value - low
+        before = self.outcome.measured.get(label)
+        if before is None or distance < before["distance"]:  # of several, keep the one nearest to a bound
+            self.outcome.measured[label] = {"value": value, "unit": unit, "distance": distance}
+            self.outcome.expected[label] = {"lo": low, "hi": high, "margin": margin, "unit": unit}
+
+    # arithmetic of the target's own parameters
+
+    def negotiated(
+        self, heart_beat: tuple[int, int] | None, version: str = "1.2", acceptor: str | None = None
+    ) -> liveness.Negotiated:
+        """What the arithmetic says that this target should answer to a heart-beat header."""
+        return liveness.negotiate(self.parameters(acceptor), heart_beat, version)
+
+    def silence_interval(self, ttl_ms: int, acceptor: str | None = None) -> tuple[Duration, Duration]:
+        """After how much silence this target should close a connection with that TTL."""
+        check = self.parameters(acceptor)["connection_ttl_check_interval_ms"]
+        assert isinstance(check, int)
+        return liveness.silence_interval(ttl_ms, check, exact=self.virtual)
+
+    def close(self) -> None:
+        """Ends every connection of this bench."""
+        self.world.close()
+
+
+def _headers(text: str) -> tuple[tuple[str, str], ...]:
+    """``name:value`` pairs separated by semicolons, as profiles write them."""
+    return tuple((name, value) for name, _, value in (each.partition(":") for each in text.split(";") if each))

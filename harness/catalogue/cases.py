@@ -1,0 +1,91 @@
+"""What the catalogue needs to know of a case: its name, what it cites, and what it says of itself.
+
+The cases themselves are made by ``harness.case``; they register when their module is imported. Nothing is run here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+CONFORMANCE = ("stomp", "amqp", "flow", "delivery")
+"""The packages of ``suites`` that hold conformance cases."""
+
+
+class Registered(Protocol):
+    """A registered case, as far as it matters here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def suite(self) -> str: ...
+    @property
+    def by_version(self) -> Mapping[str | None, tuple[str, ...]]: ...
+    @property
+    def needs(self) -> frozenset[str]: ...
+    @property
+    def doc(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def function(self) -> Callable[..., object]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CaseInfo:
+    """A case: ``requirements`` in the order of its versions, ``versions`` empty when it is no matter of versions."""
+
+    id: str
+    suite: str
+    function: str
+    requirements: tuple[str, ...]
+    versions: tuple[str, ...]
+    needs: frozenset[str]
+    doc: str
+    source: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of its text."""
+        return self.doc.strip().partition("\n")[0]
+
+
+def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
+    """What the catalogue needs to know of each case, by name and in the order of names."""
+    found = (
+        CaseInfo(
+            id=each.name,
+            suite=each.suite,
+            function=each.function.__qualname__,
+            requirements=tuple(dict.fromkeys(cited for ids in each.by_version.values() for cited in ids)),
+            versions=tuple(version for version in each.by_version if version is not None),
+            needs=each.needs,
+            doc=each.doc,
+            source=each.source,
+        )
+        for each in registered
+    )
+    return {each.id: each for each in sorted(found, key=lambda case: case.id)}
+
+
+def citations(cases: Mapping[str, CaseInfo]) -> dict[str, tuple[str, ...]]:
+    """The requirements by case, as :mod:`harness.catalogue.coverage` takes them."""
+    return {name: case.requirements for name, case in cases.items()}
+
+
+def import_suites(packages: Sequence[str] = CONFORMANCE, parent: str = "suites") -> list[str]:
+    """Imports every ``test_*`` module of these packages, so that their cases register; returns the modules' names.
+
+    Raises ``ImportError`` for a package that does not exist, and whatever a module raises when it is imported.
+    """
+    imported = []
+    for package in packages:
+        root = importlib.import_module(f"{parent}.{package}")
+        for module in sorted(pkgutil.walk_packages(root.__path__, f"{root.__name__}."), key=lambda each: each.name):
+            if module.name.rpartition(".")[2].startswith("test_"):
+                importlib.import_module(module.name)
+                imported.append(module.name)
+    return imported

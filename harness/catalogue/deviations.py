@@ -1,0 +1,138 @@
+"""Known deviations: where a broker family is known not to keep a requirement, why, and where that can be read.
+
+A broker's deviation never bends a case. It goes into ``fixtures/brokers/<family>/known_deviations.toml``, one
+``[[deviation]]`` each::
+
+    requirement = "STOMP12-ENC-10"          # or case, or both
+    case = "stomp.headers.blanks_stay*"     # * stands for any text, ? for one character; [1.2] is itself
+    versions = ">=2.6, <2.60"               # of the broker; without it every version
+    expected = "came back without its blanks"   # regular expression: what the finding has to say
+    reason = "The decoder of CONNECT trims values."
+    link = "https://…"
+    sometimes = true                        # a race: not seeing it in a run is no news
+
+A finding that the entry does not expect is a new finding, and an entry that no longer shows
+fails the run, unless it says ``sometimes``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from harness.catalogue.tables import BadData, Entry, Key, entries, only, read
+
+_DEVIATION = {
+    "case": Key(str, required=False),
+    "requirement": Key(str, required=False),
+    "versions": Key(str, required=False),
+    "expected": Key(str),
+    "reason": Key(str),
+    "link": Key(str),
+    "sometimes": Key(bool, required=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One entry of a list; empty ``case``, ``requirement`` or ``versions`` mean any."""
+
+    case: str
+    requirement: str
+    versions: str
+    expected: str
+    reason: str
+    link: str
+    where: str
+    """The file and line it stands in."""
+    sometimes: bool = False
+    """A race that need not show in every run."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages: the requirement, the case, or both."""
+        return " in ".join(each for each in (self.requirement, self.case) if each)
+
+
+def load(path: Path) -> list[Deviation]:
+    """The deviations of one file. Raises :class:`~harness.catalogue.tables.BadData` for the first wrong entry."""
+    values, text = read(path)
+    only(path, values, "deviation")
+    return [_deviation(entry) for entry in entries(path, "deviation", _DEVIATION, values, text)]
+
+
+def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:
+    """Whether ``deviation`` speaks of this requirement in this case on this version, whatever was found.
+
+    A version that is not known (no number in it) is covered only by an entry for every version.
+    """
+    if deviation.requirement and deviation.requirement != requirement:
+        return False
+    if deviation.case and not _pattern(deviation.case).fullmatch(case):
+        return False
+    if not deviation.versions:
+        return True
+    number = re.search(r"\d+(\.\d+)*", broker_version)
+    return number is not None and SpecifierSet(deviation.versions).contains(Version(number.group()), prereleases=True)
+
+
+def match(
+    deviations: Iterable[Deviation], case: str, requirement: str, detail: str, broker_version: str
+) -> Deviation | None:
+    """The first deviation that covers the finding and expects what it says, or None."""
+    for each in deviations:
+        if covers(each, case, requirement, broker_version) and re.search(each.expected, detail):
+            return each
+    return None
+
+
+def not_shown(listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str) -> list[Deviation]:
+    """The deviations that were looked for and did not show: every finding they cover held.
+
+    ``held`` has the case, the requirement, and whether it held, of each finding of a run on a broker of that version.
+    A deviation that no finding covers was not looked for, and one that shows only ``sometimes`` need not.
+    """
+    findings = list(held)
+    return [
+        each
+        for each in listed
+        if not each.sometimes
+        and (seen := [good for case, requirement, good in findings if covers(each, case, requirement, version)])
+        and all(seen)
+    ]
+
+
+def _deviation(entry: Entry) -> Deviation:
+    texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
+    found = Deviation(**texts, where=entry.where, sometimes=bool(entry.values.get("sometimes")))
+    if not found.name:
+        raise BadData(f"{entry.where}: case and requirement are both missing; a deviation names at least one")
+    try:
+        SpecifierSet(found.versions)
+    except InvalidSpecifier:
+        raise BadData(
+            f'{entry.where}: versions is {found.versions!r}; it should look like ">=2.50" or ">=2.6, <2.60"'
+        ) from None
+    try:
+        re.compile(found.expected)
+    except re.error as problem:
+        raise BadData(f"{entry.where}: expected is no regular expression ({problem}): {found.expected!r}") from None
+    if re.search(found.expected, "") is not None:
+        raise BadData(
+            f"{entry.where}: expected is {found.expected!r}, which matches anything; say what the finding says"
+        )
+    if not re.match(r"https?://\S+$", found.link):
+        raise BadData(
+            f"{entry.where}: link is {found.link!r}; it should be the address of documentation, source or tracker"
+        )
+    return found
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    """``*`` and ``?`` as in file names. Brackets are themselves: case ids have them."""
+    return re.compile("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in glob), re.DOTALL)

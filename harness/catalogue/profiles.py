@@ -1,0 +1,74 @@
+"""Profiles: the parameters and capabilities that are expected of a broker family.
+
+``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities`` and ``[parameters]``. A parameter's value is
+the family's default; a target file or the broker's own configuration overrides it. ``_ms`` parameters are milliseconds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+
+from harness.catalogue.tables import BadData, Key, read, table
+
+Value: TypeAlias = int | float | str | bool
+
+_PROFILE = {"description": Key(str), "capabilities": Key(list), "parameters": Key(dict)}
+
+
+class UnknownProfile(BadData):
+    """There is no profile of that name: one sentence with the names there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is expected of a broker family. Immutable; equal profiles are interchangeable."""
+
+    name: str
+    parameters: Mapping[str, Value]
+    capabilities: frozenset[str]
+    description: str
+
+
+def names(folder: Path | None = None) -> list[str]:
+    """The names of the profiles there are, in alphabetical order."""
+    return sorted(path.stem for path in _folder(folder).glob("*.toml"))
+
+
+def load(name: str, folder: Path | None = None) -> Profile:
+    """The profile of that name (default folder: the shipped one).
+
+    Raises :class:`UnknownProfile`, and :class:`~harness.catalogue.tables.BadData` for a file that is no profile.
+    """
+    known = names(folder)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise UnknownProfile(f"no profile has the name {name!r}; {hint}")
+    path = _folder(folder) / f"{name}.toml"
+    values, _ = read(path)
+    entry = table(str(path), _PROFILE, values, "profile")
+    for each in entry.values["capabilities"]:
+        if not isinstance(each, str) or not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", each):
+            raise BadData(f"{path}: the capability {each!r} should be small letters, digits and hyphens")
+    if len(set(entry.values["capabilities"])) != len(entry.values["capabilities"]):
+        raise BadData(f"{path}: a capability stands in the list twice; remove one of them")
+    for key, value in entry.values["parameters"].items():
+        if not isinstance(value, (int, float, str, bool)):
+            raise BadData(f"{path}: parameter {key} should be a number, text or true/false, it is {value!r}")
+    return Profile(
+        name=name,
+        parameters=MappingProxyType(dict(entry.values["parameters"])),
+        capabilities=frozenset(entry.values["capabilities"]),
+        description=entry.text("description"),
+    )
+
+
+def _folder(folder: Path | None) -> Path:
+    return Path(str(files("fixtures"))) / "profiles" if folder is None else folder

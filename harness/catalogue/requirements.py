@@ -1,0 +1,258 @@
+"""The requirement catalogue: every normative sentence that verdicts rest on, by id.
+
+One TOML file of ``fixtures/requirements/`` is one document: a ``[document]`` table that says which, with a fragment for
+each section in ``[document.anchors]``, and one ``[[requirement]]`` per statement, in our own words.
+
+``level`` is how strongly the statement binds and ``verb`` the document's own word for it. ``subject`` is on whom the
+duty lies: ``server``, ``client``, or ``both`` where the sentence binds the frame itself or either end, so that a broker
+can break its half. A duty of clients alone cannot be judged on a broker. ``observe`` is where it shows: on the ``wire``,
+on the wire with a clock (``wire+time``), or nowhere (``none``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+
+from harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
+from harness.words import Level
+
+UNCOVERED = "uncovered.toml"
+"""Lies in the same folder and is no document (see :mod:`harness.catalogue.coverage`)."""
+
+SUBJECTS = ("server", "client", "both")
+OBSERVE = ("wire", "wire+time", "none")
+
+_DOCUMENT = {
+    "source": Key(str),
+    "version": Key(str),
+    "prefix": Key(str),
+    "title": Key(str),
+    "url": Key(str),
+    "profile": Key(str, required=False),
+    "about": Key(str, required=False),
+    "anchors": Key(dict),
+}
+_REQUIREMENT = {
+    "id": Key(str),
+    "section": Key(str),
+    "level": Key(str),
+    "verb": Key(str),
+    "subject": Key(str),
+    "observe": Key(str),
+    "testable": Key(bool),
+    "why_not": Key(str, required=False),
+    "statement": Key(str),
+    "note": Key(str, required=False),
+}
+
+
+class UnknownRequirement(KeyError):
+    """An id that the catalogue does not have: one sentence, with the nearest ids that it has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Where a file's requirements come from."""
+
+    name: str
+    """The file's name without ``.toml``."""
+    source: str
+    """What people call it: ``STOMP 1.2``."""
+    version: str
+    """The protocol version it defines; ``*`` when it speaks of none in particular."""
+    prefix: str
+    title: str
+    url: str
+    profile: str | None
+    """The profile whose brokers a vendor's document describes; None for a specification, which binds all."""
+    about: str
+    anchors: Mapping[str, str]
+    """The fragment behind ``url`` by section; empty where the section has none. A document in several files has a ``url``
+    that ends in a slash, and what follows it here: ``part-2.html#frames``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One normative sentence. See the module's text for the fields."""
+
+    id: str
+    document: Document
+    section: str
+    level: Level
+    verb: str
+    statement: str
+    subject: str
+    observe: str
+    testable: bool
+    why_not: str = ""
+    """Why it cannot be tested on a broker; empty when it can."""
+    note: str = ""
+    where: str = ""
+    """The file and line it stands in."""
+
+    @property
+    def source(self) -> str:
+        """What people call the document."""
+        return self.document.source
+
+    @property
+    def version(self) -> str:
+        """The protocol version that it belongs to, or ``*``."""
+        return self.document.version
+
+    @property
+    def profile(self) -> str | None:
+        """The profile of the brokers that it speaks of; None when it speaks of all."""
+        return self.document.profile
+
+    @property
+    def link(self) -> str:
+        """Where the sentence can be read."""
+        anchor = self.document.anchors[self.section]
+        if self.document.url.endswith("/"):
+            return self.document.url + anchor
+        return f"{self.document.url}#{anchor}" if anchor else self.document.url
+
+    @property
+    def owed(self) -> bool:
+        """Whether a suite is incomplete without a case for it: a testable MUST or DOC that binds the server."""
+        return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
+
+
+class Catalogue(Mapping[str, Requirement]):
+    """Every requirement by id, in the order of the files and within them."""
+
+    def __init__(self, documents: tuple[Document, ...], requirements: Mapping[str, Requirement]) -> None:
+        self.documents = documents
+        self._by_id = MappingProxyType(dict(requirements))
+
+    def __getitem__(self, key: str) -> Requirement:
+        return self._by_id[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, requirement: str) -> Requirement:
+        """The requirement of that id. Raises :class:`UnknownRequirement`, which names the nearest ids."""
+        found = self._by_id.get(requirement)
+        if found is None:
+            raise UnknownRequirement(f"no requirement has the id {requirement!r}; {_nearest(requirement, self._by_id)}")
+        return found
+
+
+def folder_of_package() -> Path:
+    """The folder of the requirement files that come with brokerproof."""
+    return Path(str(files("fixtures"))) / "requirements"
+
+
+def load(folder: Path | None = None) -> Catalogue:
+    """Reads every requirement file of ``folder`` (default: the shipped one).
+
+    Raises :class:`~harness.catalogue.tables.BadData` for the first thing that is wrong.
+    """
+    folder = folder_of_package() if folder is None else folder
+    paths = sorted(path for path in folder.glob("*.toml") if path.name != UNCOVERED)
+    if not paths:
+        raise BadData(f"{folder}: holds no requirement files; there should be one .toml file per document")
+    documents: list[Document] = []
+    requirements: dict[str, Requirement] = {}
+    for path in paths:
+        values, text = read(path)
+        only(path, values, "document", "requirement")
+        document = _document(path, values.get("document"))
+        for other in documents:
+            if document.prefix == other.prefix:
+                raise BadData(
+                    f"{path}: prefix {document.prefix!r} is that of {other.name}.toml; ids would get mixed up"
+                )
+        documents.append(document)
+        for entry in entries(path, "requirement", _REQUIREMENT, values, text):
+            each = _requirement(document, entry)
+            if each.id in requirements:
+                raise BadData(
+                    f"{entry.where}: {each.id} stands already at {requirements[each.id].where}; ids are unique"
+                )
+            requirements[each.id] = each
+    return Catalogue(tuple(documents), requirements)
+
+
+def _document(path: Path, values: object) -> Document:
+    if not isinstance(values, dict):
+        raise BadData(f"{path}: [document] is missing; it says where the requirements come from")
+    entry = table(f"{path}: [document]", _DOCUMENT, values, "document")
+    anchors = entry.values["anchors"]
+    for section, anchor in anchors.items():
+        if not isinstance(anchor, str):
+            raise BadData(f"{path}: the anchor of section {section!r} should be text in quotes, it is {anchor!r}")
+    return Document(
+        name=path.stem,
+        source=entry.text("source"),
+        version=entry.text("version"),
+        prefix=entry.text("prefix"),
+        title=entry.text("title"),
+        url=entry.text("url"),
+        profile=entry.text("profile") or None,
+        about=entry.text("about"),
+        anchors=MappingProxyType(dict(anchors)),
+    )
+
+
+def _requirement(document: Document, entry: Entry) -> Requirement:
+    name = entry.text("id")
+
+    def bad(problem: str) -> BadData:
+        return BadData(f"{entry.where}: {name}: {problem}")
+
+    if not re.fullmatch(rf"{re.escape(document.prefix)}(-[A-Za-z0-9]+)*-[0-9]+", name):
+        raise bad(f"the id should be {document.prefix}-…-NUMBER, as its document's prefix says")
+    for key, allowed in (("level", tuple(Level)), ("subject", SUBJECTS), ("observe", OBSERVE)):
+        if entry.values[key] not in allowed:
+            raise bad(f"{key} is {entry.values[key]!r}; it should be one of {', '.join(allowed)}")
+    level, subject, observe = Level(entry.text("level")), entry.text("subject"), entry.text("observe")
+    if (level is Level.DOC) != (document.profile is not None):
+        raise bad("level DOC belongs to documents with a profile, and they have no other level")
+    if entry.text("section") not in document.anchors:
+        raise bad(f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or correct its name")
+    testable, why_not = bool(entry.values["testable"]), entry.text("why_not")
+    if testable and why_not:
+        raise bad("why_not explains why testable is false; here it is true")
+    if not testable and not why_not:
+        raise bad("why_not is missing; say why testable is false")
+    if testable and subject == "client":
+        raise bad("a duty of clients alone cannot be tested on a broker; set testable to false, or subject to both")
+    if testable and observe == "none":
+        raise bad("what can be observed nowhere cannot be tested; set testable to false, or say where it shows")
+    return Requirement(
+        id=name,
+        document=document,
+        section=entry.text("section"),
+        level=level,
+        verb=entry.text("verb"),
+        statement=entry.text("statement"),
+        subject=subject,
+        observe=observe,
+        testable=testable,
+        why_not=why_not,
+        note=entry.text("note"),
+        where=entry.where,
+    )
+
+
+def _nearest(wanted: str, known: Mapping[str, object]) -> str:
+    by_folded = {each.upper(): each for each in known}
+    near = difflib.get_close_matches(wanted.upper(), by_folded, n=3, cutoff=0.6)
+    if near:
+        return f"did you mean {' or '.join(by_folded[each] for each in near)}?"
+    return "brokerproof list shows every id"

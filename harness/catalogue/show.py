@@ -1,0 +1,206 @@
+"""What ``brokerproof list`` and ``brokerproof explain`` show, as data for ``--json`` and as text."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.catalogue.cases import CaseInfo, citations
+from harness.catalogue.coverage import coverage
+from harness.catalogue.requirements import Catalogue, Document, Requirement
+
+_BINDS = {
+    "server": "the server",
+    "client": "the client",
+    "both": "the server and the client",
+}
+_SHOWS = {
+    "wire": "on the wire",
+    "wire+time": "on the wire, against a clock",
+    "none": "nowhere that a test could look",
+}
+
+
+class UnknownSource(Exception):
+    """``--source`` names no document: one sentence with the names there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One requirement and the cases that cite it."""
+
+    requirement: Requirement
+    cases: tuple[str, ...]
+
+    @property
+    def coverage(self) -> str:
+        """``covered``, ``uncovered`` (owes a case and has none), ``optional`` (owes none, has none) or ``untestable``."""
+        if self.cases:
+            return "covered"
+        if not self.requirement.testable:
+            return "untestable"
+        return "uncovered" if self.requirement.owed else "optional"
+
+
+def rows(
+    catalogue: Catalogue, cases: Mapping[str, CaseInfo], *, source: str | None = None, uncovered: bool = False
+) -> list[Row]:
+    """What ``list`` shows, in the order of the catalogue. Raises :class:`UnknownSource`.
+
+    ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``, ``STOMP12``), in any case;
+    ``uncovered`` keeps only requirements that owe a case and have none.
+    """
+    wanted = None if source is None else _document(catalogue, source)
+    citing = coverage(catalogue, citations(cases))
+    found = [Row(each, citing[each.id]) for each in catalogue.values() if wanted in (None, each.document)]
+    return [row for row in found if not uncovered or row.coverage == "uncovered"]
+
+
+def rows_json(found: Sequence[Row]) -> list[dict[str, Any]]:
+    """``list --json``."""
+    return [{**_fields(row.requirement), "coverage": row.coverage, "cases": list(row.cases)} for row in found]
+
+
+def rows_text(found: Sequence[Row], width: int = 100) -> str:
+    """``list`` as plain lines, by document; ``width`` is in characters, at least 60."""
+    if not found:
+        return "no requirement fits\n"
+    names = max(len(row.requirement.id) for row in found)
+    lines: list[str] = []
+    document: Document | None = None
+    for row in found:
+        each = row.requirement
+        if each.document is not document:
+            document = each.document
+            lines += [*([""] if lines else []), *textwrap.wrap(document.title, max(width, 60))]
+        head = f"{each.id:<{names}}  {each.level:<6}  {row.coverage:<10}  "
+        indent = " " * len(head)
+        room = max(width, 60, len(head) + 30)
+        lines += textwrap.wrap(
+            each.statement, room, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+        )
+        lines += [f"{indent}· {case}" for case in row.cases]
+    return "\n".join([*lines, "", totals(found)]) + "\n"
+
+
+def totals(found: Sequence[Row]) -> str:
+    """One line: how many requirements, and how many of each coverage."""
+    counts = {
+        kind: sum(row.coverage == kind for row in found) for kind in ("covered", "uncovered", "optional", "untestable")
+    }
+    return f"{len(found)} requirements: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+
+
+def explanation(
+    catalogue: Catalogue, cases: Mapping[str, CaseInfo], requirement: str, listed: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """``explain --json``. ``listed`` has the reasons of the uncovered list by id.
+
+    Raises :class:`~harness.catalogue.requirements.UnknownRequirement`.
+    """
+    each = catalogue.find(_spelled(catalogue, requirement))
+    citing = [case for case in cases.values() if each.id in case.requirements]
+    return {
+        **_fields(each),
+        "title": each.document.title,
+        "catalogue_file": f"fixtures/requirements/{each.document.name}.toml",
+        "owed": each.owed,
+        "uncovered_reason": (listed or {}).get(each.id),
+        "cases": [
+            {"id": case.id, "says": case.summary, "source": case.source, "needs": sorted(case.needs)} for case in citing
+        ],
+    }
+
+
+def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
+    """``explain`` for people; ``facts`` are those of :func:`explanation`, ``width`` is in characters."""
+
+    def wrapped(text: str, indent: str = "  ") -> str:
+        return textwrap.fill(
+            text,
+            max(width, 60),
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+
+    said = "the vendor's documentation" if facts["level"] == "DOC" else f"level {facts['level']}"
+    parts = [
+        f"{facts['id']}  ({facts['level']})",
+        wrapped(facts["statement"]),
+        "",
+        f"  source    {facts['title']}, section {facts['section']!r}",
+        f"  read it   {facts['link']}",
+        f"  strength  {said}; its own words there: {facts['verb']!r}",
+        f"  binds     {_BINDS[facts['subject']]}",
+        f"  shows     {_SHOWS[facts['observe']]}",
+    ]
+    if facts["profile"]:
+        parts.append(f"  brokers   those of profile {facts['profile']}")
+    if facts["note"]:
+        parts += ["", wrapped(f"Note: {facts['note']}")]
+    if not facts["testable"]:
+        parts += ["", wrapped(f"Not tested: {facts['why_not']}")]
+    parts += ["", f"  Cases that cite it: {len(facts['cases'])}"]
+    for case in facts["cases"]:
+        needs = f" [needs {', '.join(case['needs'])}]" if case["needs"] else ""
+        parts += [f"  · {case['id']}{needs}", *([wrapped(case["says"], "      ")] if case["says"] else [])]
+        parts.append(f"      {case['source']}")
+    if not facts["cases"] and facts["uncovered_reason"]:
+        parts.append(wrapped(f"Listed as uncovered: {facts['uncovered_reason']}"))
+    parts += ["", wrapped(contest(facts))]
+    return "\n".join(parts) + "\n"
+
+
+def contest(facts: Mapping[str, Any]) -> str:
+    """How to object to a requirement or to a verdict that rests on it."""
+    return (
+        f"To contest it: compare the statement with the source. If we misread it, change {facts['id']} in "
+        f"{facts['catalogue_file']} and quote the sentence in the pull request. If a case asks for more than the "
+        "statement says, the case is wrong: name it in an issue, with the trace. If your broker departs from it on "
+        "purpose, list it in fixtures/brokers/<family>/known_deviations.toml with the reason and a link."
+    )
+
+
+def _fields(each: Requirement) -> dict[str, Any]:
+    return {
+        "id": each.id,
+        "source": each.source,
+        "version": each.version,
+        "profile": each.profile,
+        "section": each.section,
+        "link": each.link,
+        "level": each.level.value,
+        "verb": each.verb,
+        "statement": each.statement,
+        "subject": each.subject,
+        "observe": each.observe,
+        "testable": each.testable,
+        "why_not": each.why_not,
+        "note": each.note,
+    }
+
+
+def _folded(text: str) -> str:
+    return "".join(each for each in text.casefold().removesuffix(".toml") if each.isalnum())
+
+
+def _document(catalogue: Catalogue, source: str) -> Document:
+    known = {_folded(name): each for each in catalogue.documents for name in (each.name, each.source, each.prefix)}
+    wanted = _folded(source.replace("\\", "/").rpartition("/")[2])
+    if wanted in known:
+        return known[wanted]
+    near = difflib.get_close_matches(wanted, known, n=1)
+    hint = f"did you mean {known[near[0]].name!r}?" if near else ""
+    names = ", ".join(f"{each.name} ({each.source})" for each in catalogue.documents)
+    raise UnknownSource(f"no document is called {source!r}; {hint or f'there are {names}'}")
+
+
+def _spelled(catalogue: Catalogue, requirement: str) -> str:
+    """The id as the catalogue spells it: people type small letters."""
+    folded = {each.casefold(): each for each in catalogue}
+    return folded.get(requirement.strip().casefold(), requirement)

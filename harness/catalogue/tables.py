@@ -1,0 +1,87 @@
+"""TOML files read strictly: every key known, every value of its type, every complaint one sentence with file and line.
+
+``tomllib`` forgets lines. Entries of an array of tables stand in the order of their headers, so the n-th entry is found
+at the n-th ``[[name]]``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+class BadData(Exception):
+    """A data file is not what it should be: one sentence with the file, the line or entry, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key that an entry may have: its type, and whether it must be there."""
+
+    kind: type
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One checked table and where it stands (``stomp12.toml, line 17``)."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    def text(self, key: str) -> str:
+        """The value of a text key, without blanks around it; empty when the key is absent."""
+        return str(self.values.get(key, "")).strip()
+
+
+_NAMES = {str: "text in quotes", bool: "true or false", dict: "a table", list: "a list", int: "a whole number"}
+
+
+def read(path: Path) -> tuple[dict[str, Any], str]:
+    """What a TOML file holds, and its text. Raises :class:`BadData` for a file that is missing or is not TOML."""
+    try:
+        text = path.read_text("utf-8")
+        return tomllib.loads(text), text
+    except OSError as problem:
+        raise BadData(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BadData(f"{path}: is not TOML ({problem})") from None
+
+
+def entries(path: Path, name: str, keys: Mapping[str, Key], values: Mapping[str, Any], text: str) -> Iterator[Entry]:
+    """The ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData` at the first wrong one."""
+    rows = values.get(name, [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise BadData(f"{path}: {name} should be an array of tables, each begun by [[{name}]]")
+    header = re.compile(rf"\s*\[\[\s*{re.escape(name)}\s*\]\]")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if header.match(line)]
+    for index, row in enumerate(rows):
+        place = f"line {lines[index]}" if len(lines) == len(rows) else f"entry {index + 1}"
+        yield table(f"{path}, {place}", keys, row, name)
+
+
+def table(where: str, keys: Mapping[str, Key], row: Mapping[str, Any], name: str) -> Entry:
+    """``row`` as an entry. Raises :class:`BadData` for unknown, missing, mistyped or empty keys."""
+    who = f"{where}: {row['id']}" if isinstance(row.get("id"), str) else where
+    for key, value in row.items():
+        if key not in keys:
+            raise BadData(f"{who}: unknown key {key!r}; a {name} has {', '.join(keys)}")
+        if type(value) is not keys[key].kind:
+            raise BadData(f"{who}: {key} should be {_NAMES[keys[key].kind]}, it is {value!r}")
+        if isinstance(value, str) and not value.strip() and keys[key].required:
+            raise BadData(f"{who}: {key} is empty; write what it should say")
+    for key, rule in keys.items():
+        if rule.required and key not in row:
+            raise BadData(f"{who}: {key} is missing; a {name} needs it")
+    return Entry(row, where)
+
+
+def only(path: Path, values: Mapping[str, Any], *allowed: str) -> None:
+    """Raises :class:`BadData` when a file has a top-level key besides ``allowed``."""
+    for key in values:
+        if key not in allowed:
+            raise BadData(f"{path}: unknown key {key!r}; this file has {', '.join(allowed)}")

@@ -1,0 +1,371 @@
+"""Proton's own input and output over real sockets: ``BlockingConnection``, and ``Container`` in a thread of its own.
+
+Both are Proton as it comes. The octets are noted on their way through its input-output handler, nothing else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import proton
+from proton import reactor, utils
+from proton._handlers import IOHandler  # the one that a Container uses; there is no public name for it
+from proton.handlers import MessagingHandler
+
+from harness.clients.amqp_tap import PROTOCOL, Tap
+from harness.clients.proton_engine import Arrived, Told
+from harness.trace.events import ConnectionAbandoned, ConnectionOpened
+from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Judge, Match, Requirements, Violated
+from harness.words import NS_PER_S, CloseHow, Duration, Instant
+from harness.worlds.bell import Bell
+from harness.worlds.real import RealWorld
+from harness.worlds.world import Unreachable
+
+T = TypeVar("T")
+Tell = Callable[[str, Any], None]
+_JOIN_S = 5.0
+_MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
+
+
+class _TappedIO(IOHandler):
+    """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` octets, ``closed`` how."""
+
+    def __init__(self, tell: Tell) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def on_selectable_readable(self, event: Any) -> None:
+        self._tap(event.selectable)
+        super().on_selectable_readable(event)
+
+    def on_selectable_writable(self, event: Any) -> None:
+        self._tap(event.selectable)
+        super().on_selectable_writable(event)
+
+    def _tap(self, selectable: Any) -> None:
+        known = vars(selectable)
+        if known.get("_transport") is None or "recv" in known:
+            return
+        recv, send = selectable.recv, selectable.send
+
+        def tapped_recv(size: int) -> bytes:
+            try:
+                data: bytes = recv(size)
+            except OSError:
+                self._tell("closed", CloseHow.RESET)
+                raise
+            if data:
+                self._tell("octets", data)
+            else:
+                self._tell("closed", CloseHow.EOF)
+            return data
+
+        def tapped_send(data: bytes) -> int:
+            count: int = send(data)
+            self._tell("sent", bytes(data[:count]))
+            return count
+
+        selectable.recv, selectable.send = tapped_recv, tapped_send
+
+
+def _endpoint(world: Any, acceptor: str) -> tuple[str, int]:
+    if not isinstance(world, RealWorld):
+        raise ControlFailed("Proton over sockets needs a target that has sockets")
+    try:
+        return world.endpoint(acceptor)
+    except Unreachable as problem:
+        raise ControlFailed(str(problem)) from None
+
+
+def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
+    options: dict[str, Any] = {"allowed_mechs": _MECHANISMS[login is not None], "allow_insecure_mechs": True}
+    if login is not None:
+        options |= {"user": login, "password": passcode or ""}
+    return options
+
+
+def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
+    """An option for Proton's ``create_sender`` and ``create_receiver``: capabilities of the source or the target."""
+
+    class Capabilities(reactor.LinkOption):
+        def apply(self, link: Any) -> None:
+            if names:
+                undescribed: Any = proton.UNDESCRIBED
+                symbols = proton.Array(undescribed, proton.Data.SYMBOL, *map(proton.symbol, names))
+                (link.source if source else link.target).capabilities.put_object(symbols)
+
+    return Capabilities()
+
+
+class BlockingPeer:
+    """One ``BlockingConnection``. Its calls block the case, as they would block whoever uses it."""
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        self.judge, self.conn, self.acceptor = judge, conn, acceptor
+        self.connection: Any = None
+        """Proton's object."""
+        self.ended: CloseHow | None = None
+        self._tap = Tap(judge, conn)
+
+    def _told(self, what: str, content: Any) -> None:
+        at = self.judge.world.now()
+        match what:
+            case "octets":
+                self._tap.received(at, content)
+            case "sent":
+                self._tap.sent(at, content)
+            case _:
+                self.ended = content
+
+    def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
+        """Do what may fail in Proton; a failure is the broker's with ``proves``, and a failed control without."""
+        try:
+            done = action()
+        except (proton.ProtonException, OSError) as problem:
+            detail = f"Proton's BlockingConnection could not {words}: {type(problem).__name__}: {problem}"
+            if proves is None:
+                raise ControlFailed(detail) from None
+            self.judge.judge(proves, False, detail)
+            raise Violated(detail) from None
+        if proves is not None:
+            self.judge.judge(proves, True, f"Proton's BlockingConnection could {words}")
+        return done
+
+    def connect(
+        self,
+        *,
+        login: str | None = None,
+        passcode: str | None = None,
+        heartbeat: Duration = 0,
+        timeout: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> None:
+        """Connect, log in and open. ``heartbeat`` is Proton's: what it announces as its idle time-out."""
+        host, port = _endpoint(self.judge.world, self.acceptor)
+        remote = f"{host}:{port}"
+        self.judge.record(
+            ConnectionOpened(
+                at_ns=self.judge.world.now(), conn=self.conn, protocol=PROTOCOL, acceptor=self.acceptor, remote=remote
+            )
+        )
+        container = reactor.Container(global_handler=_TappedIO(self._told))
+        options = _credentials(login, passcode) | ({"heartbeat": heartbeat / NS_PER_S} if heartbeat else {})
+        self.connection = self._ask(
+            "connect",
+            lambda: utils.BlockingConnection(
+                f"amqp://{remote}", timeout=timeout / NS_PER_S, container=container, **options
+            ),
+            proves,
+        )
+
+    def sender(self, address: str, *, capabilities: tuple[str, ...] = (), proves: Requirements | None = None) -> Any:
+        """A ``BlockingSender``."""
+        option = with_capabilities(capabilities, source=False)
+        return self._ask(
+            f"attach a sender to {address}", lambda: self.connection.create_sender(address, options=option), proves
+        )
+
+    def receiver(
+        self,
+        address: str,
+        *,
+        credit: int | None = None,
+        capabilities: tuple[str, ...] = (),
+        proves: Requirements | None = None,
+    ) -> Any:
+        """A ``BlockingReceiver``."""
+        option = with_capabilities(capabilities, source=True)
+        return self._ask(
+            f"attach a receiver to {address}",
+            lambda: self.connection.create_receiver(address, credit=credit, options=option),
+            proves,
+        )
+
+    def publish(self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any) -> Any:
+        """Send a message and wait until it is settled as accepted (or modified)."""
+        message = proton.Message(body=body, **properties)
+        return self._ask("send a message", lambda: sender.send(message), proves)
+
+    def receive(self, receiver: Any, *, within: Duration = PATIENCE, proves: Requirements | None = None) -> Any:
+        """The next message; settle it with the receiver's own ``accept``, ``reject`` or ``release``."""
+        return self._ask("receive a message", lambda: receiver.receive(timeout=within / NS_PER_S), proves)
+
+    def close(self, *, proves: Requirements | None = None) -> None:
+        """Close, and wait for the broker's close."""
+        self._ask("close", self.connection.close, proves)
+        self.judge.record(ConnectionAbandoned(at_ns=self.judge.world.now(), conn=self.conn, how=CloseHow.EOF))
+
+
+class _Ears(MessagingHandler):
+    """Tells what the container calls, and does in its thread what the case asks for."""
+
+    def __init__(self, connect: Callable[[Any], Any], tell: Tell) -> None:
+        super().__init__(prefetch=0, auto_accept=False)
+        self._connect, self._tell = connect, tell
+        self.container: Any = None
+        self.connection: Any = None
+        self.injector = reactor.EventInjector()
+
+    def on_start(self, event: Any) -> None:
+        self.container = event.container
+        self.container.selectable(self.injector)
+        self.connection = self._connect(self.container)
+
+    def on_do(self, event: Any) -> None:
+        try:
+            event.subject(self.container, self.connection)
+        except Exception as problem:  # the thread goes on; the case learns of it
+            self._tell("told", ("failed", None, f"{type(problem).__name__}: {problem}"))
+
+    def on_message(self, event: Any) -> None:
+        arrived = Arrived(event.delivery, event.message, b"", event.delivery.settled)
+        self._tell("told", ("message", arrived, None))
+
+    def on_transport_error(self, event: Any) -> None:
+        found = event.transport.condition
+        self._tell("told", ("transport_error", None, None if found is None else found.name))
+        super().on_transport_error(event)
+
+    def heard(self, name: str, event: Any) -> None:
+        """One of the callbacks below."""
+        about = event.link or event.session or event.connection
+        found = None if about is None else about.remote_condition
+        self._tell("told", (name, event.delivery or event.link, None if found is None else found.name))
+
+
+_HEARD = frozenset(
+    {
+        *(
+            "connection_opened",
+            "session_opened",
+            "link_opened",
+            "sendable",
+            "accepted",
+            "rejected",
+            "released",
+            "settled",
+        ),
+        *("link_error", "session_error", "connection_error", "link_closed", "session_closed", "connection_closed"),
+        *("disconnected", "link_flow"),
+    }
+)
+
+
+def _callback(name: str) -> Callable[[_Ears, Any], None]:
+    return lambda ears, event: ears.heard(name, event)
+
+
+for _name in _HEARD:  # Proton's handler has stubs of its own for most
+    setattr(_Ears, f"on_{_name}", _callback(_name))
+
+
+class ContainerPeer(Conversation[Told]):
+    """A ``Container`` in a thread of its own. What it calls back is told to the case, in the thread of the case."""
+
+    protocol = PROTOCOL
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        self._tap = Tap(judge, conn)
+        self._ears: _Ears | None = None
+
+    def connect(
+        self,
+        *,
+        login: str | None = None,
+        passcode: str | None = None,
+        heartbeat: Duration = 0,
+        proves: Requirements | None = None,
+    ) -> None:
+        """Start the thread, connect, and wait until the connection is open."""
+        host, port = _endpoint(self.world, self.acceptor)
+        assert isinstance(self.world, RealWorld)
+        options = _credentials(login, passcode) | ({"heartbeat": heartbeat / NS_PER_S} if heartbeat else {})
+        self.judge.record(
+            ConnectionOpened(
+                at_ns=self.world.now(),
+                conn=self.conn,
+                protocol=PROTOCOL,
+                acceptor=self.acceptor,
+                remote=f"{host}:{port}",
+            )
+        )
+        ready = threading.Event()
+
+        def end_thread() -> None:
+            ready.wait(_JOIN_S)
+            self.do(lambda container, connection: container.stop())
+            thread.join(_JOIN_S)
+
+        bell = Bell(self.world, self._hear, end_thread)
+
+        def dial(container: Any) -> Any:
+            ready.set()
+            return container.connect(f"amqp://{host}:{port}", reconnect=False, **options)
+
+        ears = self._ears = _Ears(dial, bell.tell)
+        container = reactor.Container(ears, global_handler=_TappedIO(bell.tell))
+        thread = threading.Thread(target=container.run, name=f"proton-{self.conn}", daemon=True)
+        thread.start()
+        self.expect(Match("connection_opened", lambda each: each.name == "connection_opened"), proves=proves)
+
+    def do(self, action: Callable[[Any, Any], None]) -> None:
+        """Do ``action(container, connection)`` in the container's thread, where its objects may be used."""
+        assert self._ears is not None
+        with suppress(OSError):  # its pipe is closed: the container has ended
+            self._ears.injector.trigger(reactor.ApplicationEvent("do", subject=action))
+
+    def send_all(self, address: str, bodies: list[Any], *, capabilities: tuple[str, ...] = ()) -> None:
+        """Attach a sender and send messages with these bodies. Proton keeps what there is no credit for."""
+
+        def action(container: Any, connection: Any) -> None:
+            sender = container.create_sender(connection, address, options=with_capabilities(capabilities, source=False))
+            for body in bodies:
+                sender.send(proton.Message(body=body))
+
+        self.do(action)
+
+    def receive(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
+        """Attach a receiver and give credit; what comes is told as ``message``."""
+
+        def action(container: Any, connection: Any) -> None:
+            options = with_capabilities(capabilities, source=True)
+            container.create_receiver(connection, address, options=options).flow(credit)
+
+        self.do(action)
+
+    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+        """The container stops; its socket is closed with it."""
+        self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
+        self.do(lambda container, connection: container.stop())
+
+    def _hear(self, what: str, at: Instant, content: Any) -> None:
+        match what:
+            case "octets":
+                self.heard_at = at
+                self._tap.received(at, content)
+            case "sent":
+                self.spoke_at = at
+                self._tap.sent(at, content)
+            case "closed":
+                if self.ended is None:
+                    self.channel_closed(at, content)
+            case _:
+                name, subject, condition = content
+                self.inbox.append(Told(name, at, subject, condition))
+
+    def fatal(self, frame: Told) -> bool:
+        return frame.name in (
+            "transport_error",
+            "connection_error",
+            "link_error",
+            "session_error",
+            "disconnected",
+            "failed",
+        )
+
+    def words(self, frame: Told) -> str:
+        return f"{frame.name}{f' ({frame.condition})' if frame.condition else ''}"

@@ -1,0 +1,467 @@
+"""python-qpid-proton, the AMQP 1.0 client that people use from Python, as an engine without a socket or a thread.
+
+Its transport writes to a harness channel and is fed with what arrives there; its timers run on the world's deadlines. So
+in virtual time a case drives the real client and every run is the same; over sockets it is the same code on a real
+channel. The trace is what crossed the wire, read by the harness's own codec; an expectation sees what Proton told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import proton
+
+from harness.clients.amqp_tap import PROTOCOL, Tap
+from harness.trace.events import Noted
+from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Judge, Match, Requirements
+from harness.words import NS_PER_MS, CloseHow, Duration, Instant
+
+_CLOCK_BEGINS_MS = 1_000
+"""Proton takes an instant of 0 for none, so its clock runs this far ahead of the world's."""
+
+_STATES = {
+    "accepted": proton.Delivery.ACCEPTED,
+    "rejected": proton.Delivery.REJECTED,
+    "released": proton.Delivery.RELEASED,
+    "modified": proton.Delivery.MODIFIED,
+    "received": proton.Delivery.RECEIVED,
+}
+_NAMES = {int(state): name for name, state in _STATES.items()} | {0: None}
+
+_TOLD = frozenset(
+    {
+        *("connection_remote_open", "session_remote_open", "link_remote_open", "link_remote_detach", "link_flow"),
+        *("transport_authenticated", "transport_head_closed", "transport_tail_closed", "transport_closed"),
+    }
+)
+"""Events that expectations may see, besides those of endings and deliveries; the others are Proton talking to itself."""
+
+_FATAL = frozenset({"transport_error", "connection_remote_close", "session_remote_close", "link_remote_close"})
+
+
+def has_tls() -> bool:
+    """Whether this build of Proton has TLS: without OpenSSL's headers it compiles silently without."""
+    return bool(proton.SSL.present())
+
+
+@dataclass(frozen=True)
+class Told:
+    """What Proton told: an event by its name without ``PN_``, or ``message`` with the :class:`Arrived` as its subject.
+
+    ``subject`` is the connection, session, link, delivery or transport that the event is about.
+    """
+
+    name: str
+    at: Instant
+    subject: Any = None
+    condition: str | None = None
+
+    @property
+    def link(self) -> str | None:
+        """The name of the link that it is about."""
+        about = self.subject.delivery.link if isinstance(self.subject, Arrived) else self.subject
+        about = getattr(about, "link", about)
+        return about.name if isinstance(about, proton.Link) else None
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A message that Proton handed out, decoded by it, and the delivery in which it came."""
+
+    delivery: Any
+    message: Any
+    octets: bytes
+    settled: bool
+    """Whether the broker had settled it already."""
+
+
+@dataclass(eq=False)
+class Sent:
+    """A delivery that the client sent, and what became of it."""
+
+    delivery: Any
+    state: str | None = None
+    """accepted, rejected, released, modified, or None while there is none."""
+    settled: bool = False
+
+
+def told(name: str, link: Any = None) -> Match[Told]:
+    """Matches an event by name, and by the link that it is about."""
+    wanted = None if link is None else link.name
+    words = name if wanted is None else f"{name} of link {wanted}"
+    return Match(words, lambda each: each.name == name and (wanted is None or each.link == wanted))
+
+
+class ProtonPeer(Conversation[Told]):
+    """One connection of Proton's engine. :attr:`connection` and :attr:`transport` are the client's own objects."""
+
+    protocol = PROTOCOL
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.connection: Any = proton.Connection()
+        self.transport: Any = proton.Transport()
+        self.sent: list[Sent] = []
+        """Deliveries in the order in which they were sent."""
+        self._collector = proton.Collector()
+        self.connection.collect(self._collector)
+        self._tap = Tap(judge, conn)
+        self._left = False
+        self._next_tick: Instant | None = None
+        self._tags = 0
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        self._tap.received(at, data)
+        while data:
+            capacity = self._capacity()
+            if capacity <= 0:
+                self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"Proton reads no more ({len(data)} octets)"))
+                break
+            with suppress(proton.TransportException):  # told as transport_error
+                self.transport.push(data[:capacity])
+            data = data[capacity:]
+            self._collect(at)
+        self.work()
+
+    def _capacity(self) -> int:
+        try:
+            return int(self.transport.capacity())
+        except proton.TransportException:
+            return -1
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        super().channel_closed(at, how)
+        with suppress(proton.TransportException):
+            self.transport.close_tail()
+        self.work()
+
+    def fatal(self, frame: Told) -> bool:
+        return frame.name in _FATAL and (frame.condition is not None or frame.name == "connection_remote_close")
+
+    def words(self, frame: Told) -> str:
+        about = f" of link {frame.link}" if frame.link else ""
+        condition = f" ({frame.condition})" if frame.condition else ""
+        body = f" {frame.subject.message.body!r}"[:100] if isinstance(frame.subject, Arrived) else ""
+        return f"{frame.name}{about}{condition}{body}"
+
+    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+        self._left = True
+        super().leave(how)
+
+    # the engine
+
+    def work(self) -> None:
+        """Let Proton do what is due, now: timers, then output. To be called after the client's own objects were used."""
+        now = self.world.now()
+        self._collect(now)
+        if self._left:
+            return
+        self._tick(now)
+        self._collect(now)
+        while True:
+            try:
+                pending = self.transport.pending()
+            except proton.TransportException:
+                pending = -1
+            if pending <= 0:
+                break
+            data = bytes(self.transport.peek(pending))
+            self._tap.sent(now, data)
+            self.write(data, as_event=False)
+            self.transport.pop(len(data))
+        self._collect(now)
+        if pending < 0:
+            self._capacity()  # notices that the broker's close was read, too
+            if self.transport.closed and self.ended is None:
+                self.leave()
+
+    def _tick(self, now: Instant) -> None:
+        due = self.transport.tick((now // NS_PER_MS + _CLOCK_BEGINS_MS) / 1000)
+        if due:
+            at = (round(due * 1000) - _CLOCK_BEGINS_MS) * NS_PER_MS
+            if at > now and (self._next_tick is None or at < self._next_tick or self._next_tick <= now):
+                self._next_tick = at
+                self.world.at(at, self.work)
+
+    def _collect(self, now: Instant) -> None:
+        while (event := self._collector.peek()) is not None:
+            self._happened(now, event)
+            self._collector.pop()
+
+    def _happened(self, now: Instant, event: Any) -> None:
+        name = event.type.name.removeprefix("PN_").lower()
+        match name:
+            case "delivery":
+                self._delivery(now, event.delivery)
+                return
+            case "transport_error":
+                self._tell(now, name, event.transport, event.transport.condition)
+            case "connection_remote_close" | "session_remote_close" | "link_remote_close":
+                self._tell(now, name, event.context, event.context.remote_condition)
+            case _ if name in _TOLD:
+                self._tell(now, name, event.context, None)
+
+    def _tell(self, now: Instant, name: str, subject: Any, condition: Any) -> None:
+        self.inbox.append(Told(name, now, subject, None if condition is None else condition.name))
+
+    def _delivery(self, now: Instant, delivery: Any) -> None:
+        if delivery.link.is_sender:
+            for each in self.sent:
+                if each.delivery == delivery:
+                    each.state = _NAMES.get(int(delivery.remote_state), str(delivery.remote_state))
+                    each.settled = delivery.settled
+            self._tell(now, "delivery", delivery, None)
+        elif delivery.aborted:
+            delivery.settle()
+            self._tell(now, "aborted", delivery, None)
+        elif delivery.readable and not delivery.partial:
+            octets = delivery.link.recv(delivery.pending) or b""
+            delivery.link.advance()
+            message = proton.Message()
+            message.decode(octets)
+            self.inbox.append(Told("message", now, Arrived(delivery, message, octets, delivery.settled)))
+
+    # connecting
+
+    def connect(
+        self,
+        *,
+        login: str | None = None,
+        passcode: str | None = None,
+        idle_timeout: Duration = 0,
+        max_frame_size: int | None = None,
+        channel_max: int | None = None,
+        container: str | None = None,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SASL, open, and wait until the broker has opened too. ``idle_timeout`` is what Proton enforces; it announces
+        half of it."""
+        sasl = self.transport.sasl()
+        sasl.allow_insecure_mechs = True
+        sasl.allowed_mechs("ANONYMOUS" if login is None else "PLAIN")
+        if login is not None:
+            self.connection.user, self.connection.password = login, passcode or ""
+        self.connection.container = container or f"brokerproof-{self.conn}"
+        if idle_timeout:
+            self.transport.idle_timeout = idle_timeout / NS_PER_MS / 1000
+        if max_frame_size is not None:
+            self.transport.max_frame_size = max_frame_size
+        if channel_max is not None:
+            self.transport.channel_max = channel_max
+        self.transport.bind(self.connection)
+        self.connection.open()
+        self.work()
+        self.expect(told("connection_remote_open"), proves=proves)
+
+    def close(self, *, proves: Requirements | None = None) -> None:
+        """Close and wait for the broker's close."""
+        self.connection.close()
+        self.work()
+        self.expect(told("connection_remote_close"), proves=proves)
+
+    # sessions and links
+
+    def session(self, *, incoming_octets: int | None = None, answered: bool = True) -> Any:
+        """A new session. ``incoming_octets`` bounds what it takes in: Proton makes its window in frames of that."""
+        made = self.connection.session()
+        if incoming_octets is not None:
+            made.incoming_capacity = incoming_octets
+        made.open()
+        self.work()
+        if answered:
+            self.expect(Match("session_remote_open", lambda each: each.name == "session_remote_open"))
+        return made
+
+    def sender(
+        self,
+        session: Any,
+        address: str | None,
+        *,
+        capabilities: tuple[str, ...] = (),
+        name: str | None = None,
+        settled: bool = False,
+        proves: Requirements | None = None,
+    ) -> Any:
+        """Attach a sender and wait for the broker's attach. ``settled``: it sends settled messages only."""
+        link = session.sender(name or self._name())
+        link.target.address = address
+        self._capabilities(link.target, capabilities)
+        if settled:
+            link.snd_settle_mode = proton.Link.SND_SETTLED
+        return self._opened(link, proves)
+
+    def receiver(
+        self,
+        session: Any,
+        address: str | None,
+        *,
+        credit: int = 0,
+        capabilities: tuple[str, ...] = (),
+        name: str | None = None,
+        browse: bool = False,
+        proves: Requirements | None = None,
+    ) -> Any:
+        """Attach a receiver, wait for the broker's attach, and grant ``credit``. ``browse``: it takes nothing away."""
+        link = session.receiver(name or self._name())
+        link.source.address = address
+        self._capabilities(link.source, capabilities)
+        if browse:
+            link.source.distribution_mode = proton.Terminus.DIST_MODE_COPY
+        self._opened(link, proves)
+        if credit:
+            self.grant(link, credit)
+        return link
+
+    def _capabilities(self, terminus: Any, names: tuple[str, ...]) -> None:
+        if names:
+            undescribed: Any = proton.UNDESCRIBED
+            terminus.capabilities.put_object(proton.Array(undescribed, proton.Data.SYMBOL, *map(proton.symbol, names)))
+
+    def _opened(self, link: Any, proves: Requirements | None) -> Any:
+        link.open()
+        self.work()
+        self.expect(told("link_remote_open", link), proves=proves)
+        return link
+
+    def _name(self) -> str:
+        self._tags += 1
+        return f"proton-{self.conn}-{self._tags}"
+
+    def detach(self, link: Any, *, proves: Requirements | None = None) -> None:
+        """Close a link and wait for the broker's detach."""
+        link.close()
+        self.work()
+        self.expect(told("link_remote_close", link), proves=proves)
+
+    # credit and messages
+
+    def grant(self, receiver: Any, credit: int) -> None:
+        """``credit`` more."""
+        receiver.flow(credit)
+        self.work()
+
+    def drain(
+        self, receiver: Any, credit: int = 0, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> int:
+        """Drain, with ``credit`` more, and wait until the broker has used or given back all of it; returns how many
+        it gave back."""
+        receiver.drain(credit)
+        self.work()
+        if not self.world.wait_until(
+            lambda: not receiver.draining() or self.ended is not None, self.world.now() + within
+        ):
+            self._unmet(f"expected the drain of {receiver.name} to be answered, {self.instead()}", proves)
+        back = int(receiver.drained())
+        receiver.drain_mode = False
+        if proves is not None:
+            self.judge.judge(
+                proves, True, f"the drain of {receiver.name} was answered, {back} credits came back unused"
+            )
+        return back
+
+    def send(
+        self, sender: Any, body: Any = b"", *, properties: Mapping[str, Any] | None = None, settled: bool = False
+    ) -> Sent:
+        """A message. ``properties`` are attributes of Proton's message. Without credit Proton keeps it until there is some."""
+        message = proton.Message(body=body, **dict(properties or {}))
+        delivery = sender.send(message)
+        found = Sent(delivery)
+        self.sent.append(found)
+        if settled:
+            delivery.settle()
+        self.work()
+        return found
+
+    def publish(self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any) -> Sent:
+        """A message, and wait until the broker has accepted it."""
+        sent = self.send(sender, body, properties=properties)
+        self.confirmed(sent, proves=proves)
+        if sent.state != "accepted":
+            self._unmet(f"expected the message to be accepted, it was {sent.state}", proves)
+        sent.delivery.settle()
+        self.work()
+        return sent
+
+    def confirmed(self, sent: Sent, *, within: Duration = PATIENCE, proves: Requirements | None = None) -> Sent:
+        """Wait until the broker has settled what was sent."""
+        ready: Callable[[], bool] = lambda: sent.settled or self.ended is not None or any(map(self.fatal, self.inbox))  # noqa: E731
+        self.world.wait_until(ready, self.world.now() + within)
+        if not sent.settled:
+            self._unmet(f"expected a message to be settled, {self.instead()}", proves)
+        if proves is not None:
+            self.judge.judge(proves, True, f"the message was settled as {sent.state}")
+        return sent
+
+    def message(
+        self, receiver: Any = None, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Arrived:
+        """The next message (of that receiver)."""
+        found = self.expect(told("message", receiver), within=within, proves=proves)
+        assert isinstance(found.subject, Arrived)
+        return found.subject
+
+    def take_messages(self, receiver: Any = None) -> list[Arrived]:
+        """Every message (of that receiver) that has been handed out and was not taken, in order."""
+        what = told("message", receiver)
+        taken = [each.subject for each in self.inbox if what.accepts(each)]
+        self.inbox = [each for each in self.inbox if not what.accepts(each)]
+        return taken
+
+    def settle(self, arrived: Arrived, outcome: str = "accepted", *, failed: bool = False, here: bool = True) -> None:
+        """Settle a message: ``modified`` may say that the delivery failed, and that it should not come ``here`` again."""
+        if outcome not in _STATES:
+            raise ControlFailed(f"{outcome!r} is no outcome; there are {', '.join(_STATES)}")
+        delivery = arrived.delivery
+        if outcome == "modified":
+            delivery.local.failed, delivery.local.undeliverable = failed, not here
+        delivery.update(_STATES[outcome])
+        delivery.settle()
+        self.work()
+
+
+# --- its codec alone ---------------------------------------------------------------------------------------------------
+
+
+def decode(octets: bytes) -> Any:
+    """What Proton makes of the octets of one value, as its own Python objects. Raises ``ValueError`` for none."""
+    data = proton.Data()
+    try:
+        used = data.decode(octets)
+    except proton.DataException as problem:
+        raise ValueError(str(problem)) from None
+    if used != len(octets):
+        raise ValueError(f"Proton read {used} of {len(octets)} octets")
+    data.rewind()
+    data.next()
+    return _kept(data.get_object())
+
+
+def _kept(value: Any) -> Any:
+    """Proton's binaries are views into memory that it frees: copied here."""
+    match value:
+        case memoryview():
+            return bytes(value)
+        case proton.Described():
+            return proton.Described(_kept(value.descriptor), _kept(value.value))
+        case proton.Array():
+            return proton.Array(value.descriptor, value.type, *map(_kept, value.elements))
+        case list():
+            return [_kept(each) for each in value]
+        case dict():
+            return {_kept(key): _kept(each) for key, each in value.items()}
+    return value
+
+
+def recode(octets: bytes) -> bytes:
+    """The value in ``octets`` as Proton writes it again."""
+    data = proton.Data()
+    try:
+        data.decode(octets)
+    except proton.DataException as problem:
+        raise ValueError(str(problem)) from None
+    return bytes(data.encode())

@@ -1,0 +1,244 @@
+"""A raw STOMP peer: speaks correctly when asked to, and can send anything at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.trace.events import FrameReceived, FrameSent, HeartBeatReceived, OctetsRefused
+from harness.wire import stomp
+from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Conversation, Judge, Match, Requirements
+from harness.wire.log import Shape
+from harness.wire.stomp import Frame, HeadersLike
+from harness.words import Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A name to send to and subscribe to, and the headers by which this broker family learns what it is."""
+
+    name: str
+    send_headers: tuple[tuple[str, str], ...] = ()
+    subscribe_headers: tuple[tuple[str, str], ...] = ()
+
+
+def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None) -> Match[Frame]:
+    """Matches a frame with that command, those header values (first entries) and, if given, that body."""
+    wanted = stomp.header_list(headers)
+    words = " ".join([command, *(f"{name}:{value}" for name, value in wanted), *([] if body is None else [repr(body)])])
+
+    def accepts(candidate: Frame) -> bool:
+        return (
+            candidate.command == command
+            and all(candidate.get(name) == value for name, value in wanted)
+            and (body is None or candidate.body == body)
+        )
+
+    return Match(words, accepts, (command, wanted, body))
+
+
+MESSAGE = frame("MESSAGE")
+ERROR = frame("ERROR")
+CONNECTED = frame("CONNECTED")
+
+
+class StompPeer(Conversation[Frame]):
+    """One STOMP connection of the harness, in ``version`` once connected."""
+
+    protocol = "STOMP"
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.version = version
+        self.connected: Frame | None = None
+        """The CONNECTED frame, once it came."""
+        self.messages_seen = 0
+        self._reader = stomp.Reader()
+        self._receipts = 0
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        for item in self._reader.feed(data):
+            match item:
+                case Frame():
+                    self._arrived(at, item)
+                case stomp.Eol(size):
+                    self.judge.record(HeartBeatReceived(at_ns=at, conn=self.conn, protocol=self.protocol, size=size))
+                case stomp.Unreadable(octets, reason):
+                    self.judge.record(
+                        OctetsRefused(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason)
+                    )
+                    self.inbox.append(Frame("UNREADABLE", (("reason", reason),), octets, len(octets)))
+
+    def _arrived(self, at: Instant, item: Frame) -> None:
+        if item.command == "CONNECTED":
+            # From here on the session's version says how headers are escaped; 1.0 servers name none.
+            self._reader.version = item.get("version") or "1.0"
+        self.messages_seen += item.command == "MESSAGE"
+        self.judge.record(
+            FrameReceived(
+                at_ns=at,
+                conn=self.conn,
+                protocol=self.protocol,
+                command=item.command,
+                headers=item.headers,
+                body=item.body[:RECORDED_OCTETS],
+                body_size=len(item.body),
+                size=item.size,
+            )
+        )
+        self.inbox.append(item)
+
+    def fatal(self, frame: Frame) -> bool:
+        return frame.command in ("ERROR", "UNREADABLE")
+
+    def words(self, frame: Frame) -> str:
+        return frame.brief()
+
+    def on_the_wire(self, shape: Shape) -> Shape:
+        command, headers, body = shape
+        if command in stomp.UNESCAPED:
+            return shape
+        quoted = ((stomp.escape(name, self.version), stomp.escape(value, self.version)) for name, value in headers)
+        return command, tuple(quoted), body
+
+    # sending
+
+    def send(self, command: str, headers: HeadersLike = (), body: bytes = b"", *, eol: bytes = b"\n") -> None:
+        """Send one frame with exactly these headers, escaped as this peer's version has it."""
+        octets = stomp.encode(command, headers, body, version=self.version, eol=eol)
+        self.judge.record(
+            FrameSent(
+                at_ns=self.world.now(),
+                conn=self.conn,
+                protocol=self.protocol,
+                command=command,
+                headers=stomp.header_list(headers),
+                body=body[:RECORDED_OCTETS],
+                body_size=len(body),
+                size=len(octets),
+            )
+        )
+        self.write(octets, as_event=False)
+
+    def request(
+        self,
+        command: str,
+        headers: HeadersLike = (),
+        body: bytes = b"",
+        *,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Frame:
+        """Send a frame with a receipt header and wait for its RECEIPT."""
+        receipt = self.next_receipt()
+        self.send(command, (*stomp.header_list(headers), ("receipt", receipt)), body)
+        return self.expect(frame("RECEIPT", {"receipt-id": receipt}), within=within, proves=proves)
+
+    def next_receipt(self) -> str:
+        """A receipt id not used before on this connection."""
+        self._receipts += 1
+        return f"r{self._receipts}"
+
+    def connect(
+        self, headers: HeadersLike = (), *, command: str = "CONNECT", proves: Requirements | None = None
+    ) -> Frame:
+        """Send CONNECT with exactly these headers and wait for CONNECTED."""
+        self.send(command, headers)
+        self.connected = self.expect(CONNECTED, proves=proves)
+        return self.connected
+
+    def settle(self) -> None:
+        """A barrier: everything sent before has been processed by the broker (STOMP12-RCPT-01, -03).
+
+        An empty transaction with receipts, because it touches no destination in any version.
+        """
+        name = f"settle-{self.next_receipt()}"
+        self.request("BEGIN", {"transaction": name})
+        self.request("ABORT", {"transaction": name})
+
+    # the usual frames
+
+    def publish(
+        self,
+        to: Destination,
+        body: bytes = b"",
+        headers: HeadersLike = (),
+        *,
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SEND with content-length; by default waits for the receipt."""
+        fields = (
+            ("destination", to.name),
+            *to.send_headers,
+            ("content-length", str(len(body))),
+            *stomp.header_list(headers),
+        )
+        if receipt:
+            self.request("SEND", fields, body, proves=proves)
+        else:
+            self.send("SEND", fields, body)
+
+    def subscribe(
+        self,
+        to: Destination,
+        id: str = "0",  # the header's own name
+        *,
+        ack: str = "auto",
+        headers: HeadersLike = (),
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SUBSCRIBE; by default waits for the receipt."""
+        fields = (
+            ("id", id),
+            ("destination", to.name),
+            ("ack", ack),
+            *to.subscribe_headers,
+            *stomp.header_list(headers),
+        )
+        if receipt:
+            self.request("SUBSCRIBE", fields, proves=proves)
+        else:
+            self.send("SUBSCRIBE", fields)
+
+    def ack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
+        """ACK ``message`` as this version names it."""
+        self._settle_message("ACK", message, headers, receipt)
+
+    def nack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
+        """NACK ``message`` as this version names it (1.1 and 1.2)."""
+        self._settle_message("NACK", message, headers, receipt)
+
+    def _settle_message(self, command: str, message: Frame, headers: HeadersLike, receipt: bool) -> None:
+        fields = (*self.naming(message), *stomp.header_list(headers))
+        if receipt:
+            self.request(command, fields)
+        else:
+            self.send(command, fields)
+
+    def naming(self, message: Frame) -> tuple[tuple[str, str], ...]:
+        """The headers by which ACK and NACK name ``message``: STOMP10-ACK-01, STOMP11-ACK-01 and -02, STOMP12-ACK-01."""
+        needed = "ack" if self.version == "1.2" else "message-id"
+        if message.get(needed) is None:
+            raise ControlFailed(f"a MESSAGE without {needed} header cannot be acknowledged: {message.brief()}")
+        if self.version == "1.2":
+            return (("id", message["ack"]),)
+        fields = [("message-id", message["message-id"])]
+        subscription = message.get("subscription")
+        if subscription is not None:
+            fields.append(("subscription", subscription))
+        return tuple(fields)
+
+    def message(
+        self, *, body: bytes | None = None, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Frame:
+        """The next MESSAGE (with that body, if given)."""
+        return self.expect(MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves)
+
+    def take_messages(self) -> list[Frame]:
+        """Every MESSAGE that has arrived and was not taken, in order."""
+        taken = [each for each in self.inbox if each.command == "MESSAGE"]
+        self.inbox = [each for each in self.inbox if each.command != "MESSAGE"]
+        return taken

@@ -1,0 +1,201 @@
+"""A raw WebSocket peer: speaks correctly when asked to, and can send anything at all. STOMP can be spoken over it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from harness.trace.events import FrameReceived, FrameSent, OctetsRefused
+from harness.wire import websocket
+from harness.wire.conversation import RECORDED_OCTETS, Conversation, Ended, Judge, Match, Requirements
+from harness.wire.websocket import UPGRADE, Item, Op, Reply, Unreadable, WsFrame
+from harness.words import CloseHow, Instant
+from harness.worlds.world import Channel, Receiver
+
+SUB_PROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
+"""What a STOMP client offers."""
+
+REPLY: Match[Item] = Match("an HTTP response", lambda item: isinstance(item, Reply))
+ACCEPTED: Match[Item] = Match("HTTP 101", lambda item: isinstance(item, Reply) and item.status == 101)
+
+
+def ws(op: Op, payload: bytes | None = None) -> Match[Item]:
+    """Matches a frame with that opcode and, if given, that payload."""
+    words = op.name if payload is None else f"{op.name} {payload[:60]!r}"
+    return Match(
+        words,
+        lambda item: isinstance(item, WsFrame) and item.op == op and (payload is None or item.payload == payload),
+    )
+
+
+CLOSE = ws(Op.CLOSE)
+
+
+class WebSocketPeer(Conversation[Item]):
+    """One WebSocket connection of the harness. Pings and Closes of the server are answered unless ``polite`` is False."""
+
+    protocol = "WEBSOCKET"
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.polite = True
+        self.key = websocket.key(b"%d" % conn)
+        self.frames: list[WsFrame] = []
+        """Every frame that arrived, in order."""
+        self.close_sent = False
+        self._reader = websocket.Reader()
+        self._above: Receiver | None = None
+        self._masks = 0
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        for item in self._reader.feed(data):
+            match item:
+                case WsFrame():
+                    self._arrived(at, item)
+                case Reply():
+                    self._record_received(at, "HTTP", str(item.status), item.fields, b"", item.size)
+                    self.inbox.append(item)
+                case Unreadable(octets, reason):
+                    self.judge.record(
+                        OctetsRefused(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason)
+                    )
+                    self.inbox.append(item)
+
+    def _arrived(self, at: Instant, item: WsFrame) -> None:
+        marks = () if item.fin else (("fin", "0"),)
+        self._record_received(at, self.protocol, item.name, marks, item.payload, item.size)
+        self.frames.append(item)
+        if self._above is None or item.is_control:
+            self.inbox.append(item)
+        if self.polite and item.op == Op.PING:
+            self.send(Op.PONG, item.payload)
+        elif self.polite and item.op == Op.CLOSE and not self.close_sent:
+            self.send(Op.CLOSE, item.payload[:2])
+        elif self._above is not None and not item.is_control and item.payload:
+            self._above.octets_arrived(at, item.payload)
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        if self._above is None:
+            super().channel_closed(at, how)
+        else:
+            self.ended = Ended(at, how)
+            self._above.channel_closed(at, how)
+
+    def fatal(self, frame: Item) -> bool:
+        return isinstance(frame, Unreadable) or (isinstance(frame, WsFrame) and frame.op == Op.CLOSE)
+
+    def words(self, frame: Item) -> str:
+        return frame.brief()
+
+    # the handshake
+
+    def ask(
+        self,
+        *,
+        protocols: Iterable[str] = SUB_PROTOCOLS,
+        fields: Iterable[tuple[str, str]] = UPGRADE,
+        line: str = "GET / HTTP/1.1",
+        key: str | None = "",
+        host: str | None = "",
+    ) -> None:
+        """Send a request with exactly these fields besides Host and the key, which None leaves out."""
+        offered = ", ".join(protocols)
+        listed = (*fields, *((("Sec-WebSocket-Protocol", offered),) if offered else ()))
+        host, key = self.channel.remote if host == "" else host, self.key if key == "" else key
+        self.write(websocket.request(host, key, listed, line=line))
+
+    def upgrade(self, *, protocols: Iterable[str] = SUB_PROTOCOLS, proves: Requirements | None = None) -> Reply:
+        """The whole handshake; that it is accepted is a control unless ``proves`` says otherwise."""
+        self.ask(protocols=protocols)
+        reply = self.expect(ACCEPTED, proves=proves)
+        assert isinstance(reply, Reply)
+        return reply
+
+    # frames
+
+    def send(self, op: int, payload: bytes = b"", *, masked: bool = True, fin: bool = True, **oddities: Any) -> None:
+        """Send one frame; ``oddities`` are those of :func:`harness.wire.websocket.encode`."""
+        octets = websocket.encode(op, payload, mask=self._mask() if masked else None, fin=fin, **oddities)
+        marks = {"fin": fin, "masked": masked, **oddities}
+        self.judge.record(
+            FrameSent(
+                at_ns=self.world.now(),
+                conn=self.conn,
+                protocol=self.protocol,
+                command=WsFrame(op).name,
+                headers=tuple((name, str(value)) for name, value in marks.items() if value is not True),
+                body=payload[:RECORDED_OCTETS],
+                body_size=len(payload),
+                size=len(octets),
+            )
+        )
+        self.close_sent |= op == Op.CLOSE
+        self.write(octets, as_event=False)
+
+    def message(self, payload: bytes, *, op: Op = Op.BINARY, sizes: Iterable[int] = ()) -> None:
+        """Send one message, in fragments of these sizes and the rest in a last one."""
+        rest = payload
+        for size in sizes:
+            self.send(op, rest[:size], fin=False)
+            op, rest = Op.CONTINUATION, rest[size:]
+        self.send(op, rest)
+
+    def _mask(self) -> bytes:
+        """Another mask for each frame. Not to be foreseen by scripts, but the same in every run."""
+        self._masks += 1
+        return hashlib.sha256(b"%d mask %d" % (self.conn, self._masks)).digest()[:4]
+
+    # STOMP above
+
+    def carry(self, above: Receiver) -> WebSocketChannel:
+        """From here on the payload of data frames goes to ``above``; what it writes to the channel leaves in messages."""
+        self._above = above
+        return WebSocketChannel(self)
+
+    def _record_received(
+        self, at: Instant, protocol: str, command: str, headers: tuple[tuple[str, str], ...], body: bytes, size: int
+    ) -> None:
+        self.judge.record(
+            FrameReceived(
+                at_ns=at,
+                conn=self.conn,
+                protocol=protocol,
+                command=command,
+                headers=headers,
+                body=body[:RECORDED_OCTETS],
+                body_size=len(body),
+                size=size,
+            )
+        )
+
+
+class WebSocketChannel:
+    """A channel whose octets travel as the payload of messages, one for each write."""
+
+    def __init__(self, socket: WebSocketPeer) -> None:
+        self.socket = socket
+        self.op = Op.BINARY
+        """The type of the messages."""
+        self._below: Channel = socket.channel
+
+    @property
+    def remote(self) -> str:
+        return self._below.remote
+
+    def write(self, data: bytes) -> None:
+        self.socket.message(data, op=self.op)
+
+    def half_close(self) -> None:
+        self._below.half_close()
+
+    def close(self) -> None:
+        self._below.close()
+
+    def cut(self) -> None:
+        self._below.cut()
+
+    def hold_reading(self, held: bool) -> None:
+        self._below.hold_reading(held)

@@ -1,0 +1,230 @@
+"""@stomp/stompjs in a headless Chromium: what a web page that speaks STOMP meets.
+
+A page of ours is served on a port of this machine, together with the library, which npm puts into the cache once. It
+asks what to do and tells what happened; the peer here is its other end. Chromium and npm are never installed by us.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from harness.targets.cache import cache_folder, once
+from harness.targets.failure import SetUpFailed
+from harness.targets.native import NativeProcess
+from harness.trace.events import ConnectionOpened, Noted
+from harness.wire.conversation import ControlFailed, Conversation, Judge, Match
+from harness.words import Instant, seconds
+from harness.worlds.bell import Bell
+from harness.worlds.real import RealWorld
+
+VERSION = "7.5.0"
+"""The release of @stomp/stompjs that is driven."""
+CHROMIUM = "BROKERPROOF_CHROMIUM"
+"""The environment variable that says where Chromium is, if not on the PATH under one of :data:`NAMES`."""
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+_BUNDLE = "package/bundles/stomp.umd.js"
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+_NPM_WITHIN_S = 120
+_LOADED_WITHIN = seconds(60)
+_ASK_AGAIN_S = 10
+_GRACE_S = 3.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing that the page told."""
+
+    step: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    def brief(self) -> str:
+        """It in one line."""
+        return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
+
+
+def said(step: str, **detail: Any) -> Match[Said]:
+    """Matches what the page told of that ``step``, with these values in its detail."""
+    words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
+    return Match(
+        words, lambda each: each.step == step and all(each.detail.get(name) == value for name, value in detail.items())
+    )
+
+
+class StompJsPeer(Conversation[Said]):
+    """A page in a browser of its own. Raises :class:`ControlFailed`, in one sentence, where anything for it is missing."""
+
+    protocol = "STOMP.JS"
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        if not isinstance(self.world, RealWorld):
+            raise ControlFailed("a browser needs a target that has sockets; use --target reference-real or artemis")
+        try:
+            library = _library()
+            chromium = _chromium()
+        except SetUpFailed as problem:
+            raise ControlFailed(str(problem)) from None
+        host, port = self.world.endpoint(acceptor)
+        self.url = f"ws://{host}:{port}"
+        self.agent = ""
+        """What the browser calls itself."""
+        self._folder = tempfile.TemporaryDirectory(prefix="brokerproof-chromium-", ignore_cleanup_errors=True)
+        self._to_do: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._bell = Bell(self.world, self._told, self._close)
+        self._server = _Server(library.read_bytes(), self._bell, self._to_do)
+        profile = Path(self._folder.name)
+        console = profile / "console.log"
+        command = [chromium, *_FLAGS, f"--user-data-dir={profile / 'profile'}", self._server.address]
+        # A home of its own as well: Chromium keeps crash reports and caches there, outside the profile.
+        environment = {**os.environ, "HOME": str(profile)}
+        self._browser = NativeProcess(
+            command, folder=profile, console=console, environment=environment, grace_s=_GRACE_S
+        )
+        try:
+            self._browser.start()
+        except SetUpFailed as problem:
+            raise ControlFailed(str(problem)) from None
+        loaded = self.watch_for(said("loaded"), within=_LOADED_WITHIN)
+        if loaded is None:
+            lines = console.read_text(errors="replace").strip().splitlines()
+            raise ControlFailed(f"{chromium} did not load the page ({lines[-1] if lines else 'it said nothing'})")
+        self.agent = str(loaded.detail["agent"])
+        self.judge.record(
+            ConnectionOpened(
+                at_ns=self.world.now(), conn=conn, protocol=self.protocol, acceptor=acceptor, remote=self.url
+            )
+        )
+
+    def do(self, what: str, **about: Any) -> None:
+        """Let the page do something (see stompjs_page.html)."""
+        self.judge.record(Noted(at_ns=self.world.now(), conn=self.conn, detail=f"to the page: {what} {about}"[:400]))
+        self._to_do.put({"what": what, "about": about})
+
+    def fatal(self, frame: Said) -> bool:
+        return frame.step in ("failed", "error", "socket-error", "closed")
+
+    def words(self, frame: Said) -> str:
+        return frame.brief()
+
+    def _told(self, what: str, at: Instant, content: Any) -> None:
+        told = Said(str(content["step"]), content["detail"])
+        self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"the page: {told.brief()}"))
+        self.inbox.append(told)
+
+    def _close(self) -> None:
+        self._browser.stop()
+        self._server.stop()
+        self._folder.cleanup()
+
+
+class _Server:
+    """Serves the page and its library on a free port of this machine, from threads of its own."""
+
+    def __init__(self, library: bytes, bell: Bell, to_do: queue.Queue[dict[str, Any]]) -> None:
+        page = files("harness.clients").joinpath("stompjs_page.html").read_bytes()
+        contents = {"/": (page, "text/html"), "/stomp.umd.js": (library, "text/javascript")}
+        ending = self._ending = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if self.path == "/next":
+                    self._answer(json.dumps(_next(to_do, ending)).encode(), "application/json")
+                elif self.path in contents:
+                    self._answer(*contents[self.path])
+                else:
+                    self.send_error(404)
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/said" and not ending.is_set():
+                    bell.tell("said", json.loads(body))
+                self._answer(b"{}", "application/json")
+
+            def _answer(self, body: bytes, kind: str) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", f"{kind}; charset=utf-8")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nobody reads it."""
+
+        self._server = _Quiet(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}/"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="page", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ending.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that was ended leaves its requests behind."""
+
+
+def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[str, Any]:
+    """What the page is to do next; nothing after a while, so that the threads of a page that is gone end too."""
+    try:
+        return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
+    except queue.Empty:
+        return {}
+
+
+def _chromium() -> str:
+    named = os.environ.get(CHROMIUM)
+    found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        where = f"at {named!r}, where {CHROMIUM} says it is" if named else f"on the PATH as {' or '.join(NAMES)}"
+        raise SetUpFailed(f"there is no Chromium {where}; install it, or let {CHROMIUM} say where it is")
+    return found
+
+
+def _library() -> Path:
+    """The library's bundle in the cache, put there by npm if it is not."""
+
+    def make(folder: Path) -> Path:
+        npm = shutil.which("npm")
+        if npm is None:
+            raise SetUpFailed(f"@stomp/stompjs {VERSION} cannot be had without npm on the PATH; install npm")
+        command = [npm, "pack", f"@stomp/stompjs@{VERSION}", "--loglevel=error"]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_NPM_WITHIN_S, stdin=subprocess.DEVNULL
+            )
+        except subprocess.TimeoutExpired:
+            raise SetUpFailed(f"{' '.join(command)} took longer than {_NPM_WITHIN_S} s; try again") from None
+        if done.returncode != 0:
+            words = [each for each in (done.stderr or done.stdout).splitlines() if each.strip()]
+            raise SetUpFailed(f"{' '.join(command)} failed ({words[0] if words else 'npm said nothing'})")
+        with tarfile.open(next(folder.glob("*.tgz"))) as archive:
+            archive.extract(_BUNDLE, folder, filter="data")
+        return folder / _BUNDLE
+
+    return once(cache_folder() / "npm" / f"stompjs-{VERSION}.umd.js", make)

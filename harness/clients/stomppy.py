@@ -1,0 +1,368 @@
+"""stomp.py, the STOMP client that people use from Python, as a peer. The only module that imports it.
+
+Two forms behind one class. *Over sockets* it is stomp.py as it comes: its own socket, its own threads; the octets are
+noted on their way through its transport, nothing else. *In memory* its transport writes to a harness channel and is fed
+with what arrives there, and its heart-beat loop runs on the world's deadlines: no thread, no socket, no sleep, so a case
+in virtual time drives the real client and every run is the same.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import struct
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from types import FunctionType, MethodType, SimpleNamespace
+from typing import Any
+
+# Without this the import asks the name service for this host's names, which takes seconds where there is none.
+os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
+
+import stomp
+import stomp.exception
+import stomp.listener
+import stomp.transport
+from stomp.connect import BaseConnection
+from stomp.protocol import Protocol10, Protocol11, Protocol12
+
+from harness.clients.stomppy_peer import StompPyPeer, Tell
+from harness.wire.conversation import ControlFailed, Judge
+from harness.wire.stomp import Frame, HeadersLike, header_list
+from harness.words import NS_PER_S, CloseHow, Instant
+from harness.worlds.bell import Bell
+from harness.worlds.real import RealWorld
+from harness.worlds.world import Unreachable
+
+_READ = 16384
+"""What stomp.py reads at a time by default; in memory arrivals are cut alike."""
+_JOIN_S = 5.0
+_UNSENDABLE = (OSError, stomp.exception.NotConnectedException)
+_CLOCKED = ("on_connected", "on_send", "_HeartbeatListener__update_heartbeat", "_HeartbeatListener__heartbeat_loop")
+"""What of stomp.py's heart-beating reads a clock or sleeps."""
+
+
+# --- stomp.py's connections, around a transport of ours --------------------------------------------------------------
+
+
+class _Connection10(stomp.StompConnection10):  # type: ignore[misc]
+    def __init__(self, transport: Any, heart_beat: tuple[int, int]) -> None:
+        BaseConnection.__init__(self, transport)
+        Protocol10.__init__(self, transport)
+
+
+class _Connection11(stomp.StompConnection11):  # type: ignore[misc]
+    def __init__(self, transport: Any, heart_beat: tuple[int, int]) -> None:
+        BaseConnection.__init__(self, transport)
+        Protocol11.__init__(self, transport, heart_beat)
+
+
+class _Connection12(stomp.StompConnection12):  # type: ignore[misc]
+    def __init__(self, transport: Any, heart_beat: tuple[int, int]) -> None:
+        BaseConnection.__init__(self, transport)
+        Protocol12.__init__(self, transport, heart_beat)
+
+
+_CONNECTIONS: dict[str, Any] = {"1.0": _Connection10, "1.1": _Connection11, "1.2": _Connection12}
+
+
+class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
+    """Tells what stomp.py hands to its listeners."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def on_connecting(self, host_and_port: tuple[str, int]) -> None:
+        self._tell("opened", None)
+
+    def on_connected(self, frame: Any) -> None:
+        self._tell("frame", frame)
+
+    on_message = on_receipt = on_error = on_connected
+
+    def on_heartbeat_timeout(self) -> None:
+        self._tell("note", "stomp.py missed the broker's heart-beats and gave the connection up")
+
+    def on_disconnected(self) -> None:
+        self._tell("note", "stomp.py told its listeners that the connection has ended")
+
+
+# --- in memory -------------------------------------------------------------------------------------------------------
+
+
+class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
+    """stomp.py's transport without a thread: writes through ``write``, reads what :meth:`feed` is given."""
+
+    running: bool
+
+    def __init__(self, vhost: str | None, dial: Callable[[], None], write: Callable[[bytes], None], tell: Tell) -> None:
+        super().__init__(auto_decode=False)
+        self.vhost = vhost
+        self._dial, self._write, self._tell = dial, write, tell
+        self._arrived: deque[bytes] = deque()
+        self._over = False
+        self._io_loop: Callable[[], None] = lambda: None
+        self.override_threading(self._instead_of_a_thread)
+
+    def _instead_of_a_thread(self, io_loop: Callable[[], None]) -> None:
+        self._io_loop = io_loop
+
+    def attempt_connection(self) -> None:
+        self._dial()
+        self.current_host_and_port: tuple[str, int] | None = (
+            "localhost",
+            61613,
+        )  # what a 1.2 connection without vhost names as its host
+
+    def send(self, encoded_frame: bytes) -> None:
+        if not self.running:
+            raise stomp.exception.NotConnectedException
+        self._write(encoded_frame)
+
+    def receive(self) -> bytes:
+        if self._arrived:
+            return self._arrived.popleft()
+        if self._over:
+            return b""
+        raise ssl.SSLWantReadError  # how a transport of stomp.py says that there is nothing to read just now
+
+    def feed(self, data: bytes) -> None:
+        """What one or more reads brought; dealt with as stomp.py's own reading loop does, to the listeners."""
+        self._arrived.extend(data[start : start + _READ] for start in range(0, len(data), _READ))
+        while self._arrived and self.running:
+            self._BaseTransport__read_frames()
+
+    def end(self) -> None:
+        """The stream has ended: stomp.py's own loop finds nothing to read, cleans up and says so."""
+        self._over = True
+        self._io_loop()
+
+    def disconnect_socket(self, how: CloseHow = CloseHow.EOF) -> None:
+        was_running, self.running = self.running, False
+        if was_running:
+            self._tell("left", how)
+        self.current_host_and_port = None
+        if not self.notified_on_disconnect:
+            self.notify("disconnected")
+
+    def cut(self) -> None:
+        self.disconnect_socket(CloseHow.RESET)
+
+    def stop(self) -> None:
+        """There is no thread to wait for."""
+
+
+class _Rounds:
+    """Stands where stomp.py's heart-beat loop has the event that ends it: lets it go round once, and ends its sleep."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.slept: float | None = None
+        """For how many seconds the loop wanted to sleep in this round; None when it did not."""
+        self._left = 0
+
+    def one(self) -> None:
+        self._left, self.slept = 1, None
+
+    def set(self) -> None:
+        self.stopped = True
+
+    def is_set(self) -> bool:
+        self._left -= 1
+        return self.stopped or self._left < 0
+
+    def wait(self, timeout: float) -> bool:
+        self.slept = timeout
+        return True
+
+    def sleep(self, duration: float) -> None:
+        self.slept = max(duration, 0.001)  # it calls sleep(0) when it has no beats to send: not for ever in one instant
+
+
+class _Pulse:
+    """Runs stomp.py's heart-beat loop, its very code, round by round on a world's deadlines.
+
+    The functions of the loop get another ``monotonic`` and another ``time``. A round that would sleep ends there and is
+    taken up when the sleep is over. Each round enters the loop anew, and the loop begins by counting the next beat from
+    the current instant: so the first reading of the clock in a round gives the instant of the last frame sent.
+    """
+
+    def __init__(self, peer: StompPyPeer, connection: Any) -> None:
+        self._peer, self._connection = peer, connection
+        self._rounds = connection.heartbeat_terminate_event = _Rounds()
+        # That there is something keeps on_connected from starting a thread.
+        self._no_thread = connection.heartbeat_thread = SimpleNamespace(name="the world")
+        self._since: Instant = 0
+        self._rewound: Instant | None = None
+        names = vars(stomp.listener) | {
+            "monotonic": self._monotonic,
+            "time": SimpleNamespace(sleep=self._rounds.sleep),
+        }
+        for name in _CLOCKED:
+            code = getattr(stomp.listener.HeartbeatListener, name).__code__
+            setattr(connection, name, MethodType(FunctionType(code, names), connection))
+
+    def _monotonic(self) -> float:
+        at, self._rewound = self._rewound, None
+        return (self._peer.world.now() if at is None else at) / NS_PER_S
+
+    def start(self) -> None:
+        """To be called once stomp.py has worked out its heart-beats."""
+        if self._connection.running:
+            self._since = self._peer.world.now()
+            self._round()
+
+    def _round(self) -> None:
+        while not self._rounds.stopped:
+            spoke = self._peer.spoke_at
+            self._rounds.one()
+            self._rewound = max(self._since, spoke if spoke is not None else 0)
+            self._connection._HeartbeatListener__heartbeat_loop()
+            self._connection.heartbeat_thread = self._no_thread
+            if self._rounds.slept is not None or self._peer.spoke_at == spoke:
+                # A thread wakes after the instant it asked for, never on it, and the loop counts on that.
+                pause = ceil((self._rounds.slept or 0.0) * NS_PER_S) + 1
+                self._peer.world.at(self._peer.world.now() + pause, self._round)
+                return
+
+
+# --- over sockets ----------------------------------------------------------------------------------------------------
+
+
+class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
+    """stomp.py's own transport; what passes through it is told."""
+
+    def __init__(self, address: tuple[str, int], vhost: str | None, tell: Tell) -> None:
+        super().__init__([address], reconnect_attempts_max=1, vhost=vhost, auto_decode=False)
+        self._address, self._tell, self._ended = address, tell, False
+
+    def attempt_connection(self) -> None:
+        try:
+            super().attempt_connection()
+        except stomp.exception.ConnectFailedException:
+            host, port = self._address
+            raise Unreachable(f"{host}:{port} does not accept connections; is the broker running?") from None
+
+    def send(self, encoded_frame: bytes) -> None:
+        self._tell("sent", encoded_frame)
+        super().send(encoded_frame)
+
+    def receive(self) -> bytes | None:
+        try:
+            data: bytes | None = super().receive()
+        except OSError:
+            self._end("closed", CloseHow.RESET)
+            raise
+        if data:
+            self._tell("octets", data)
+        elif data is not None:
+            self._end("closed", CloseHow.EOF)
+        return data
+
+    def _end(self, what: str, how: CloseHow) -> None:
+        if not self._ended:
+            self._ended = True
+            self._tell(what, how)
+
+    def disconnect_socket(self) -> None:
+        self._end("left", CloseHow.EOF)
+        super().disconnect_socket()
+
+    def cut(self) -> None:
+        """Ends the connection with a reset: its thread wakes up, and closing sends RST because nothing may linger."""
+        self._end("left", CloseHow.RESET)
+        self.running = False
+        with suppress(OSError, AttributeError):  # it has ended already
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.socket.shutdown(socket.SHUT_RD)
+
+    def stop(self) -> None:
+        """Would wait for its thread without a limit; waiting is the case's."""
+
+
+# --- both --------------------------------------------------------------------------------------------------------------
+
+
+def in_memory(
+    judge: Judge, conn: int, acceptor: str, version: str, heart_beat: tuple[int, int], vhost: str | None
+) -> StompPyPeer:
+    """stomp.py in memory, not yet connected. ``heart_beat`` in milliseconds, as stomp.py's ``heartbeats``."""
+    peer = StompPyPeer(judge, conn, acceptor, version)
+
+    def tell(what: str, content: Any) -> None:
+        peer.told(what, peer.world.now(), content)
+
+    transport = _MemoryTransport(vhost, peer.dial, peer.transmit, tell)
+    connection = _connection(version, transport, heart_beat, tell)
+    peer.feed, peer.end_of_stream = transport.feed, transport.end
+    if version != "1.0":
+        peer.on_connected = _Pulse(peer, connection).start
+    peer.connection = connection
+    peer.unsendable = _UNSENDABLE
+    return peer
+
+
+def over_sockets(
+    judge: Judge, conn: int, acceptor: str, version: str, heart_beat: tuple[int, int], vhost: str | None
+) -> StompPyPeer:
+    """stomp.py with its own socket and threads, not yet connected. Raises :class:`ControlFailed` in virtual time."""
+    peer = StompPyPeer(judge, conn, acceptor, version)
+    if not isinstance(peer.world, RealWorld):
+        raise ControlFailed("stomp.py over sockets needs a target that has sockets")
+
+    def end_threads() -> None:
+        transport.set_connected(False)
+        transport.disconnect_socket()
+        for thread in (transport.io_thread, getattr(connection, "heartbeat_thread", None)):
+            if thread is not None:
+                thread.join(_JOIN_S)
+
+    bell = Bell(peer.world, peer.told, end_threads)
+    host, port = peer.world.endpoint(acceptor)
+    peer.remote = f"{host}:{port}"
+    transport = _SocketTransport((host, port), vhost, bell.tell)
+    connection = _connection(version, transport, heart_beat, bell.tell)
+    peer.connection = connection
+    peer.unsendable = _UNSENDABLE
+    return peer
+
+
+def _connection(version: str, transport: Any, heart_beat: tuple[int, int], tell: Tell) -> Any:
+    if version == "1.0" and heart_beat != (0, 0):
+        raise ControlFailed("STOMP 1.0 has no heart-beats, and stomp.py's 1.0 connection no way to ask for them")
+    connection = _CONNECTIONS[version](transport, heart_beat)
+    connection.set_listener("~ears", _Ears(tell))  # listeners are told by name: after stomp.py's own
+    return connection
+
+
+# --- its codec alone ---------------------------------------------------------------------------------------------------
+
+
+class _Collecting(_MemoryTransport):
+    """Collects every frame that stomp.py reads, whatever its command."""
+
+    def __init__(self) -> None:
+        self.written, self.read = bytearray(), list[Frame]()
+        super().__init__(None, lambda: None, self.written.extend, lambda what, content: None)
+        self.start()
+
+    def process_frame(self, f: Any, frame_str: bytes) -> None:
+        self.read.append(Frame(f.cmd, header_list(f.headers), f.body or b""))
+
+
+def parse(*reads: bytes) -> list[Frame]:
+    """What stomp.py makes of these octets, read by read; signs of life appear as frames named ``heartbeat``."""
+    transport = _Collecting()
+    for data in reads:
+        transport.feed(data)
+    return transport.read
+
+
+def encode(command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2") -> bytes:
+    """How stomp.py writes a frame: headers sorted by name, repeated ones only as it got them."""
+    transport = _Collecting()
+    _CONNECTIONS[version](transport, (0, 0)).send_frame(command, dict(header_list(headers)), body)
+    return bytes(transport.written)

@@ -1,0 +1,354 @@
+"""A peer whose words are stomp.py's: the conversation, without the library (that is :mod:`harness.clients.stomppy`).
+
+The trace says what crossed the wire, read by the harness's own codec. An expectation sees a frame once stomp.py has
+handed it to its listeners, and handed out the same: a frame that the client loses or misreads is a failed control and
+never the broker's fault.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from harness.clients.raw_stomp import CONNECTED, MESSAGE, Destination, frame
+from harness.trace.events import (
+    ConnectionAbandoned,
+    ConnectionOpened,
+    FrameReceived,
+    FrameSent,
+    HeartBeatReceived,
+    HeartBeatSent,
+    Noted,
+    OctetsRefused,
+    OctetsSent,
+)
+from harness.wire import stomp as codec
+from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Conversation, Ended, Judge, Requirements
+from harness.wire.log import Expectation
+from harness.wire.stomp import Frame, HeadersLike, header_list
+from harness.words import CloseHow, Duration, Instant
+from harness.worlds.world import Unreachable
+
+Tell: TypeAlias = Callable[[str, Any], None]
+"""``opened``, ``sent`` octets, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or ``left`` how, ``note``."""
+
+
+class StompPyPeer(Conversation[Frame]):
+    """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own object."""
+
+    protocol = "STOMP"
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.version = version
+        self.connection: Any = None
+        """stomp.py's connection: everything it can do and this class has no verb for."""
+        self.connected: Frame | None = None
+        """The CONNECTED frame, once it came."""
+        self.misread: list[str] = []
+        """What stomp.py made otherwise of what arrived than the harness's codec did."""
+        self.left: Ended | None = None
+        """When and how stomp.py itself ended the connection, if it did: after DISCONNECT, or because it missed heart-beats."""
+        self.unsendable: tuple[type[Exception], ...] = (OSError,)
+        """What stomp.py raises when it writes to a connection that has ended."""
+        self.remote = ""
+        self._reader = codec.Reader()
+        self._unheard: deque[Frame] = deque()
+        self._receipts = 0
+        # the form in memory only
+        self.feed: Callable[[bytes], None] | None = None
+        self.end_of_stream: Callable[[], None] | None = None
+        self.on_connected: Callable[[], None] | None = None
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        for item in self._reader.feed(data):
+            match item:
+                case Frame():
+                    self._arrived(at, item)
+                case codec.Eol(size):
+                    self.judge.record(HeartBeatReceived(at_ns=at, conn=self.conn, protocol=self.protocol, size=size))
+                case codec.Unreadable(octets, reason):
+                    self.judge.record(
+                        OctetsRefused(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason)
+                    )
+                    self.inbox.append(Frame("UNREADABLE", (("reason", reason),), octets, len(octets)))
+        if self.feed is not None:
+            try:
+                self.feed(data)
+            except Exception as problem:  # over sockets its thread logs this and closes its socket
+                self._differs(at, f"stomp.py failed on what it read ({type(problem).__name__}: {problem})")
+                self.leave()
+
+    def _arrived(self, at: Instant, item: Frame) -> None:
+        if item.command == "CONNECTED":
+            self._reader.version = item.get("version") or "1.0"
+        self.judge.record(
+            FrameReceived(
+                at_ns=at,
+                conn=self.conn,
+                protocol=self.protocol,
+                command=item.command,
+                headers=item.headers,
+                body=item.body[:RECORDED_OCTETS],
+                body_size=len(item.body),
+                size=item.size,
+            )
+        )
+        self._unheard.append(item)
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        super().channel_closed(at, how)
+        if self.end_of_stream is not None:
+            self.end_of_stream()
+
+    def fatal(self, frame: Frame) -> bool:
+        return frame.command in ("ERROR", "UNREADABLE", "MISREAD")
+
+    def words(self, frame: Frame) -> str:
+        return frame.brief()
+
+    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+        """End the connection without a word, as stomp.py's ``disconnect_socket`` does, or cut it (RESET)."""
+        transport = self.connection.transport
+        transport.set_connected(False)
+        if how is CloseHow.RESET:
+            transport.cut()
+        else:
+            transport.disconnect_socket()
+
+    def _unmet(self, detail: str, proves: Requirements | None, unmet: Expectation | None = None) -> None:
+        if self.misread:
+            raise ControlFailed(self.misread[0])
+        if self._unheard:
+            raise ControlFailed(f"stomp.py did not hand out {self._unheard[0].brief()}; {detail}")
+        super()._unmet(detail, proves)
+
+    # what stomp.py does
+
+    def told(self, what: str, at: Instant, content: Any) -> None:
+        """What the client did at ``at``, in the order it did it."""
+        match what:
+            case "opened":
+                self.judge.record(
+                    ConnectionOpened(
+                        at_ns=at, conn=self.conn, protocol=self.protocol, acceptor=self.acceptor, remote=self.remote
+                    )
+                )
+            case "sent":
+                self._sent(at, content)
+            case "octets":
+                self.octets_arrived(at, content)
+            case "frame":
+                self._heard(at, Frame(content.cmd, header_list(content.headers), content.body or b""))
+            case "closed":
+                self.channel_closed(at, content)
+            case "left":
+                self.left = Ended(at, content)
+                self.judge.record(ConnectionAbandoned(at_ns=at, conn=self.conn, how=content))
+                if self.feed is not None:
+                    self.channel.cut() if content is CloseHow.RESET else self.channel.close()
+            case _:
+                self.judge.record(Noted(at_ns=at, conn=self.conn, detail=content))
+
+    def dial(self) -> None:
+        """In memory: open the link. Raises :class:`Unreachable`."""
+        self.use(self.world.open(self.acceptor, self))
+        self.remote = self.channel.remote
+
+    def transmit(self, data: bytes) -> None:
+        """In memory: stomp.py writes."""
+        self._sent(self.world.now(), data)
+        self.channel.write(data)
+
+    def _sent(self, at: Instant, data: bytes) -> None:
+        self.spoke_at = at
+        for item in codec.Reader(self.version).feed(data):  # stomp.py hands over one whole frame at a time
+            match item:
+                case Frame(command, headers, body, size):
+                    self.judge.record(
+                        FrameSent(
+                            at_ns=at,
+                            conn=self.conn,
+                            protocol=self.protocol,
+                            command=command,
+                            headers=headers,
+                            body=body[:RECORDED_OCTETS],
+                            body_size=len(body),
+                            size=size,
+                        )
+                    )
+                case codec.Eol(size):
+                    self.judge.record(HeartBeatSent(at_ns=at, conn=self.conn, protocol=self.protocol, size=size))
+                case codec.Unreadable(octets):
+                    self.judge.record(
+                        OctetsSent(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], size=len(octets))
+                    )
+
+    def _heard(self, at: Instant, heard: Frame) -> None:
+        """stomp.py handed out ``heard``: it should be the frame that crossed the wire next."""
+        if not self._unheard:
+            self._differs(at, f"stomp.py handed out {heard.brief()}, which did not cross the wire")
+            return
+        wire = self._unheard.popleft()
+        first = dict(reversed(wire.headers))  # of repeated ones the first counts
+        if (heard.command, dict(heard.headers), heard.body) != (wire.command, first, wire.body):
+            self._differs(at, f"stomp.py handed out {heard.brief()}, but {wire.brief()} crossed the wire")
+            return
+        self.inbox.append(wire)
+        if wire.command == "CONNECTED" and self.on_connected is not None:
+            self.on_connected()
+
+    def _differs(self, at: Instant, detail: str) -> None:
+        self.misread.append(detail)
+        self.judge.record(Noted(at_ns=at, conn=self.conn, detail=detail))
+        self.inbox.append(Frame("MISREAD", (("detail", detail),)))
+
+    # the verbs
+
+    def connect(
+        self,
+        *,
+        login: str | None = None,
+        passcode: str | None = None,
+        headers: HeadersLike = (),
+        proves: Requirements | None = None,
+    ) -> Frame:
+        """Connect and wait for CONNECTED. 1.0 says CONNECT, the others STOMP. Raises :class:`ControlFailed`."""
+        try:
+            self.connection.connect(login, passcode, headers=dict(header_list(headers)))
+        except Unreachable as problem:
+            raise ControlFailed(str(problem)) from None
+        self.connected = self.expect(CONNECTED, proves=proves)
+        return self.connected
+
+    def disconnect(self, *, proves: Requirements | None = None) -> Frame:
+        """DISCONNECT with a receipt and wait for it; stomp.py then ends the connection itself."""
+        receipt = self.next_receipt()
+        self._say(lambda: self.connection.disconnect(receipt))
+        return self.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
+
+    def publish(
+        self,
+        to: Destination,
+        body: bytes | str = b"",
+        headers: HeadersLike = (),
+        *,
+        content_type: str | None = None,
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SEND; stomp.py adds content-length to a body that is not empty."""
+        with_ = (*to.send_headers, *header_list(headers))
+        self._ask(
+            lambda extra: self.connection.send(to.name, body, content_type, {**dict(with_), **extra}), receipt, proves
+        )
+
+    def subscribe(
+        self,
+        to: Destination,
+        id: str = "0",  # the header's own name
+        *,
+        ack: str = "auto",
+        headers: HeadersLike = (),
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SUBSCRIBE."""
+        with_ = (*to.subscribe_headers, *header_list(headers))
+        self._ask(lambda extra: self.connection.subscribe(to.name, id, ack, {**dict(with_), **extra}), receipt, proves)
+
+    def unsubscribe(self, id: str = "0", *, receipt: bool = True, proves: Requirements | None = None) -> None:
+        """UNSUBSCRIBE by subscription id."""
+        self._ask(lambda extra: self.connection.unsubscribe(id=id, headers=extra), receipt, proves)
+
+    def ack(
+        self,
+        message: Frame,
+        *,
+        transaction: str | None = None,
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """ACK ``message`` as this version names it."""
+        names = self._naming(message)
+        self._ask(lambda extra: self.connection.ack(*names, transaction, extra.get("receipt")), receipt, proves)
+
+    def nack(
+        self,
+        message: Frame,
+        *,
+        transaction: str | None = None,
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """NACK ``message``. stomp.py's 1.0 connection has no such method."""
+        names = self._naming(message)
+        self._ask(lambda extra: self.connection.nack(*names, transaction, extra.get("receipt")), receipt, proves)
+
+    def begin(self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None) -> None:
+        """BEGIN."""
+        self._ask(lambda extra: self.connection.begin(transaction, extra), receipt, proves)
+
+    def commit(self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None) -> None:
+        """COMMIT."""
+        self._ask(lambda extra: self.connection.commit(transaction, extra), receipt, proves)
+
+    def abort(self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None) -> None:
+        """ABORT."""
+        self._ask(lambda extra: self.connection.abort(transaction, extra), receipt, proves)
+
+    def settle(self) -> None:
+        """A barrier: everything sent before has been processed by the broker, and heard by stomp.py's listeners."""
+        name = f"settle-{self.next_receipt()}"
+        self.begin(name)
+        self.abort(name)
+
+    def message(
+        self, *, body: bytes | None = None, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Frame:
+        """The next MESSAGE (with that body, if given)."""
+        return self.expect(MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves)
+
+    def take_messages(self) -> list[Frame]:
+        """Every MESSAGE that has been handed out and was not taken, in order."""
+        taken = [each for each in self.inbox if each.command == "MESSAGE"]
+        self.inbox = [each for each in self.inbox if each.command != "MESSAGE"]
+        return taken
+
+    def stop_beating(self) -> None:
+        """stomp.py's heart-beat loop ends and nothing else does, as if its thread had died."""
+        self.connection.heartbeat_terminate_event.set()
+
+    def next_receipt(self) -> str:
+        """A receipt id not used before on this connection."""
+        self._receipts += 1
+        return f"r{self._receipts}"
+
+    def _naming(self, message: Frame) -> tuple[str, ...]:
+        match self.version:
+            case "1.0":
+                return (message["message-id"],)
+            case "1.1":
+                return (message["message-id"], message["subscription"])
+            case _:
+                return (message["ack"],)
+
+    def _ask(self, say: Callable[[dict[str, str]], Any], receipt: bool, proves: Requirements | None) -> None:
+        wanted = self.next_receipt() if receipt else None
+        self._say(lambda: say({} if wanted is None else {"receipt": wanted}))
+        if wanted is not None:
+            self.expect(frame("RECEIPT", {"receipt-id": wanted}), proves=proves)
+
+    def _say(self, call: Callable[[], Any]) -> None:
+        """A call that writes. To a connection that the broker has ended it does nothing, as a raw peer's write."""
+        try:
+            call()
+        except self.unsendable as problem:
+            if self.left is not None:
+                raise ControlFailed("stomp.py has ended this connection itself and cannot send any more") from None
+            self.judge.record(
+                Noted(at_ns=self.world.now(), conn=self.conn, detail=f"stomp.py could not send ({problem!r})")
+            )

@@ -1,0 +1,1 @@
+"""One file per command of ``brokerproof`` that belongs to the harness."""

@@ -1,0 +1,102 @@
+"""``brokerproof brokers``: real brokers to point suites at, installed, started, stopped and listed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness.commands import failing
+from harness.targets import brokers as kept
+from harness.targets.artemis import RunningBroker
+from harness.targets.failure import SetUpFailed
+
+_VERSION = click.option("--version", help="Release; default: the one this brokerproof was tried with.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def brokers() -> None:
+    """Install, start, stop and list real brokers (kept in a cache folder outside any checkout)."""
+
+
+@brokers.command()
+@click.argument("name")
+@_VERSION
+def install(name: str, version: str | None) -> None:
+    """Download and unpack broker NAME unless that was done."""
+    try:
+        click.echo(str(kept.install(name, version)))
+    except SetUpFailed as problem:
+        raise failing.SetUp(str(problem)) from None
+
+
+@brokers.command()
+@click.argument("name")
+@_VERSION
+@_JSON
+def start(name: str, version: str | None, as_json: bool) -> None:
+    """Start broker NAME with our configuration and leave it running."""
+    try:
+        running = kept.start(name, version)
+    except SetUpFailed as problem:
+        raise failing.SetUp(str(problem)) from None
+    if as_json:
+        click.echo(json.dumps(_facts(running)))
+        return
+    for acceptor, port in running.ports.items():
+        click.echo(f"{running.host}:{port}  {acceptor}")
+    click.echo(f"{name} {running.version} runs as process {running.pid}; its log is {running.log}", err=True)
+
+
+@brokers.command()
+@click.argument("name")
+@_VERSION
+def stop(name: str, version: str | None) -> None:
+    """Stop broker NAME (every release of it, unless one is named)."""
+    try:
+        ended = kept.stop(name, version)
+    except SetUpFailed as problem:
+        raise failing.SetUp(str(problem)) from None
+    for each in ended:
+        click.echo(f"{name} {each.version} stopped")
+    if not ended:
+        click.echo(f"{name}: nothing was running")
+
+
+@brokers.command("list")
+@_JSON
+def list_(as_json: bool) -> None:
+    """What is installed, and what runs."""
+    found = kept.listing()
+    if as_json:
+        rows = [
+            {
+                "name": each.name,
+                "version": each.version,
+                "home": str(each.home),
+                "running": None if each.running is None else _facts(each.running),
+            }
+            for each in found
+        ]
+        click.echo(json.dumps(rows))
+        return
+    table = Table("broker", "version", "running", "folder")
+    for each in found:
+        where = "" if each.running is None else f"{each.running.host}:{next(iter(each.running.ports.values()))}"
+        table.add_row(each.name, each.version, where, str(each.home))
+    Console().print(table)
+
+
+def _facts(running: RunningBroker) -> dict[str, Any]:
+    return {
+        "version": running.version,
+        "host": running.host,
+        "ports": dict(running.ports),
+        "pid": running.pid,
+        "folder": str(running.folder),
+        "log": str(running.log),
+    }

@@ -1,0 +1,288 @@
+"""``brokerproof diff``: what changed between two runs, or between two brokers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.catalogue import requirements
+from harness.commands import failing
+from harness.commands.sides import Side, notes, open_side
+from harness.run_folder import BadRunFolder
+from harness.verdicts.difference import Course, Difference, Kind, Shift, compare, exit_code, shifts
+from harness.verdicts.judged import LevelOf
+from harness.verdicts.results import Told, UnreadableResults
+from harness.words import Level, Verdict
+
+LISTED = 60
+"""So many rows of a table are printed; --json prints all."""
+
+_STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green", Course.SAME: ""}
+
+
+@click.command()
+@click.argument("run_a", type=click.Path(path_type=Path))
+@click.argument("run_b", type=click.Path(path_type=Path))
+@click.option("--across", is_flag=True, help="Pair by case alone: one target of A with one of B, whatever their names.")
+@click.option("--target-a", metavar="NAME", help="Only this target of RUN_A.")
+@click.option("--target-b", metavar="NAME", help="Only this target of RUN_B.")
+@click.option("--regressions", is_flag=True, help="List only what got worse from A to B.")
+@click.option(
+    "--only", type=click.Choice(["A", "B"]), help="List only cases violated on this side and kept on the other."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, every difference with both details.")
+def diff(
+    run_a: Path,
+    run_b: Path,
+    across: bool,
+    target_a: str | None,
+    target_b: str | None,
+    regressions: bool,
+    only: str | None,
+    as_json: bool,
+) -> int:
+    """Compare RUN_A with RUN_B, case by case and requirement by requirement.
+
+    What is listed never changes the exit code. Exit: 0 nothing got worse · 1 something got worse · 2 it cannot be said
+    (undecided changes, or a run that was cut off) · 4 no run folders.
+    """
+    a, b = _sides(run_a, run_b, target_a, target_b, across)
+    found = compare(a.compared, b.compared, across=across)
+    moved = shifts(a.compared, b.compared, _levels(), across=across)
+    code = exit_code(found, partial=a.partial or b.partial)
+    said = list(notes(a, b, across=across))
+    shown = [each for each in found if _wanted(each, regressions, only)]
+    if regressions:
+        moved = [each for each in moved if each.course is Course.WORSE]
+    if only:
+        moved = []
+    if as_json:
+        click.echo(json.dumps(_json(a, b, said, found, shown, moved, code), indent=1))
+    else:
+        _print(a, b, said, found, shown, moved, only)
+    return code
+
+
+def _sides(run_a: Path, run_b: Path, target_a: str | None, target_b: str | None, across: bool) -> tuple[Side, Side]:
+    try:
+        a, b = open_side("A", run_a).only(target_a), open_side("B", run_b).only(target_b)
+    except (BadRunFolder, UnreadableResults, LookupError) as problem:
+        raise failing.Usage(str(problem.args[0])) from None
+    except OSError as problem:
+        raise failing.Usage(f"{problem.filename}: cannot be read ({problem.strerror})") from None
+    if across:
+        for side in (a, b):
+            if len(side.targets) != 1:
+                raise failing.Usage(
+                    f"--across compares one target with one, and {side.folder} has {', '.join(side.targets) or 'none'}; "
+                    f"choose with --target-{side.letter.lower()} NAME"
+                )
+    if run_a.resolve() == run_b.resolve() and a.targets == b.targets:
+        raise failing.Usage(
+            f"{run_a} was given twice; to compare two targets of one run: --across --target-a X --target-b Y"
+        )
+    return a, b
+
+
+def _levels() -> LevelOf:
+    known = requirements.load()
+
+    def level(requirement: str) -> Level | None:
+        found = known.get(requirement)
+        return None if found is None else found.level
+
+    return level
+
+
+def _wanted(each: Difference, regressions: bool, only: str | None) -> bool:
+    if each.kind is Kind.UNCHANGED or (regressions and each.course is not Course.WORSE):
+        return False
+    return only is None or each.only == only
+
+
+def _counts(found: Iterable[Difference]) -> dict[str, int]:
+    found = list(found)
+    kinds, courses = Counter(each.kind for each in found), Counter(each.course for each in found)
+    return {
+        **{kind.value.lower(): kinds[kind] for kind in Kind},
+        **{each.value.lower(): courses[each] for each in Course if each is not Course.SAME},
+        "unsteady": sum(each.unsteady for each in found),
+    }
+
+
+def _json(
+    a: Side, b: Side, said: list[str], found: list[Difference], shown: list[Difference], moved: list[Shift], code: int
+) -> dict[str, Any]:
+    return {
+        **{
+            side.letter.lower(): {
+                "folder": str(side.folder),
+                "started": side.header.get("started"),
+                "finished": not side.partial,
+                "targets": [{"name": name, **dict(side.listed.get(name, {}))} for name in side.targets],
+            }
+            for side in (a, b)
+        },
+        "notes": said,
+        "counts": _counts(found),
+        "cases": [
+            {
+                "case": each.case,
+                "target": each.target,
+                "kind": each.kind.value,
+                "course": each.course.value,
+                "unsteady": each.unsteady,
+                "only": each.only,
+                "a": _side(each.a),
+                "b": _side(each.b),
+            }
+            for each in shown
+        ],
+        "requirements": [
+            {
+                "requirement": each.requirement,
+                "target": each.target,
+                "course": each.course.value,
+                "a": each.a,
+                "b": each.b,
+                "other_cases": each.other_cases,
+            }
+            for each in moved
+        ],
+        "exit_code": code,
+    }
+
+
+def _side(told: Told | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    result = told.result
+    return {
+        "verdict": result.verdict.value,
+        "detail": result.detail,
+        "attempts": result.attempts,
+        "earlier": [each.value for each in told.earlier],
+    }
+
+
+def _print(
+    a: Side,
+    b: Side,
+    said: list[str],
+    found: list[Difference],
+    shown: list[Difference],
+    moved: list[Shift],
+    only: str | None,
+) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    say = console.print if console.is_terminal else _line
+    say(plain(f"A: {a.describe()}"))
+    say(plain(f"B: {b.describe()}"))
+    for sentence in said:
+        say(plain(f"note: {sentence}"))
+    say(_summary(_counts(found)))
+    if only:
+        say(f"violated on {only} and kept on the other: {len(shown)}")
+    if console.is_terminal:
+        _tables(console, shown, moved)
+    else:
+        for line in _lines(shown, moved):
+            _line(line)
+
+
+def _line(text: str) -> None:
+    click.echo(text)
+
+
+def _summary(counts: dict[str, int]) -> str:
+    parts = [f"{counts[name]} {name}" for name in ("worse", "undecided", "better", "added", "removed", "unchanged")]
+    unsteady = f"; {counts['unsteady']} unsteady" if counts["unsteady"] else ""
+    return "cases: " + ", ".join(parts) + unsteady
+
+
+def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> None:
+    if shown:
+        table = Table("", "case", "target", "A → B", title="Cases", title_justify="left")
+        for each in shown[:LISTED]:
+            about = Text(plain(each.case))
+            for line in _details(each):
+                about.append(f"\n{line}", style="dim")
+            style = _STYLES[each.course]
+            table.add_row(
+                Text(_word(each), style=style), about, plain(each.target), Text(_way(*each.verdicts), style=style)
+            )
+        console.print(table)
+        _more(console, len(shown))
+    if moved:
+        table = Table("", "requirement", "target", "A → B", title="Requirements", title_justify="left")
+        for shift in moved[:LISTED]:
+            style = _STYLES[shift.course]
+            table.add_row(
+                Text(_word(shift), style=style),
+                plain(shift.requirement) + _others(shift),
+                plain(shift.target),
+                Text(_way(*shift.verdicts), style=style),
+            )
+        console.print(table)
+        _more(console, len(moved))
+
+
+def _more(console: Console, count: int) -> None:
+    if count > LISTED:
+        console.print(f"… and {count - LISTED} more; --json prints all")
+
+
+def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
+    for each in shown:
+        yield plain(f"{_word(each)}: {each.target} {each.case}: {_way(*each.verdicts)}")
+        for line in _details(each):
+            yield f"    {line}"
+    for shift in moved:
+        way = _way(*shift.verdicts)
+        yield plain(f"requirement {_word(shift)}: {shift.target} {shift.requirement}: {way}{_others(shift)}")
+
+
+def _word(each: Difference | Shift) -> str:
+    a, b = each.verdicts
+    return "added" if a is None else "removed" if b is None else each.course.value.lower()
+
+
+def _way(a: Verdict | None, b: Verdict | None) -> str:
+    return " → ".join("absent" if each is None else each.value for each in (a, b))
+
+
+def _details(each: Difference) -> Iterator[str]:
+    if each.kind is not Kind.CHANGED and set(each.verdicts) & {Verdict.PASS, Verdict.SKIP}:
+        return  # a case that came or went needs words only when they say more than its verdict
+    for letter, side in (("A", each.a), ("B", each.b)):
+        if side is not None and side.result.detail:
+            yield plain(f"{letter}: {side.result.detail[:300]}")
+    if each.unsteady:
+        yield plain("unsteady: " + "; ".join(_unsteady(each)))
+
+
+def _unsteady(each: Difference) -> Iterator[str]:
+    for letter, side in (("A", each.a), ("B", each.b)):
+        if side is None or side.steady:
+            continue
+        if side.result.attempts > 1:
+            yield f"{letter} took {side.result.attempts} attempts"
+        if side.earlier:
+            yield f"{letter} said {', '.join(side.earlier)} before"
+
+
+def _others(shift: Shift) -> str:
+    return " (other cases spoke of it)" if shift.other_cases and None not in shift.verdicts else ""
+
+
+def plain(text: str) -> str:
+    """``text`` on one line without control characters: details quote what a broker sent."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(text.split()))

@@ -1,0 +1,99 @@
+"""``brokerproof doctor``: whether this machine has what the parts need, and what to do when it has not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+from rich.console import Console
+
+from harness import java
+from harness.targets.cache import cache_folder
+
+SPARK_JAVA = 17
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: ``needed`` things that are missing fail the doctor, the others only limit what can be done."""
+
+    name: str
+    ok: bool
+    says: str
+    needed: bool = True
+
+
+def _python() -> Check:
+    return Check("Python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or newer is needed)")
+
+
+def _package(name: str) -> Callable[[], Check]:
+    def look() -> Check:
+        try:
+            return Check(name, True, version(name))
+        except PackageNotFoundError:
+            return Check(name, False, "is not installed; install brokerproof again")
+
+    return look
+
+
+def _proton() -> Check:
+    try:
+        from harness.clients.proton_engine import has_tls
+    except ImportError as problem:
+        return Check(
+            "python-qpid-proton", False, f"cannot be imported ({problem}); it compiles from source and needs gcc"
+        )
+    tls = has_tls()
+    advice = "" if tls else "; install pkg-config and libssl-dev and reinstall it, or suites that need TLS are skipped"
+    return Check("python-qpid-proton with TLS", tls, ("yes" if tls else "no") + advice, needed=False)
+
+
+def _java() -> Check:
+    try:
+        found = java.find_java(SPARK_JAVA)
+    except java.NoJava as problem:
+        return Check("Java for reports and Artemis", False, str(problem))
+    return Check("Java for reports and Artemis", True, f"{found} (Java {java.version_of(found)})")
+
+
+def _maven() -> Check:
+    found = shutil.which("mvn")
+    says = found or "not on the PATH; only needed to download real brokers"
+    return Check("Maven", found is not None, says, needed=False)
+
+
+def _cache() -> Check:
+    folder = cache_folder()
+    return Check("cache folder", True, str(folder))
+
+
+def checks() -> Iterator[Check]:
+    """Every check, in the order shown."""
+    yield _python()
+    for name in ("pytest", "hypothesis", "pyarrow", "pyspark", "stomp.py"):
+        yield _package(name)()
+    yield _proton()
+    yield _java()
+    yield _maven()
+    yield _cache()
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> int:
+    """Look at what this machine has. Exit 3 when something needed is missing."""
+    found = list(checks())
+    if as_json:
+        click.echo(json.dumps([each.__dict__ for each in found]))
+    else:
+        console = Console()
+        for each in found:
+            mark = "[green]ok[/]     " if each.ok else "[red]missing[/]" if each.needed else "[yellow]without[/]"
+            console.print(f"{mark} {each.name}: {each.says}", highlight=False)
+    return 0 if all(each.ok or not each.needed for each in found) else 3

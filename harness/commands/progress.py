@@ -1,0 +1,49 @@
+"""Shows a run as it goes: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness import run_folder
+from harness.verdicts import results
+from harness.words import Verdict
+
+_LOOK_EVERY_S = 0.25
+_PLAIN_EVERY = 50
+"""Without a terminal one line is printed per this many cases."""
+
+
+def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, target: str) -> None:
+    """Follows ``process`` by the results it writes until it ends."""
+    done = bad = 0
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[bad]}"),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(target, total=None, bad="")
+        if not console.is_terminal:
+            console.print(f"{target}: judging", highlight=False)
+        ended = False
+        while not ended:
+            try:
+                process.wait(_LOOK_EVERY_S)
+                ended = True
+            except subprocess.TimeoutExpired:
+                ended = False
+            found = [each for each in results.read(folder) if each.target == target]
+            total = len(run_folder.cases_of(folder)) or None
+            bad = sum(each.verdict in (Verdict.FAIL, Verdict.ERROR) for each in found)
+            bar.update(task, completed=len(found), total=total, bad=f"{bad} failed" if bad else "")
+            if not console.is_terminal and (len(found) // _PLAIN_EVERY > done // _PLAIN_EVERY or ended):
+                console.print(f"{target}: {len(found)} cases, {bad} failed", highlight=False)
+            done = len(found)

@@ -1,0 +1,90 @@
+"""``brokerproof replay``: a kept counterexample once more, against any target."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from harness.catalogue import requirements
+from harness.catalogue.tables import BadData
+from harness.commands import failing
+from harness.counterexamples import again, case_file
+from harness.counterexamples.again import ERROR, FAILED, FIXED, Answer
+from harness.examples import Run
+from harness.targets import target_file
+from harness.targets.failure import SetUpFailed
+from harness.trace.recorder import Recorder
+
+EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
+
+
+@click.command()
+@click.argument("case", type=click.Path(path_type=Path), metavar="CASE.case.jsonl")
+@click.option("--target", "name", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to try it on.")
+@click.option("--octets", is_flag=True, help="Play the recorded octets even if the case itself can be run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
+    """Run a counterexample again: FIXED (exit 0), FAILED (1) or ERROR (5), and every step on the way.
+
+    The case itself is run with the recorded arguments. If it has changed since, the recorded octets are played and judged
+    by what was expected then.
+    """
+    try:
+        file = case_file.read(case)
+        target = target_file.load(name)
+        catalogue = requirements.load()
+    except (case_file.BadCaseFile, target_file.BadTarget, BadData) as problem:
+        raise failing.Usage(str(problem)) from None
+    steps: list[str] = []
+
+    def say(text: str) -> None:
+        steps.append(text)
+        if not as_json:
+            click.echo(text)
+
+    with tempfile.TemporaryDirectory(prefix="brokerproof-replay-") as logs:
+        try:
+            facts = target.start(Path(logs))
+            recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
+            run = Run(target, facts, catalogue, (), recorder, effort="normal", seed=file.header["seed"])
+            answer = _answer(run, file, octets, say)
+        except SetUpFailed as problem:
+            raise failing.SetUp(str(problem)) from None
+        finally:
+            target.stop()
+    _tell(answer, file, target.identity.name, steps, as_json)
+    return EXIT[answer.answer]
+
+
+def _answer(run: Run, file: case_file.CaseFile, octets: bool, say: Callable[[str], None]) -> Answer:
+    try:
+        again.import_home(str(file.header.get("name")))
+        if octets:
+            raise again.Changed("asked for with --octets")
+        call, plan = again.restored(file)
+    except again.Changed as problem:
+        say(f"The recorded octets are played, not the case: {problem}.")
+        return again.run_octets(run, file, str(problem), say)
+    return again.run_case(run, file, call, plan, say)
+
+
+def _tell(answer: Answer, file: case_file.CaseFile, target: str, steps: list[str], as_json: bool) -> None:
+    if as_json:
+        about = {
+            "case": file.header["case"],
+            "target": target,
+            "answer": answer.answer,
+            "detail": answer.detail,
+            "how": answer.how,
+            "why": answer.why,
+            "recorded": {key: file.header.get(key) for key in ("target", "broker", "broker_version", "detail")},
+            "steps": steps,
+        }
+        click.echo(json.dumps(about, ensure_ascii=False))
+        return
+    click.echo(f"{answer.answer} {file.header['case']} on {target}: {answer.detail}")
+    click.echo(f"    when it was recorded: {file.header['detail']}")

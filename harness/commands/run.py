@@ -1,0 +1,217 @@
+"""``brokerproof run``: the suites against targets, one after the other, and then the report.
+
+Each target is judged by a pytest process of its own, so that one that crashes takes nothing with it and the next starts
+clean. This process watches ``results.ndjson`` grow and shows it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness import run_folder
+from harness.catalogue import deviations
+from harness.catalogue.cases import CONFORMANCE
+from harness.commands import failing, progress
+from harness.targets import target_file
+from harness.targets.target import Target
+from harness.verdicts import results
+from harness.verdicts.results import Result
+from harness.verdicts.verdict import WORST_FIRST, exit_code
+from harness.words import Seen, Verdict
+
+DEFAULT_TARGETS = ("reference", "reference-real")
+_PYTEST_SET_UP, _PYTEST_USAGE = 3, 4
+INCONCLUSIVE = 2
+"""The exit code for nothing worse than inconclusive."""
+
+
+@click.command()
+@click.option("--target", "targets", multiple=True, metavar="NAME|FILE|HOST:PORT|URL", help="Repeat for several.")
+@click.option(
+    "--suite", "suites", multiple=True, type=click.Choice(CONFORMANCE), help="Repeat for several; default: all."
+)
+@click.option("--case", "pattern", metavar="TEXT", help="Only cases whose name contains TEXT (pytest's -k).")
+@click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="normal", show_default=True)
+@click.option("--seed", type=int, help="Seed of examples and links; default: drawn, and recorded in run.json.")
+@click.option("--out", type=click.Path(path_type=Path), help="Run folder; default: brokerproof-out/<timestamp>.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out: cases with a result are left out.")
+@click.option("-n", "side_by_side", type=click.IntRange(1, 256), default=16, help="Cases at the same time (real time).")
+@click.option(
+    "--inconclusive-ok", is_flag=True, help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge."
+)
+@click.option("--no-report", is_flag=True, help="Leave the report for later (brokerproof report RUN).")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def run(
+    targets: tuple[str, ...],
+    suites: tuple[str, ...],
+    pattern: str | None,
+    effort: str,
+    seed: int | None,
+    out: Path | None,
+    resume: bool,
+    side_by_side: int,
+    inconclusive_ok: bool,
+    no_report: bool,
+    as_json: bool,
+) -> int:
+    """Judge targets. Without arguments: every suite on the embedded reference broker, in virtual and in real time."""
+    names = targets or DEFAULT_TARGETS
+    try:
+        loaded = [target_file.load(each) for each in names]
+    except target_file.BadTarget as problem:
+        raise failing.Usage(str(problem)) from None
+    folder = out or run_folder.default_folder()
+    seed, effort = _begin(folder, resume, out, seed, effort)
+    console = Console(stderr=True, emoji=False)
+    for name, target in zip(names, loaded, strict=True):
+        arguments = _arguments(name, suites, pattern, effort, seed, folder, resume, side_by_side)
+        _judge(console, target, arguments, folder)
+    found = list(results.read(folder))
+    passing = _known_that_pass(loaded, folder, found)
+    code = exit_code((each.verdict for each in found), known_that_passed=bool(passing))
+    if code == INCONCLUSIVE and inconclusive_ok:
+        code = 0
+    footer = run_folder.finish(folder, found, code, passing)
+    if not no_report:
+        _report(folder)
+    _summary(console, folder, found, passing, footer, as_json, reported=not no_report)
+    return code
+
+
+def _begin(folder: Path, resume: bool, out: Path | None, seed: int | None, effort: str) -> tuple[int, str]:
+    try:
+        if resume:
+            if out is None:
+                raise failing.Usage("--resume needs --out, the folder of the run to go on with")
+            header = run_folder.reopen(folder)
+            list(results.read(folder))  # a garbled line is better found before an hour of judging
+            return header["seed"], header["effort"]
+        chosen = random.SystemRandom().randrange(2**32) if seed is None else seed
+        run_folder.create(folder, command=run_folder.command_line(), seed=chosen, effort=effort)
+    except (run_folder.BadRunFolder, results.UnreadableResults) as problem:
+        raise failing.Usage(str(problem)) from None
+    return chosen, effort
+
+
+def _arguments(
+    target: str,
+    suites: tuple[str, ...],
+    pattern: str | None,
+    effort: str,
+    seed: int,
+    folder: Path,
+    resume: bool,
+    side_by_side: int,
+) -> list[str]:
+    spec = find_spec("suites")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    home = Path(next(iter(spec.submodule_search_locations)))
+    settings = home / "conformance.ini"
+    return [
+        *(sys.executable, "-m", "pytest", "-c", str(settings), "--rootdir", str(home), "-q", "--no-header", "--tb=no"),
+        *("-p", "no:cacheprovider", "--target", target, "--effort", effort, "--brokerproof-seed", str(seed)),
+        *("--record", str(folder.resolve()), "--side-by-side", str(side_by_side)),
+        *(["--resume"] if resume else []),
+        *(["-k", pattern] if pattern else []),
+        *(str(home / each) for each in suites or CONFORMANCE),
+    ]
+
+
+def _judge(console: Console, target: Target, arguments: list[str], folder: Path) -> None:
+    """Runs pytest for one target and follows it. Raises for what is no verdict."""
+    name = target.identity.name
+    log = folder / "logs" / f"pytest-{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            progress.follow(console, process, folder, name)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    said = log.read_text(errors="replace").strip().splitlines()
+    last = next((line.removeprefix("!!!").strip(" !") for line in said if "_pytest.outcomes.Exit: " in line), None)
+    reason = last.partition("Exit: ")[2] if last else (said[-1] if said else "it said nothing")
+    if process.returncode == _PYTEST_SET_UP:
+        raise failing.SetUp(f"target {name}: {reason}")
+    if process.returncode == _PYTEST_USAGE:
+        raise failing.Usage(reason)
+    if process.returncode == 5:
+        raise failing.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
+    if process.returncode not in (0, 1):
+        raise failing.Ours(f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}")
+
+
+def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) -> list[str]:
+    """Listed deviations that every case in their scope saw held: the list is out of date, and that fails the run."""
+    versions = {each["name"]: each["version"] for each in run_folder.read(folder)["targets"]}
+    passing = []
+    for target in loaded:
+        identity = target.identity
+        if identity.deviations is None:
+            continue
+        held = [
+            (result.case, finding.requirement, finding.seen is Seen.HELD)
+            for result in found
+            if result.target == identity.name and result.verdict is not Verdict.SKIP
+            for finding in result.findings
+        ]
+        passing += [
+            f"{identity.name}: the known deviation {each.name} did not show; remove it from {each.where}"
+            for each in deviations.not_shown(deviations.load(identity.deviations), held, versions[identity.name])
+        ]
+    return passing
+
+
+def _report(folder: Path) -> None:
+    """The report command of whichever part has one, run on this folder."""
+    for each in entry_points(group="brokerproof.commands"):
+        if each.name == "report":
+            command = each.load()
+            command.main([str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False)
+
+
+def _summary(
+    console: Console,
+    folder: Path,
+    found: list[Result],
+    passing: list[str],
+    footer: dict[str, Any],
+    as_json: bool,
+    *,
+    reported: bool,
+) -> None:
+    if as_json:
+        click.echo(json.dumps({"run": str(folder), **footer}, ensure_ascii=False))
+        return
+    shown = [verdict for verdict in WORST_FIRST if any(each.verdict is verdict for each in found)]
+    table = Table("target", *(verdict.value for verdict in shown), title="Verdicts", title_justify="left")
+    for name in dict.fromkeys(each.target for each in found):
+        counts = Counter(each.verdict for each in found if each.target == name)
+        table.add_row(name, *(str(counts[verdict] or "") for verdict in shown))
+    console.print(table)
+    bad = [each for each in found if each.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)]
+    for each in bad[:20]:
+        console.print(
+            f"{each.verdict} {each.target} {each.case}", style="bold", highlight=False, markup=False, soft_wrap=True
+        )
+        console.print(f"    {each.detail[:300]}", highlight=False, markup=False, soft_wrap=True)
+    if len(bad) > 20:
+        console.print(f"… and {len(bad) - 20} more in the report")
+    for sentence in passing:
+        console.print(f"KNOWN deviation passes: {sentence}", highlight=False, markup=False, soft_wrap=True)
+    click.echo(str(folder / "report" / "index.html" if reported else folder))

@@ -1,0 +1,190 @@
+"""``*.case.jsonl``: a header line that says what failed and how to run it again, then the conversation, step by step."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import inspect
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.counterexamples.compose import Composed, Line
+from harness.counterexamples.player import Came, Part, Ref, Secret
+
+FORMAT = "brokerproof-case"
+VERSION = 1
+SUFFIX = ".case.jsonl"
+FOLDER = "counterexamples"
+
+
+class BadCaseFile(Exception):
+    """A file is no case file of this version: one sentence with the file, the line and what is wrong."""
+
+
+@dataclass
+class CaseFile:
+    """What a case file holds. ``conversation`` is None where no octets were kept; the header says why."""
+
+    header: dict[str, Any]
+    conversation: Composed | None = field(default=None)
+
+
+def slug(target: str, case: str) -> str:
+    """The name under which the counterexample of a case on a target is kept: readable, and never that of another."""
+    digest = hashlib.sha256(f"{target}\0{case}".encode()).hexdigest()[:8]
+    return re.sub(r"[^A-Za-z0-9]+", "-", f"{target}-{case}").strip("-")[:90].strip("-").lower() + f"-{digest}"
+
+
+def path_of(folder: Path, target: str, case: str) -> Path:
+    """Where the run in ``folder`` keeps the counterexample of a case, if it found one."""
+    return folder / FOLDER / f"{slug(target, case)}{SUFFIX}"
+
+
+def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
+    """Changes when what the function does changes: not with its docstring, its place or its layout."""
+    try:
+        parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+                node.body = node.body[1:]
+        text = ast.dump(parsed)
+    except (OSError, TypeError, SyntaxError):
+        text = function.__qualname__
+    return hashlib.sha256("\0".join((text, *cited)).encode()).hexdigest()[:16]
+
+
+def write(path: Path, file: CaseFile) -> None:
+    """Writes the file whole or not at all."""
+    lines = [{"format": FORMAT, "version": VERSION, **file.header}]
+    if file.conversation is not None:
+        lines += _lines(file.conversation)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines), "utf-8")
+    partial.rename(path)
+
+
+def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
+    began = talk.lines[0].at if talk.lines else 0
+    yield {"step": "conversation", "mark": talk.mark.decode(), "acceptors": talk.acceptors}
+    for line in talk.lines:
+        about: dict[str, Any] = {"step": line.verb, "at_ms": round((line.at - began) / 1e6, 3)}
+        if line.conn is not None:
+            about["conn"] = line.conn
+        about |= line.about
+        if line.parts:
+            about["octets"] = [_part(each) for each in line.parts]
+        if line.frame is not None:
+            frame = line.frame
+            about["frame"] = [
+                _text(frame.command),
+                [[_text(n), _text(v)] for n, v in frame.headers],
+                _octets(frame.body),
+            ]
+        yield about
+    expected = dict(talk.expected)
+    if isinstance(expected.get("body"), bytes):
+        expected["body"] = _octets(expected["body"])
+    yield {"step": "expectation", **expected}
+
+
+def read(path: Path) -> CaseFile:
+    """The case in ``path``. Raises :class:`BadCaseFile`."""
+    try:
+        texts = path.read_text("utf-8").splitlines()
+    except OSError as problem:
+        raise BadCaseFile(f"{path}: cannot be read ({problem.strerror})") from None
+    except UnicodeDecodeError:
+        raise BadCaseFile(f"{path}: is not UTF-8; it should be a {SUFFIX} file of brokerproof") from None
+    values = []
+    for number, text in enumerate(texts, 1):
+        try:
+            values.append(json.loads(text))
+        except (ValueError, RecursionError):
+            raise BadCaseFile(f"{path}, line {number}: is no JSON; the file may have been cut off") from None
+        if not isinstance(values[-1], dict):
+            raise BadCaseFile(f"{path}, line {number}: should be a JSON object")
+    if not values or values[0].get("format") != FORMAT:
+        raise BadCaseFile(f"{path}, line 1: is no header; format should be {FORMAT!r}")
+    header = values[0]
+    if header.get("version") != VERSION:
+        raise BadCaseFile(f"{path}, line 1: version is {header.get('version')!r}; this brokerproof reads {VERSION}")
+    for key, kind in (("case", str), ("requirements", list), ("seed", int), ("detail", str), ("fingerprint", str)):
+        if not isinstance(header.get(key), kind):
+            raise BadCaseFile(f"{path}, line 1: {key} should be a {kind.__name__}, it is {header.get(key)!r}")
+    if not all(isinstance(each, dict) and isinstance(each.get("id"), str) for each in header["requirements"]):
+        raise BadCaseFile(f"{path}, line 1: every one of requirements should be an object with an id")
+    try:
+        return CaseFile(header, _conversation(values[1:]))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
+        raise BadCaseFile(f"{path}: the steps are not as this version writes them ({problem!r})") from None
+
+
+def _conversation(values: list[dict[str, Any]]) -> Composed | None:
+    if not values:
+        return None
+    about, *steps, expectation = values
+    if about["step"] != "conversation" or expectation["step"] != "expectation":
+        raise ValueError("they should begin with the conversation and end with the expectation")
+    lines: list[Line] = []
+    came: dict[int, list[Came]] = {}
+    ended: list[int] = []
+    for each in steps:
+        rest = {k: v for k, v in each.items() if k not in ("step", "at_ms", "conn", "octets", "frame")}
+        line = Line(round(each["at_ms"] * 1e6), each["step"], each.get("conn"), rest)
+        line.parts = tuple(_part_of(part) for part in each.get("octets", ()))
+        if "frame" in each:
+            command, headers, body = each["frame"]
+            pairs = [(str(n), str(v)) for n, v in headers]
+            line.frame = Came(line.at / 1e9, str(command), pairs, _octets_of(body))
+            came.setdefault(int(each["conn"]), []).append(line.frame)
+        if line.verb == "open":
+            came.setdefault(int(each["conn"]), [])
+        if line.verb == "ends":
+            ended.append(int(each["conn"]))
+        lines.append(line)
+    expected = {k: v for k, v in expectation.items() if k != "step"}
+    if isinstance(expected.get("body"), dict):
+        expected["body"] = _octets_of(expected["body"])
+    return Composed(lines, expected, came, ended, about["mark"].encode(), list(about["acceptors"]))
+
+
+def _octets(data: bytes) -> dict[str, str]:
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _octets_of(stored: Mapping[str, str]) -> bytes:
+    return stored["text"].encode() if "text" in stored else base64.b64decode(stored["base64"], validate=True)
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Secret):
+        return {"secret": list(part)}
+    if isinstance(part, Ref):
+        return {"of_message": list(part)}
+    return _octets(part)
+
+
+def _part_of(stored: Mapping[str, Any]) -> Part:
+    if "secret" in stored:
+        name, start, end = stored["secret"]
+        if name not in ("login", "passcode"):
+            raise ValueError(f"no secret is called {name!r}")
+        return Secret(name, start, end)
+    if "of_message" in stored:
+        conn, nth, header = stored["of_message"]
+        return Ref(int(conn), int(nth), str(header))
+    return _octets_of(stored)
+
+
+def _text(text: str) -> str:
+    """Text as JSON can hold it; octets that are no UTF-8 are written out (``\\xff``)."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

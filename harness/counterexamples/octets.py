@@ -1,0 +1,88 @@
+"""Plays the octets of a case file against a target's own world, when the case itself cannot be run any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.counterexamples.compose import Composed
+from harness.counterexamples.player import PATIENCE_S, Player, decide
+from harness.targets.target import Target
+from harness.words import NS_PER_S, CloseHow, Instant
+from harness.worlds.world import Channel
+
+
+class _Ear:
+    """Hears one connection for the player."""
+
+    def __init__(self, player: Player, conn: int) -> None:
+        self._player, self._conn = player, conn
+
+    def octets_arrived(self, at: Instant, data: bytes) -> None:
+        self._player.arrived(self._conn, data)
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        self._player.closed(self._conn, how.value)
+
+
+class WorldPlayer(Player):
+    """The player on a target, in whichever kind of time it keeps."""
+
+    def __init__(self, target: Target, mark: bytes, say: Callable[[str], None]) -> None:
+        identity = target.identity
+        super().__init__({}, identity.login or "", identity.passcode or "", mark, say)
+        self._world = target.world(0, None, lambda observed: None)
+        self._start = self._world.now()
+        self._channels: dict[int, Channel] = {}
+
+    def now(self) -> float:
+        return (self._world.now() - self._start) / NS_PER_S
+
+    def _dial(self, conn: int, acceptor: str) -> None:
+        self._channels[conn] = self._world.open(acceptor, _Ear(self, conn))
+
+    def _write(self, conn: int, data: bytes) -> None:
+        self._channels[conn].write(data)
+
+    def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
+        self._world.wait_until(ready, self._start + round(deadline * NS_PER_S))
+
+    def _hang_up(self, conn: int, how: str) -> None:
+        (self._channels[conn].cut if how == "RESET" else self._channels[conn].close)()
+
+    def close(self) -> None:
+        self._world.close()
+
+
+def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bool | None, str]:
+    """Plays ``talk`` and judges it by the recorded expectation; see :func:`harness.counterexamples.player.decide`.
+
+    Raises :class:`harness.worlds.world.Unreachable` when an acceptor of the recording is not there.
+    """
+    player = WorldPlayer(target, talk.mark, say)
+    try:
+        for line in talk.lines:
+            conn, about, mark = line.conn or 0, line.about, str(line.about.get("mark", ""))
+            within = float(about.get("within_s", PATIENCE_S))
+            match line.verb:
+                case "open":
+                    player.open(conn, str(about["acceptor"]))
+                case "send":
+                    player.send(conn, *line.parts, mark=mark)
+                case "receive":
+                    like = line.frame.line() if line.frame is not None else ""
+                    player.receive(conn, int(about["count"]), like, within=within, mark=mark)
+                case "pause":
+                    player.pause(about["ms"] / 1000)
+                case "leave":
+                    player.leave(conn, str(about["how"]))
+                case "ends":
+                    player.ends(conn, str(about["how"]), within=within, mark=mark)
+    finally:
+        player.close()
+    recorded = {
+        "came": {
+            conn: [(each.command, each.headers, each.body) for each in frames] for conn, frames in talk.came.items()
+        },
+        "ended": talk.ended,
+    }
+    return decide(talk.expected, recorded, player)

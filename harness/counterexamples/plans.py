@@ -1,0 +1,128 @@
+"""Drawn arguments as JSON and back, without evaluating anything.
+
+Dataclasses and enumerations are named as ``module:Class`` and looked up among the modules of ours that are imported
+already; nothing is imported, and nothing but such a class is ever called. What has no JSON form of its own, such as one of
+a table of malformed frames, is named by its place in that table: ``module:TABLE`` and an index.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import enum
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PACKAGES = ("suites", "harness")
+
+
+class Unstorable(Exception):
+    """A value has no form that could be read back: one sentence that names its type."""
+
+
+class Unrestorable(Exception):
+    """What was stored names something that does not exist here (any more): one sentence."""
+
+
+def encode(value: Any) -> Any:
+    """``value`` as JSON. Raises :class:`Unstorable`."""
+    if isinstance(value, enum.Enum):
+        return {"enum": _name(type(value)), "member": value.name}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": base64.b64encode(bytes(value)).decode()}
+    if isinstance(value, list):
+        return [encode(each) for each in value]
+    if isinstance(value, tuple):
+        return {"tuple": [encode(each) for each in value]}
+    if isinstance(value, set | frozenset):
+        return {"set" if isinstance(value, set) else "frozenset": [encode(each) for each in sorted(value, key=repr)]}
+    if isinstance(value, Mapping):
+        return {"mapping": [[encode(key), encode(each)] for key, each in value.items()]}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _encode_dataclass(value)
+    raise Unstorable(f"an argument of type {type(value).__name__} cannot be stored")
+
+
+def _encode_dataclass(value: Any) -> Any:
+    kind = type(value)
+    fields = [each.name for each in dataclasses.fields(value) if each.init]
+    try:
+        encoded = {name: encode(getattr(value, name)) for name in fields}
+    except Unstorable:
+        for name, table in vars(sys.modules[kind.__module__]).items():
+            if isinstance(table, (list, tuple)):
+                for index, each in enumerate(table):
+                    if each is value:
+                        return {"constant": f"{kind.__module__}:{name}", "index": index, "shown": _shown(value)}
+        raise
+    return {"dataclass": _name(kind), "fields": encoded}
+
+
+def decode(stored: Any) -> Any:
+    """The value behind :func:`encode`'s result. Raises :class:`Unrestorable`."""
+    if not isinstance(stored, (dict, list)):
+        return stored
+    if isinstance(stored, list):
+        return [decode(each) for each in stored]
+    try:
+        return _decode(stored)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
+        raise Unrestorable(f"stored arguments do not fit this version: {problem!r}") from None
+
+
+def _decode(stored: Mapping[str, Any]) -> Any:
+    kind = next(iter(stored))
+    inner = stored[kind]
+    match kind:
+        case "bytes":
+            return base64.b64decode(inner, validate=True)
+        case "tuple" | "set" | "frozenset":
+            make: Any = {"tuple": tuple, "set": set, "frozenset": frozenset}[kind]
+            return make(decode(each) for each in inner)
+        case "mapping":
+            return {decode(key): decode(each) for key, each in inner}
+        case "enum":
+            found = _found(inner)
+            if not (isinstance(found, type) and issubclass(found, enum.Enum)):
+                raise Unrestorable(f"{inner} is no enumeration")
+            return found[stored["member"]]
+        case "dataclass":
+            found = _found(inner)
+            if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+                raise Unrestorable(f"{inner} is no dataclass")
+            return found(**{name: decode(each) for name, each in stored["fields"].items()})
+        case "constant":
+            table = _found(inner)
+            if not isinstance(table, Sequence):
+                raise Unrestorable(f"{inner} is no table")
+            if _shown(table[stored["index"]]) != stored["shown"]:
+                raise Unrestorable(f"{inner} has another entry number {stored['index']} now")
+            return table[stored["index"]]
+    raise Unrestorable(f"{kind!r} is no form of argument that this version knows")
+
+
+def _shown(value: object) -> str:
+    """A value in words that are the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
+
+
+def _name(kind: type) -> str:
+    if kind.__module__.partition(".")[0] not in PACKAGES or "<locals>" in kind.__qualname__:
+        raise Unstorable(f"an argument of type {kind.__qualname__} cannot be stored: it is not ours to find again")
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _found(name: str) -> object:
+    module, _, path = name.partition(":")
+    if module.partition(".")[0] not in PACKAGES or module not in sys.modules:
+        raise Unrestorable(f"{name}: there is no such module among those of the suites")
+    found: object = sys.modules[module]
+    for part in path.split("."):
+        if part.startswith("_"):
+            raise Unrestorable(f"{name}: is private")
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,264 @@
+"""Where every message of one queue went: the books that are balanced when a plan of sends and settlements is over.
+
+Words as in Jepsen's total-queue: an *attempt* is a message handed to the broker, *confirmed* when its receipt came. A
+message that was delivered without ever being confirmed is *recovered*, which is legal: the receipt may have been lost.
+What is not legal:
+
+* *phantom*: delivered, and never sent, or taken back by an abort;
+* *shared*: delivered while a delivery of it was still held by a consumer;
+* *revived*: delivered again after it was settled;
+* *lost*: confirmed and never delivered to anyone;
+* *abandoned*: delivered, given back, and never delivered again;
+* *disordered*: delivered to a consumer behind a later message of the same producer;
+* *unmarked*: delivered again after a failure without saying so; *mismarked*: says so at the first delivery.
+
+Two consumers on two connections cannot be compared: which of two deliveries came first is not seen. So order is asked of
+each consumer alone, and only among messages that waited together.
+
+A consumer that goes without UNSUBSCRIBE is in doubt for a while: deliveries may be under way to it that nobody will see,
+and the broker may go on delivering to it until it notices. Messages that wait then, or are sent then, may come late and
+marked, so they owe no order and no absence of the mark. The doubt ends when something that the consumer held is delivered
+to another: the broker gave back all it had, at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Key: TypeAlias = bytes
+"""What tells a message from all others: its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """``producer`` handed a message to the broker. The order of these facts is the order of sending."""
+
+    key: Key
+    producer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The broker said that it has the message; with a transaction, that the transaction is committed."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The transaction in which the message was sent was aborted: it must never appear."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A delivery reached ``consumer``; ``marked`` when it called itself a redelivery."""
+
+    key: Key
+    consumer: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The broker confirmed that these are acknowledged."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker confirmed that these are refused: they may come again, together, or never."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """``consumer`` went away and what it held goes back.
+
+    ``failed``: its connection was lost, it did not say goodbye. ``noticed``: the broker confirmed that the subscription is
+    gone, so nothing can be under way to it.
+    """
+
+    consumer: str
+    failed: bool = False
+    noticed: bool = False
+
+
+Fact: TypeAlias = Attempted | Confirmed | Withdrawn | Delivered | Settled | Refused | Returned
+
+
+class _Now(enum.Enum):
+    UNSEEN = enum.auto()
+    HELD = enum.auto()
+    SETTLED = enum.auto()
+    REFUSED = enum.auto()
+    BACK = enum.auto()
+
+
+@dataclass(slots=True)
+class _Entry:
+    producer: str
+    number: int
+    now: _Now = _Now.UNSEEN
+    confirmed: bool = False
+    withdrawn: bool = False
+    holder: str = ""
+    run: int | None = 0
+    """Messages of one run waited together: none of them overtakes another on its way to one consumer. None: in doubt."""
+    owes_mark: bool | None = False
+    """Whether the next delivery has to be marked; None: it may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What came out. Every tuple lists the keys in the order in which it was noticed."""
+
+    attempted: int = 0
+    confirmed: int = 0
+    delivered: int = 0
+    recovered: tuple[Key, ...] = ()
+    phantom: tuple[Key, ...] = ()
+    shared: tuple[Key, ...] = ()
+    revived: tuple[Key, ...] = ()
+    lost: tuple[Key, ...] = ()
+    abandoned: tuple[Key, ...] = ()
+    disordered: tuple[Key, ...] = ()
+    unmarked: tuple[Key, ...] = ()
+    mismarked: tuple[Key, ...] = ()
+
+    @property
+    def balanced(self) -> bool:
+        """Whether nothing illegal was noticed."""
+        return not any(getattr(self, name) for name in ILLEGAL)
+
+    def __str__(self) -> str:
+        noted = [f"{name} {list(getattr(self, name))}" for name in ILLEGAL if getattr(self, name)]
+        counts = f"{self.attempted} sent, {self.confirmed} confirmed, {self.delivered} deliveries"
+        return f"{counts}: {'; '.join(noted) or 'nothing lost, doubled or out of order'}"
+
+
+ILLEGAL = ("phantom", "shared", "revived", "lost", "abandoned", "disordered", "unmarked", "mismarked")
+
+
+@dataclass
+class Ledger:
+    """The books while they are open: takes facts one by one."""
+
+    _entries: dict[Key, _Entry] = field(default_factory=dict)
+    _found: dict[str, list[Key]] = field(default_factory=lambda: {name: [] for name in (*ILLEGAL, "recovered")})
+    _latest: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    _runs: int = 0
+    _unseen_run: int = 0
+    _deliveries: int = 0
+    _in_doubt: dict[str, set[Key]] = field(default_factory=dict)
+    """Consumers that went unnoticed, with what they held."""
+
+    def note(self, fact: Fact) -> None:
+        """Enters one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell messages apart."""
+        match fact:
+            case Attempted(key, producer):
+                if key in self._entries:
+                    raise ValueError(f"{key!r} was sent twice; the books need a key of its own for every message")
+                doubt = bool(self._in_doubt)
+                self._entries[key] = _Entry(
+                    producer,
+                    len(self._entries),
+                    run=None if doubt else self._unseen_run,
+                    owes_mark=None if doubt else False,
+                )
+            case Confirmed(key):
+                self._entries[key].confirmed = True
+            case Withdrawn(key):
+                self._entries[key].withdrawn = True
+            case Delivered():
+                self._delivered(fact)
+            case Settled(keys):
+                for key in keys:
+                    self._entries[key].now = _Now.SETTLED
+            case Refused(keys):
+                self._give_back(keys, _Now.REFUSED, owes_mark=True)
+            case Returned():
+                self._returned(fact)
+
+    def must_come(self) -> set[Key]:
+        """Which messages have to be delivered yet, if anybody still consumes."""
+        return {key for key, each in self._entries.items() if each.now is _Now.BACK or _owed(each)}
+
+    def held_by(self, consumer: str) -> list[Key]:
+        """What ``consumer`` holds, in the order of sending."""
+        return [key for key, each in self._entries.items() if each.now is _Now.HELD and each.holder == consumer]
+
+    def close(self) -> Books:
+        """The books after somebody has consumed all there was."""
+        entries = self._entries.items()
+        return Books(
+            attempted=len(self._entries),
+            confirmed=sum(each.confirmed for _, each in entries),
+            delivered=self._deliveries,
+            **{name: tuple(keys) for name, keys in self._found.items() if name not in ("lost", "abandoned")},
+            lost=tuple(key for key, each in entries if _owed(each)),
+            abandoned=tuple(key for key, each in entries if each.now is _Now.BACK),
+        )
+
+    def _delivered(self, fact: Delivered) -> None:
+        self._deliveries += 1
+        entry = self._entries.get(fact.key)
+        if entry is None or entry.withdrawn:
+            self._found["phantom"].append(fact.key)
+            return
+        if entry.now in (_Now.HELD, _Now.SETTLED):
+            self._found["shared" if entry.now is _Now.HELD else "revived"].append(fact.key)
+            return
+        if entry.now is _Now.UNSEEN and not entry.confirmed:
+            self._found["recovered"].append(fact.key)
+        if entry.owes_mark is not None and fact.marked != entry.owes_mark:
+            self._found["mismarked" if fact.marked else "unmarked"].append(fact.key)
+        if entry.run is not None:
+            line = (fact.consumer, entry.producer, entry.run)
+            if entry.number < self._latest.get(line, -1):
+                self._found["disordered"].append(fact.key)
+            self._latest[line] = max(entry.number, self._latest.get(line, -1))
+        entry.now, entry.holder = _Now.HELD, fact.consumer
+        self._believe(fact.key)
+
+    def _returned(self, fact: Returned) -> None:
+        held = self.held_by(fact.consumer)
+        self._give_back(held, _Now.BACK, owes_mark=True if fact.failed else None)
+        if fact.noticed:
+            return
+        self._in_doubt[fact.consumer] = set(held)
+        for entry in self._entries.values():
+            if entry.now is _Now.UNSEEN:
+                entry.run = entry.owes_mark = None
+
+    def _believe(self, key: Key) -> None:
+        """A delivery of ``key`` ends the doubt about a consumer that had held it."""
+        for consumer in [each for each, keys in self._in_doubt.items() if key in keys]:
+            del self._in_doubt[consumer]
+            if not self._in_doubt:
+                self._runs += 1
+                self._unseen_run = self._runs
+
+    def _give_back(self, keys: Iterable[Key], now: _Now, *, owes_mark: bool | None) -> None:
+        self._runs += 1
+        for key in keys:
+            entry = self._entries[key]
+            entry.now, entry.run, entry.owes_mark = now, self._runs, owes_mark
+
+
+def account(facts: Iterable[Fact]) -> Books:
+    """The books of a whole history, in which in the end somebody consumed all there was."""
+    ledger = Ledger()
+    for fact in facts:
+        ledger.note(fact)
+    return ledger.close()
+
+
+def _owed(entry: _Entry) -> bool:
+    return entry.now is _Now.UNSEEN and entry.confirmed and not entry.withdrawn

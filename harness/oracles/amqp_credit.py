@@ -1,0 +1,198 @@
+"""Link credit and drain (part 2, 2.6.7): never exceeded, and every drain answered.
+
+link-credit of the sender = delivery-count of the receiver + its link-credit - delivery-count of the sender, modulo 2**32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.oracles.amqp_trace import WRAP, Granted, Link, Placed, Side, ahead, placed
+from harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
+from harness.verdicts.finding import Finding
+from harness.words import Seen
+
+NOT_WITHOUT, FORMULA, FIRST, COUNT, DRAIN = (
+    "AMQP10-CREDIT-09",
+    "AMQP10-CREDIT-03",
+    "AMQP10-CREDIT-14",
+    "AMQP10-CREDIT-16",
+    "AMQP10-CREDIT-12",
+)
+
+
+@dataclass
+class _Account:
+    """The credit of one link, as the sender must reckon it."""
+
+    link: Link
+    granted: Granted
+    delivery_count: int
+    flowed: bool = False
+    going_on: bool = False
+    draining: tuple[int, int] | None = None
+    """A drain that is not answered: at which position it was asked for, and the limit it is about."""
+    drains: int = 0
+
+
+class _Accounts:
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._by_link: dict[Link, _Account] = {}
+
+    def of(self, link: Link) -> _Account:
+        initial = link.initial_delivery_count
+        if link not in self._by_link:
+            granted = Granted(initial, crossing=self._side is Side.BROKER)
+            self._by_link[link] = _Account(link, granted, initial)
+        return self._by_link[link]
+
+    def settle_for(self, step: Placed) -> None:
+        """An answer says that what was granted before its question is known."""
+        if step.answers is not None and step.frame.side is self._side:
+            for account in self._by_link.values():
+                account.granted.known(step.answers)
+
+    def all(self) -> list[_Account]:
+        return list(self._by_link.values())
+
+
+def _limit(step: Placed, link: Link) -> int:
+    base = step.frame.number("delivery-count")
+    start = link.initial_delivery_count if base is None else base
+    return (start + (step.frame.number("link-credit") or 0)) % WRAP
+
+
+def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether ``side``, wherever it is the sender, kept to the credit it had.
+
+    Every delivery is judged at its first transfer. Credit that was taken back while a transfer may have been under way
+    does not count against the sender.
+    """
+    accounts, found = _Accounts(side), []
+    for step in placed(events, conn):
+        accounts.settle_for(step)
+        link = step.link
+        if link is None or link.sender is not side:
+            continue
+        account = accounts.of(link)
+        if step.frame.name == "flow" and step.frame.side is side.other and step.frame.number("link-credit") is not None:
+            account.granted.grant(step.position, _limit(step, link))
+            account.flowed = True
+        elif step.frame.name == "flow" and step.frame.side is side:
+            told = step.frame.number("delivery-count")
+            if told is not None:
+                account.delivery_count = told
+        elif step.frame.name == "transfer" and step.frame.side is side:
+            if not account.going_on:
+                found += _spent(account, step)
+            account.going_on = step.frame.flag("more") and not step.frame.flag("aborted")
+    return found or [Finding(NOT_WITHOUT, Seen.NEVER_REACHED, "no delivery was sent")]
+
+
+def _spent(account: _Account, step: Placed) -> list[Finding]:
+    room = account.granted.room(account.delivery_count)
+    account.delivery_count = (account.delivery_count + 1) % WRAP
+    what = f"delivery {step.frame.fields.get('delivery-id', '?')} on link {account.link.name}"
+    if room > 0:
+        return [Finding(NOT_WITHOUT, Seen.HELD, f"{what} was sent with {room} credit left")]
+    if not account.flowed:
+        return [
+            Finding(each, Seen.VIOLATED, f"{what} was sent before any credit was given")
+            for each in (FIRST, NOT_WITHOUT)
+        ]
+    return [Finding(NOT_WITHOUT, Seen.VIOLATED, f"{what} was sent {1 - room} beyond the credit")]
+
+
+def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether the flows of ``side`` as a sender told delivery-count and link-credit as they are.
+
+    delivery-count is that of the deliveries sent so far, more only after a drain; the credit told with it has to lead to
+    a limit that the receiver gave.
+    """
+    accounts, found = _Accounts(side), []
+    for step in placed(events, conn):
+        accounts.settle_for(step)
+        link = step.link
+        if link is None or link.sender is not side:
+            continue
+        account = accounts.of(link)
+        if step.frame.name == "transfer" and step.frame.side is side:
+            if not account.going_on:
+                account.delivery_count = (account.delivery_count + 1) % WRAP
+            account.going_on = step.frame.flag("more") and not step.frame.flag("aborted")
+        elif step.frame.name == "flow" and step.frame.side is side.other:
+            account.granted.grant(step.position, _limit(step, link))
+            account.drains += step.frame.flag("drain")
+        elif step.frame.name == "flow":
+            found += _told(account, step)
+    return found or [Finding(COUNT, Seen.NEVER_REACHED, "no flow of a sender came")]
+
+
+def _told(account: _Account, step: Placed) -> list[Finding]:
+    told = step.frame.number("delivery-count")
+    where = f"a flow on link {account.link.name}"
+    if told is None:
+        return [Finding(COUNT, Seen.VIOLATED, f"{where} has no delivery-count")]
+    advanced = ahead(told, account.delivery_count)
+    if advanced < 0:
+        return [
+            Finding(
+                COUNT, Seen.VIOLATED, f"{where} has delivery-count {told}, and {account.delivery_count} was reached"
+            )
+        ]
+    if advanced and not account.drains:
+        return [
+            Finding(
+                COUNT, Seen.VIOLATED, f"{where} has delivery-count {told}, {advanced} more than sent, without a drain"
+            )
+        ]
+    room = account.granted.room(told)
+    if room < 0:
+        return [Finding(COUNT, Seen.VIOLATED, f"{where} has delivery-count {told}, {-room} beyond the limit granted")]
+    account.delivery_count = told
+    found = [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {told}")]
+    left = step.frame.number("link-credit")
+    if left is not None and left > max(0, room):
+        found.append(Finding(FORMULA, Seen.VIOLATED, f"{where} tells link-credit {left}, and {max(0, room)} are left"))
+    elif left is not None:
+        found.append(Finding(FORMULA, Seen.HELD, f"{where} tells link-credit {left} of {max(0, room)}"))
+    return found
+
+
+def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether ``side`` as a sender answered every drain: credit used up by deliveries, or given back by a flow whose
+    delivery-count is the limit. A drain that is taken back, or whose link or connection ends before, asks for nothing."""
+    accounts, found = _Accounts(side), []
+    for step in placed(events, conn):
+        accounts.settle_for(step)
+        link = step.link
+        if link is None or link.sender is not side:
+            continue
+        account = accounts.of(link)
+        if step.frame.name == "transfer" and step.frame.side is side:
+            if not account.going_on:
+                account.delivery_count = (account.delivery_count + 1) % WRAP
+            account.going_on = step.frame.flag("more") and not step.frame.flag("aborted")
+        elif step.frame.name == "detach":
+            account.draining = None
+        elif step.frame.name == "flow" and step.frame.side is side.other:
+            limit = _limit(step, link)
+            account.draining = (step.position, limit) if step.frame.flag("drain") else None
+        elif step.frame.name == "flow":
+            told = step.frame.number("delivery-count")
+            account.delivery_count = account.delivery_count if told is None else told
+        if account.draining is not None and ahead(account.delivery_count, account.draining[1]) >= 0:
+            found.append(Finding(DRAIN, Seen.HELD, f"the drain of link {link.name} came to {account.draining[1]}"))
+            account.draining = None
+    cut = any(isinstance(each, (ConnectionClosed, ConnectionAbandoned)) and each.conn == conn for each in events)
+    for account in accounts.all():
+        if account.draining is not None and not account.link.session.ended and not cut:
+            left = ahead(account.draining[1], account.delivery_count)
+            found.append(
+                Finding(
+                    DRAIN, Seen.VIOLATED, f"the drain of link {account.link.name} was not answered: {left} credit left"
+                )
+            )
+    return found or [Finding(DRAIN, Seen.NEVER_REACHED, "nobody asked for a drain")]

@@ -1,0 +1,196 @@
+"""Deliveries and their settlement (part 2, 2.6.12 and 2.7.5 to 2.7.6): ids, tags, continuations, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from harness.oracles.amqp_trace import WRAP, Link, Placed, Session, Side, ahead, placed
+from harness.trace.events import Event
+from harness.verdicts.finding import Finding
+from harness.words import Seen
+
+HAS_ID, SAME_ID, HAS_TAG, TAG_LENGTH, OWN_TAG, HAS_FORMAT, IN_ORDER = (
+    "AMQP10-XFER-01",
+    "AMQP10-XFER-03",
+    "AMQP10-XFER-04",
+    "AMQP10-XFER-05",
+    "AMQP10-XFER-06",
+    "AMQP10-XFER-07",
+    "AMQP10-DISP-06",
+)
+DIRECTION, ONCE, TERMINAL = "AMQP10-DISP-01", "AMQP10-DISP-03", "AMQP10-OUT-02"
+_OUTCOMES = ("accepted", "rejected", "released", "modified")
+_LONGEST_TAG = 32
+
+
+@dataclass(eq=False)
+class _Delivery:
+    """One delivery: who sent it, and what each side has said of it."""
+
+    link: Link
+    id: int
+    tag: str | None
+    sender: Side
+    settled: set[Side] = field(default_factory=set)
+    outcome: dict[Side, str] = field(default_factory=dict)
+
+
+class _Book:
+    """The deliveries of one session, by sender and id, and the unfinished one of each link."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[tuple[Side, int], _Delivery] = {}
+        self.last: dict[Side, int] = {}
+        self.going_on: dict[Link, _Delivery] = {}
+        self.tags: dict[tuple[Link, str], _Delivery] = {}
+
+
+class _Books:
+    def __init__(self) -> None:
+        self._by_session: dict[Session, _Book] = {}
+
+    def of(self, session: Session) -> _Book:
+        return self._by_session.setdefault(session, _Book())
+
+    def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
+        """The delivery of a transfer, and whether it is its first; None when it belongs to no link."""
+        if step.session is None or step.link is None:
+            return None
+        book, frame = self.of(step.session), step.frame
+        delivery = book.going_on.get(step.link)
+        first = delivery is None
+        if delivery is None:
+            number = frame.number("delivery-id")
+            delivery = _Delivery(
+                step.link, -1 if number is None else number, frame.fields.get("delivery-tag"), frame.side
+            )
+            if number is not None:
+                book.by_id[(frame.side, number)] = delivery
+        if frame.flag("more") and not frame.flag("aborted"):
+            book.going_on[step.link] = delivery
+        else:
+            book.going_on.pop(step.link, None)
+        if frame.flag("settled") or frame.flag("aborted"):
+            delivery.settled |= {Side.OURS, Side.BROKER}
+        return delivery, first
+
+
+def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether ``side`` named its deliveries well: id, tag and format on the first transfer, the ids of a session one
+    after the other, tags of at most 32 octets and no two alike among unsettled ones, continuations without another id."""
+    books = _Books()
+    found: list[Finding] = []
+    for step in placed(events, conn):
+        if step.frame.name == "disposition":
+            _settle(books, step)
+        if step.frame.name != "transfer" or step.session is None:
+            continue
+        book = books.of(step.session)
+        placing = books.transfer(step)
+        if placing is None or step.frame.side is not side:
+            continue
+        delivery, first = placing
+        found += _first(step, book, delivery) if first else _later(step, delivery)
+    return found or [Finding(HAS_ID, Seen.NEVER_REACHED, "no delivery was sent")]
+
+
+def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
+    frame = step.frame
+    number, tag = frame.number("delivery-id"), frame.fields.get("delivery-tag")
+    what = f"the first transfer of delivery {number}"
+    for name, requirement in (("delivery-id", HAS_ID), ("delivery-tag", HAS_TAG), ("message-format", HAS_FORMAT)):
+        seen = Seen.HELD if name in frame.fields else Seen.VIOLATED
+        yield Finding(requirement, seen, f"{what} has {'a' if seen is Seen.HELD else 'no'} {name}")
+    if number is not None:
+        last = book.last.get(frame.side)
+        if last is not None:
+            seen = Seen.HELD if number == (last + 1) % WRAP else Seen.VIOLATED
+            yield Finding(IN_ORDER, seen, f"delivery-id {number} follows {last}")
+        book.last[frame.side] = number
+    if tag is not None:
+        octets = (len(tag) - 2) // 2
+        seen = Seen.HELD if octets <= _LONGEST_TAG else Seen.VIOLATED
+        yield Finding(TAG_LENGTH, seen, f"{what} has a delivery-tag of {octets} octets")
+        other = book.tags.get((delivery.link, tag))
+        other = None if other is None or len(other.settled) == 2 else other
+        book.tags[(delivery.link, tag)] = delivery
+        detail = (
+            f"the tag {tag} of delivery {number} is that of unsettled delivery {other.id}"
+            if other
+            else f"{what} has a tag of its own"
+        )
+        yield Finding(OWN_TAG, Seen.VIOLATED if other else Seen.HELD, detail)
+
+
+def _later(step: Placed, delivery: _Delivery) -> Iterator[Finding]:
+    number = step.frame.number("delivery-id")
+    if number is not None:
+        seen = Seen.HELD if number == delivery.id else Seen.VIOLATED
+        yield Finding(SAME_ID, seen, f"a transfer that continues delivery {delivery.id} has delivery-id {number}")
+
+
+def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether ``side`` spoke of deliveries that there are, settled each once, and left terminal states as they were."""
+    books = _Books()
+    found: list[Finding] = []
+    for step in placed(events, conn):
+        if step.frame.name == "transfer":
+            books.transfer(step)
+        elif step.frame.name == "disposition" and step.session is not None:
+            if step.frame.side is side:
+                found += _judge(books.of(step.session), step)
+            _settle(books, step)
+    return found or [Finding(ONCE, Seen.NEVER_REACHED, "no disposition came")]
+
+
+def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
+    """First, last and the deliveries in between that the disposition is about."""
+    frame = step.frame
+    first = frame.number("first") or 0
+    last = frame.number("last")
+    last = first if last is None else last
+    sender = frame.side.other if frame.fields.get("role") == "receiver" else frame.side
+    span = max(0, ahead(last, first))
+    if span < len(book.by_id):
+        inside = (book.by_id.get((sender, (first + offset) % WRAP)) for offset in range(span + 1))
+        return first, last, [each for each in inside if each is not None]
+    known = [each for (who, id_), each in book.by_id.items() if who is sender and 0 <= ahead(id_, first) <= span]
+    return first, last, known
+
+
+def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
+    frame = step.frame
+    first, last, about = _named(book, step)
+    which = f"delivery {first}" if first == last else f"deliveries {first} to {last}"
+    if not about:
+        yield Finding(DIRECTION, Seen.VIOLATED, f"a disposition is about {which}, which nobody sent in that direction")
+        return
+    yield Finding(DIRECTION, Seen.HELD, f"a disposition is about {which}")
+    if frame.flag("settled"):
+        again = all(frame.side in each.settled for each in about)
+        detail = f"{which}: settled {'again' if again else 'once'}"
+        yield Finding(ONCE, Seen.VIOLATED if again else Seen.HELD, detail)
+    state = _outcome(frame.fields.get("state"))
+    for each in about:
+        before = each.outcome.get(frame.side)
+        if before is not None and state is not None:
+            held = before == state
+            detail = f"delivery {each.id} was {before}{'' if held else f' and became {state}'}"
+            yield Finding(TERMINAL, Seen.HELD if held else Seen.VIOLATED, detail)
+
+
+def _settle(books: _Books, step: Placed) -> None:
+    if step.session is None:
+        return
+    state = _outcome(step.frame.fields.get("state"))
+    for each in _named(books.of(step.session), step)[2]:
+        if step.frame.flag("settled"):
+            each.settled.add(step.frame.side)
+        if state is not None:
+            each.outcome.setdefault(step.frame.side, state)
+
+
+def _outcome(text: str | None) -> str | None:
+    name = (text or "").partition("(")[0]
+    return name if name in _OUTCOMES else None

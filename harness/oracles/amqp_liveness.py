@@ -1,0 +1,113 @@
+"""What a side promised when it opened, and what it was asked for: idle time-out, limits, and what comes first and last.
+
+Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.oracles.amqp_trace import EMPTY, Side, WireFrame, frames, placed
+from harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
+from harness.verdicts.finding import Finding
+from harness.words import NS_PER_MS, Duration, Instant, Seen
+
+SILENCE, FIRST, LAST, NO_BEAT_BEFORE, NO_BEAT_AFTER = (
+    "AMQP10-IDLE-20",
+    "AMQP10-OPEN-02",
+    "AMQP10-CLOSE-02",
+    "AMQP10-IDLE-14",
+    "AMQP10-IDLE-15",
+)
+FRAME_SIZE, CHANNEL, HANDLE = "AMQP10-MFS-02", "AMQP10-CHMAX-01", "AMQP10-CHMAX-04"
+_OUTSIDE = ("protocol-header", "sasl-mechanisms", "sasl-init", "sasl-challenge", "sasl-response", "sasl-outcome")
+
+
+def idle(events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0) -> list[Finding]:
+    """Whether ``side`` let no more time pass between its frames than the idle-time-out that the other's open asked for,
+    plus ``slack``. Counted from the later of both opens to its close, or to the end of the connection or of the trace."""
+    allowed: Duration | None = None
+    last: Instant | None = None
+    worst: Duration = -1
+    opened: set[Side] = set()
+    for frame in frames(events, conn):
+        if frame.name == "open":
+            opened.add(frame.side)
+            if frame.side is side.other and frame.number("idle-time-out"):
+                allowed = (frame.number("idle-time-out") or 0) * NS_PER_MS
+            last = frame.at
+        elif len(opened) == 2 and last is not None and (frame.side is side or frame.name == "close"):
+            worst, last = max(worst, frame.at - last), frame.at
+        if frame.name == "close":
+            break
+    else:
+        end = _end(events, conn)
+        if last is not None and len(opened) == 2 and end is not None:
+            worst = max(worst, end - last)
+    if allowed is None or worst < 0:
+        return [Finding(SILENCE, Seen.NEVER_REACHED, "nobody asked for signs of life, or there was no time for any")]
+    held = worst <= allowed + slack
+    detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {allowed / NS_PER_MS:g} allowed"
+    return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
+
+
+def _end(events: Sequence[Event], conn: int) -> Instant | None:
+    for event in events:
+        if event.conn == conn and isinstance(event, (ConnectionClosed, ConnectionAbandoned)):
+            return event.at_ns
+    return events[-1].at_ns if events else None
+
+
+def order(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether open was the first frame of ``side`` and close its last, empty frames included."""
+    found: list[Finding] = []
+    opened = closed = False
+    for frame in frames(events, conn):
+        if frame.side is not side or frame.name in _OUTSIDE:
+            continue
+        found += _ordered(frame, opened, closed)
+        opened, closed = opened or frame.name == "open", closed or frame.name == "close"
+    return found or [Finding(FIRST, Seen.NEVER_REACHED, "no frame was sent")]
+
+
+def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
+    if not opened and frame.name == EMPTY:
+        yield Finding(NO_BEAT_BEFORE, Seen.VIOLATED, "an empty frame was sent before open")
+    elif not opened:
+        held = frame.name == "open"
+        yield Finding(FIRST, Seen.HELD if held else Seen.VIOLATED, f"the first frame was {frame.name}")
+    elif frame.name == EMPTY:
+        yield Finding(NO_BEAT_BEFORE, Seen.HELD, "empty frames came after open")
+    if closed:
+        requirement = NO_BEAT_AFTER if frame.name == EMPTY else LAST
+        yield Finding(requirement, Seen.VIOLATED, f"{frame.name} was sent after close")
+    elif frame.name == "close":
+        yield Finding(LAST, Seen.HELD, "close was sent")
+
+
+def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """Whether ``side`` kept to the other's max-frame-size and channel-max (once its open is in the trace) and to the
+    handle-max of its begin."""
+    found: list[Finding] = []
+    sizes, channels = 2**32 - 1, 65535
+    for step in placed(events, conn):
+        frame = step.frame
+        if frame.side is side.other and frame.name == "open":
+            size, most = frame.number("max-frame-size"), frame.number("channel-max")
+            sizes, channels = sizes if size is None else size, channels if most is None else most
+        if frame.side is not side or frame.name in _OUTSIDE:
+            continue
+        found.append(_bounded(FRAME_SIZE, f"{frame.name} of {frame.size} octets", frame.size, max(512, sizes)))
+        if frame.name != EMPTY:
+            found.append(_bounded(CHANNEL, f"{frame.name} on channel {frame.channel}", frame.channel, channels))
+        if frame.name == "attach" and step.session is not None and side.other in step.session.begun:
+            handle, most = frame.number("handle"), step.session.begun[side.other].number("handle-max")
+            if handle is not None:
+                found.append(
+                    _bounded(HANDLE, f"attach with handle {handle}", handle, 2**32 - 1 if most is None else most)
+                )
+    return found or [Finding(FRAME_SIZE, Seen.NEVER_REACHED, "no frame was sent")]
+
+
+def _bounded(requirement: str, what: str, value: int, most: int) -> Finding:
+    return Finding(requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what}, of at most {most}")

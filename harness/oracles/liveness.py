@@ -1,0 +1,93 @@
+"""Heart-beat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and when it gives up.
+
+Sources: the Artemis STOMP chapter (ARTEMIS-STOMP-ttl-2 to -7) for every rule; for the two places where the chapter
+stops short, Artemis 2.56.0 itself: the low bound is tested before the high one, and an expiry is noticed by a check
+that runs every check interval.
+
+For ``heart-beat:cx,cy`` from the client and a TTL0 that holds without client beats (acceptor ``connectionTtl``, else the
+broker-wide override, else 60000 ms):
+
+1. The server sends every ``max(500, cy)`` ms, or never when cy is 0.
+2. With cx = 0 the TTL is TTL0 and the server asks for beats every TTL0 / modifier.
+3. With cx > 0 the TTL is cx * modifier, bounded by min and max; bounded, the server asks for bound / modifier, else cx.
+
+Divisions and products are IEEE doubles truncated to 64-bit integers, as in Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.words import NS_PER_MS, Duration
+
+LONG_MAX = 2**63 - 1
+LONG_MIN = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiated:
+    """What CONNECTED should say (``sx,sy``, ms; None: no heart-beat header) and the TTL that holds from then on (ms)."""
+
+    heart_beat: tuple[int, int] | None
+    ttl_ms: int
+
+    @property
+    def header(self) -> str | None:
+        """The value of the heart-beat header."""
+        return None if self.heart_beat is None else f"{self.heart_beat[0]},{self.heart_beat[1]}"
+
+
+def initial_ttl_ms(parameters: Mapping[str, object]) -> int:
+    """TTL0: the acceptor's ``connection_ttl_ms``, else ``connection_ttl_override_ms`` unless -1, else 60000."""
+    acceptor, override = parameters.get("connection_ttl_ms"), parameters["connection_ttl_override_ms"]
+    if acceptor is not None:
+        return _int(acceptor)
+    return _int(override) if override != -1 else 60_000
+
+
+def negotiate(parameters: Mapping[str, object], heart_beat: tuple[int, int] | None, version: str = "1.2") -> Negotiated:
+    """What the broker should answer to ``heart_beat`` (cx, cy in ms, not negative; None: no header)."""
+    initial = initial_ttl_ms(parameters)
+    if heart_beat is None or version == "1.0":
+        return Negotiated(None, initial)
+    cx, cy = heart_beat
+    modifier = parameters["heart_beat_to_connection_ttl_modifier"]
+    assert isinstance(modifier, (int, float))
+    low, high = _int(parameters["connection_ttl_min_ms"]), _int(parameters["connection_ttl_max_ms"])
+    sx = 0 if cy == 0 else max(_int(parameters["server_beat_floor_ms"]), cy)
+    if cx == 0:
+        return Negotiated((sx, _long(initial / modifier)), initial)
+    wanted = _long(float(cx) * modifier)
+    if wanted < low:
+        return Negotiated((sx, _long(low / modifier)), low)
+    if wanted > high:
+        return Negotiated((sx, _long(high / modifier)), high)
+    return Negotiated((sx, cx), wanted)
+
+
+def silence_interval(ttl_ms: int, check_interval_ms: int, *, exact: bool) -> tuple[Duration, Duration]:
+    """After how much silence the connection is closed, [lo, hi], counted from the last octet received.
+
+    A pass notes new data as of its own time, so silence is counted from the first pass behind the last octet. Passes
+    that keep an ``exact`` grid close after a whole number of check intervals, at least one, and less than one more. On
+    a real host every pass starts a little late, so that a TTL just above a whole number may be noticed a pass sooner:
+    then only the TTL itself is a lower bound, and the upper one allows each pass its slip (2 %, at least 50 ms in all).
+    """
+    passes = max(1, -(-ttl_ms // check_interval_ms))
+    earliest, latest = passes * check_interval_ms * NS_PER_MS, (passes + 1) * check_interval_ms * NS_PER_MS
+    if exact:
+        return earliest, latest
+    return ttl_ms * NS_PER_MS, latest + max(50 * NS_PER_MS, latest // 50)
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _long(value: float) -> int:
+    """Java's cast from double to long: towards zero, saturating."""
+    if value >= LONG_MAX:
+        return LONG_MAX
+    return LONG_MIN if value <= LONG_MIN else int(value)

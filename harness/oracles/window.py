@@ -1,0 +1,47 @@
+"""Windows in octets: how many messages a subscription may hold, from the sizes of the frames that actually arrived.
+
+Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin while the credit is
+positive and costs the octets of its whole frame, so the last one may overshoot by less than its own size. Settling a
+delivery gives back exactly what it cost. 0 allows one delivery at a time, -1 any number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Account:
+    """The running credit of one subscription, from frames received and settlements sent. Sizes in octets."""
+
+    window: int
+    held: list[int] = field(default_factory=list)
+    """Sizes of the deliveries that are not settled."""
+
+    @property
+    def open(self) -> bool:
+        """Whether the broker may begin one more delivery."""
+        if self.window < 0:
+            return True
+        return not self.held if self.window == 0 else sum(self.held) < self.window
+
+    def delivered(self, size: int) -> bool:
+        """Notes a delivery of ``size`` octets; returns whether the window was open for it."""
+        allowed = self.open
+        self.held.append(size)
+        return allowed
+
+    def settled(self, count: int) -> None:
+        """Notes that the oldest ``count`` deliveries were settled."""
+        del self.held[:count]
+
+
+def fits(window: int, sizes: Sequence[int]) -> int:
+    """How many of the deliveries with these frame sizes, in order and none settled, the window lets out."""
+    account = Account(window)
+    for count, size in enumerate(sizes):
+        if not account.open:
+            return count
+        account.delivered(size)
+    return len(sizes)

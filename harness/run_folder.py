@@ -1,0 +1,151 @@
+"""The run folder: what a run writes besides results and traces, and how a resumed run finds its place.
+
+``run.json`` is a header until the run has finished, and then has a ``footer``: a run without a footer was cut off.
+``cases.json`` says of every case of the run what it is about, for the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from os import cpu_count
+from pathlib import Path
+from typing import Any
+
+from harness.targets.target import Target, TargetFacts
+from harness.trace.columns import FINGERPRINT
+from harness.verdicts import results
+from harness.verdicts.results import Result
+from harness.words import Duration
+
+FORMAT = 1
+HEADER = "run.json"
+CASES = "cases.json"
+
+
+class BadRunFolder(Exception):
+    """A folder is no run folder, or one that this version cannot go on with: one sentence with the file and the reason."""
+
+
+def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
+    """Begins a run. Raises :class:`BadRunFolder` when the folder cannot be made or holds another run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / HEADER).exists():
+            raise BadRunFolder(f"{folder}: already holds a run; name another folder with --out, or go on with --resume")
+        header = {
+            "format": FORMAT,
+            "run": folder.resolve().name,
+            "brokerproof": version("brokerproof"),
+            "fingerprint": FINGERPRINT,
+            "started": _now(),
+            "command": command,
+            "seed": seed,
+            "effort": effort,
+            "host": {"python": platform.python_version(), "platform": platform.platform(), "cores": cpu_count()},
+            "targets": [],
+        }
+        _write(folder / HEADER, header)
+    except OSError as problem:
+        raise BadRunFolder(f"{folder}: cannot be written ({problem.strerror})") from None
+
+
+def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
+    """The header of a run. Raises :class:`BadRunFolder` for anything that is not one of this version.
+
+    Without ``traces`` a run recorded with another table of events is accepted: its results can still be read.
+    """
+    path = folder / HEADER
+    try:
+        header = json.loads(path.read_text("utf-8"))
+        fingerprint = header["fingerprint"]
+    except OSError as problem:
+        raise BadRunFolder(f"{path}: cannot be read ({problem.strerror}); {folder} should be a run folder") from None
+    except (ValueError, KeyError, TypeError):
+        raise BadRunFolder(f"{path}: is not the header of a run; it may have been cut off") from None
+    if traces and fingerprint != FINGERPRINT:
+        raise BadRunFolder(f"{path}: was recorded with another table of events ({fingerprint}, here {FINGERPRINT})")
+    return header  # type: ignore[no-any-return]
+
+
+def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
+    """Notes a target that is up."""
+    header = read(folder)
+    entry = {
+        "name": target.identity.name,
+        "kind": target.identity.kind,
+        "clock": target.clock.value,
+        "profile": target.identity.profile.name,
+        "capabilities": sorted(target.identity.capabilities),
+        **dataclasses.asdict(facts),
+    }
+    header["targets"] = [each for each in header["targets"] if each["name"] != entry["name"]] + [entry]
+    _write(folder / HEADER, header)
+
+
+def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds what cases are about, by id."""
+    _write(folder / CASES, {**cases_of(folder), **cases})
+
+
+def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the run's cases are about; empty before any were collected."""
+    path = folder / CASES
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def note_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
+    """Notes how late the host itself was while ``target`` was judged."""
+    header = read(folder)
+    header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
+    header["host"]["canary_p99_ns"] = max(each["p99_ns"] for each in header["host"]["canary"].values())
+    _write(folder / HEADER, header)
+
+
+def finish(folder: Path, found: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
+    """Adds the footer that makes it a whole run, and returns it."""
+    counts = Counter(result.verdict.value for result in found)
+    footer = {
+        "finished": _now(),
+        "exit_code": code,
+        "cases": sum(counts.values()),
+        "verdicts": dict(sorted(counts.items())),
+        "notes": notes,
+    }
+    _write(folder / HEADER, {**read(folder), "footer": footer})
+    return footer
+
+
+def reopen(folder: Path) -> dict[str, Any]:
+    """Makes a run that was cut off, or finished, ready to go on; returns its header."""
+    header = read(folder)
+    header.pop("footer", None)
+    _write(folder / HEADER, header)
+    results.mend(folder)
+    return header
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    partial.rename(path)
+
+
+def default_folder() -> Path:
+    """Where a run goes when nobody says: ``brokerproof-out/<timestamp>``."""
+    return Path("brokerproof-out") / datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def command_line() -> list[str]:
+    """How this process was called, for the header."""
+    return ["brokerproof", *sys.argv[1:]]

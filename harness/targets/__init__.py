@@ -1,0 +1,1 @@
+"""How a broker under test is found, started, described and stopped."""

@@ -1,0 +1,66 @@
+"""A broker that is already running somewhere: ``HOST:PORT`` or ``stomp://login:passcode@HOST:PORT?profile=NAME``."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+
+from harness.targets.failure import SetUpFailed
+from harness.targets.sockets import SocketTarget
+from harness.targets.target import Identity, TargetFacts
+from harness.wire import stomp
+
+_PROBE_TIMEOUT_S = 10.0
+
+
+class AddressTarget(SocketTarget):
+    """Nothing is started or stopped; who it is is read from its ``server`` header."""
+
+    def __init__(self, identity: Identity, endpoints: dict[str, tuple[str, int]], config: Path | None = None) -> None:
+        if identity.default_amqp_acceptor not in endpoints:
+            # A profile says what a family can do; where nobody said at which port, this one cannot be asked to.
+            identity = dataclasses.replace(identity, capabilities=identity.capabilities - {"amqp"})
+        super().__init__(identity, config)
+        self._given = endpoints
+
+    def start(self, folder: Path) -> TargetFacts:
+        for host, port in self._given.values():
+            try:
+                socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S).close()
+            except OSError as problem:
+                raise SetUpFailed(
+                    f"{host}:{port} does not accept connections ({problem}); is the broker running?"
+                ) from None
+        self.endpoints = dict(self._given)
+        host, port = self.endpoints[self.identity.default_acceptor]
+        broker, _, version = self._greeting(host, port).partition("/")
+        self.watch_the_host()
+        return TargetFacts(
+            broker=broker or "unknown",
+            version=version.split(" ")[0] or "unknown",
+            configuration="unknown" if self.config is None else self.config.name,
+            endpoint=f"{host}:{port}",
+        )
+
+    def _greeting(self, host: str, port: int) -> str:
+        """The server header of CONNECTED; empty when the broker names none or refuses us."""
+        stomp_host = str(self.identity.profile.parameters.get("stomp_host", "localhost"))
+        headers = {"accept-version": "1.0,1.1,1.2", "host": stomp_host}
+        if self.identity.login is not None:
+            headers |= {"login": self.identity.login, "passcode": self.identity.passcode or ""}
+        reader = stomp.Reader()
+        try:
+            with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
+                connection.sendall(stomp.encode("CONNECT", headers))
+                while data := connection.recv(4096):
+                    for item in reader.feed(data):
+                        if isinstance(item, stomp.Frame):
+                            if item.command != "CONNECTED":
+                                raise SetUpFailed(f"{host}:{port} refused the connection: {item.brief()}")
+                            return item.get("server") or ""
+                        if isinstance(item, stomp.Unreadable):
+                            raise SetUpFailed(f"{host}:{port} does not speak STOMP: {item.reason}")
+        except OSError as problem:
+            raise SetUpFailed(f"{host}:{port} accepted the connection and then failed ({problem})") from None
+        raise SetUpFailed(f"{host}:{port} closed the connection without an answer to CONNECT; is it a STOMP port?")

@@ -1,0 +1,85 @@
+"""What the harness must know and change of a ``broker.xml``: its acceptors' names, hosts and ports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lxml import etree
+
+from harness.targets.failure import SetUpFailed
+
+_CORE = "{urn:activemq:core}"
+_URL = re.compile(
+    r"^(?P<before>\s*tcp://)(?P<host>\[[^\]]*\]|[^:/?;]+):(?P<port>\d{1,5})(?P<after>[/?;].*|\s*)$", re.DOTALL
+)
+LOOPBACK = frozenset({"127.0.0.1", "localhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptor:
+    """Where an acceptor listens according to the file, and what it speaks (empty: everything)."""
+
+    name: str
+    host: str
+    port: int
+    protocols: tuple[str, ...]
+
+
+def acceptors(config: Path) -> dict[str, Acceptor]:
+    """The acceptors of a ``broker.xml`` by name.
+
+    Raises :class:`SetUpFailed` for a file that cannot be read, is no XML or has no acceptor, and for an acceptor that
+    has no name of its own, or whose URL is not ``tcp://HOST:PORT…`` on this machine's loopback interface.
+    """
+    found: dict[str, Acceptor] = {}
+    for element in _elements(_parse(config), config):
+        name, match = _read(element, config)
+        if name in found:
+            raise SetUpFailed(f"{config}, line {element.sourceline}: a second acceptor is called {name}")
+        spoken = re.search(r"[?;&]protocols=([^;&]*)", match["after"])
+        protocols = tuple(each.strip() for each in spoken[1].split(",")) if spoken else ()
+        found[name] = Acceptor(name, match["host"], int(match["port"]), protocols)
+    return found
+
+
+def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
+    """The file's text with other ports; acceptors that ``ports`` does not name keep theirs. Raises like acceptors()."""
+    tree = _parse(config)
+    for element in _elements(tree, config):
+        name, match = _read(element, config)
+        element.text = f"{match['before']}{match['host']}:{ports.get(name, match['port'])}{match['after']}"
+    return bytes(etree.tostring(tree, xml_declaration=True, encoding="UTF-8"))
+
+
+def _parse(config: Path) -> etree._ElementTree:
+    try:
+        return etree.parse(str(config), etree.XMLParser(resolve_entities=False, no_network=True))
+    except OSError:
+        raise SetUpFailed(f"{config}: cannot be read; name a broker.xml") from None
+    except etree.XMLSyntaxError as problem:
+        raise SetUpFailed(f"{config}, line {problem.lineno}: is no XML ({problem.msg})") from None
+
+
+def _elements(tree: etree._ElementTree, config: Path) -> list[etree._Element]:
+    found = list(tree.getroot().iterfind(f"./{_CORE}core/{_CORE}acceptors/{_CORE}acceptor"))
+    if not found:
+        raise SetUpFailed(f"{config}: has no <acceptor> below <core><acceptors>, so nothing could connect")
+    return found
+
+
+def _read(element: etree._Element, config: Path) -> tuple[str, re.Match[str]]:
+    where = f"{config}, line {element.sourceline}"
+    name = element.get("name")
+    if not name:
+        raise SetUpFailed(f"{where}: the acceptor has no name; give it one")
+    match = _URL.match(element.text or "")
+    if match is None:
+        raise SetUpFailed(f"{where}: acceptor {name} is {(element.text or '').strip()!r}, not tcp://HOST:PORT")
+    if match["host"] not in LOOPBACK:
+        raise SetUpFailed(f"{where}: acceptor {name} listens on {match['host']}; only 127.0.0.1 is allowed here")
+    if not 0 <= int(match["port"]) <= 65535:
+        raise SetUpFailed(f"{where}: acceptor {name} has the port {match['port']}, which is not in 0 to 65535")
+    return name, match

@@ -1,0 +1,37 @@
+"""A real Apache Artemis as a target: the process of :mod:`harness.targets.artemis` with its acceptors as endpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.targets import parameters
+from harness.targets.artemis import ArtemisProcess
+from harness.targets.sockets import SocketTarget
+from harness.targets.target import Identity, TargetFacts
+
+
+class ArtemisTarget(SocketTarget):
+    """Downloads (once), configures, starts and stops an Artemis of ``version`` (None: our default) with ``config``."""
+
+    def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
+        super().__init__(identity, config)
+        self._path, self._version = config, version
+        self._process: ArtemisProcess | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        self._process = ArtemisProcess(self._path, self._version, folder / self.identity.name)
+        running = self._process.start()
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
+        self.watch_the_host()
+        return TargetFacts(
+            broker="Apache Artemis",
+            version=running.version,
+            configuration=parameters.describe(self._path),
+            endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
+        )
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process is not None:
+            self._process.stop()
+            self._process = None

@@ -1,0 +1,91 @@
+"""The cache folder: downloads, unpacked brokers and what is known of running ones. Always outside a repository.
+
+Several runs may use it at once. Whatever appears under its final name is whole: it is made under another name, under a
+lock, and renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.targets.failure import SetUpFailed
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """``$BROKERPROOF_CACHE``, else ``$XDG_CACHE_HOME/brokerproof``, else ``~/.cache/brokerproof``. Need not exist."""
+    environment = os.environ if environment is None else environment
+    if own := environment.get("BROKERPROOF_CACHE"):
+        return Path(own).absolute()
+    base = environment.get("XDG_CACHE_HOME", "")
+    # The XDG rules say that a relative path there is to be ignored.
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "brokerproof"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock that belongs to ``path`` against other threads and processes; waits for it without bound.
+
+    Raises :class:`SetUpFailed` when the folder cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as problem:
+        raise SetUpFailed(
+            f"{path.parent}: cannot be written ({problem.strerror}); set BROKERPROOF_CACHE to a folder that can"
+        ) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def once(path: Path, make: Callable[[Path], Path]) -> Path:
+    """``path``, made if it is not there.
+
+    ``make(folder)`` is given an empty folder and returns what is to become ``path``. Raises whatever ``make`` raises,
+    and leaves nothing behind then.
+    """
+    if path.exists():
+        return path
+    with locked(path):
+        if path.exists():  # another run made it while this one waited
+            return path
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            make(Path(folder)).rename(path)
+    return path
+
+
+def unpacked(archive: Path, path: Path) -> Path:
+    """The one top-level folder of a ``.tar.gz`` unpacked as ``path``, once. Raises :class:`SetUpFailed`."""
+
+    def unpack(folder: Path) -> Path:
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="data")
+        except (tarfile.TarError, OSError, EOFError) as problem:
+            raise SetUpFailed(f"{archive}: cannot be unpacked ({problem}); delete it and install again") from None
+        tops = list(folder.iterdir())
+        if len(tops) != 1 or not tops[0].is_dir():
+            raise SetUpFailed(
+                f"{archive}: holds {len(tops)} top-level entries where one folder was expected; delete it"
+            )
+        return tops[0]
+
+    return once(path, unpack)
+
+
+def remove(path: Path) -> None:
+    """Deletes a file or folder of the cache, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""Downloads by Maven coordinates: with ``mvn`` when there is one, else over HTTPS from a repository the user named.
+
+No repository is named here. ``mvn`` knows its own; without it ``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in
+``~/.m2/settings.xml`` says where to ask, by the standard layout of Maven repositories.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.targets.cache import once
+from harness.targets.failure import SetUpFailed
+
+DOWNLOAD_TIMEOUT_S = 900
+"""How long one ``mvn`` call may take."""
+READ_TIMEOUT_S = 60
+"""How long a repository may be silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """One file in a Maven repository."""
+
+    group: str
+    artifact: str
+    version: str
+    packaging: str = "jar"
+    classifier: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """What the file is called, in a repository and on disk."""
+        dash = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{dash}.{self.packaging}"
+
+    @property
+    def path(self) -> str:
+        """Where the file is, below a repository's root."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
+
+    def __str__(self) -> str:
+        """As ``mvn`` wants them: ``group:artifact:version:packaging[:classifier]``."""
+        parts = [self.group, self.artifact, self.version, self.packaging, self.classifier]
+        return ":".join(part for part in parts if part)
+
+
+def download(candidates: Sequence[Coordinates], folder: Path, environment: Mapping[str, str] | None = None) -> Path:
+    """The file of the first of ``candidates`` that a repository has, in ``folder``; not asked for again once there.
+
+    All candidates have one file name. Checksums are verified where the repository has them. Raises
+    :class:`SetUpFailed` when none can be had, with what each attempt said.
+    """
+    environment = os.environ if environment is None else environment
+
+    def make(scratch: Path) -> Path:
+        mvn = shutil.which("mvn", path=environment.get("PATH", ""))
+        base = None if mvn else _repository(environment)
+        if mvn is None and base is None:
+            raise SetUpFailed(
+                f"{candidates[0].file_name}: cannot be downloaded without mvn on the PATH: install Maven, or set "
+                f"BROKERPROOF_MAVEN_REPOSITORY to the base URL of a Maven repository"
+            )
+        said = []
+        for each in candidates:
+            problem = _with_mvn(mvn, each, scratch) if mvn else _over_https(str(base), each, scratch)
+            if problem is None:
+                return scratch / each.file_name
+            said.append(f"{each}: {problem}")
+        raise SetUpFailed(f"{candidates[0].file_name}: cannot be downloaded ({'; '.join(said)})")
+
+    return once(folder / candidates[0].file_name, make)
+
+
+def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
+    """Lets ``mvn`` fetch the file, checksums strict; what went wrong, or None."""
+    command = [mvn, "-q", "-B", "-C", "dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"]
+    try:
+        ran = subprocess.run(command, cwd=folder, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"mvn was not done after {DOWNLOAD_TIMEOUT_S} s"
+    if ran.returncode == 0 and (folder / coordinates.file_name).is_file():
+        return None
+    # Even with -B some releases put colour codes before the first line.
+    said = re.sub(r"\x1b\[[\d;]*m", "", (ran.stdout + ran.stderr).decode("utf-8", "replace"))
+    errors = re.findall(r"^\[ERROR\] *(\S.*)", said, re.MULTILINE)
+    return f"mvn said: {errors[0][:300]}" if errors else f"mvn ended with exit code {ran.returncode}"
+
+
+def _repository(environment: Mapping[str, str]) -> str | None:
+    """The base URL to ask without ``mvn``: the variable, else a mirror of everything or of ``central``."""
+    if named := environment.get("BROKERPROOF_MAVEN_REPOSITORY"):
+        return named.rstrip("/")
+    settings = Path(environment.get("HOME", str(Path.home()))) / ".m2" / "settings.xml"
+    if not settings.is_file():
+        return None
+    try:
+        root = ElementTree.parse(settings).getroot()
+    except ElementTree.ParseError as problem:
+        raise SetUpFailed(f"{settings}: is no XML ({problem}); mend it or set BROKERPROOF_MAVEN_REPOSITORY") from None
+    for mirror in root.iterfind("./{*}mirrors/{*}mirror"):
+        of = {each.strip() for each in mirror.findtext("{*}mirrorOf", "").split(",")}
+        url = mirror.findtext("{*}url", "").strip()
+        if url and of & {"*", "central", "external:*"} and "!central" not in of:
+            return url.rstrip("/")
+    return None
+
+
+def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None:
+    """Fetches by the standard layout and holds the file against its published checksum; what went wrong, or None."""
+    url, target = f"{base}/{coordinates.path}", folder / coordinates.file_name
+    if not base.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+        return f"{base} is no https:// address"
+    try:
+        with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer, target.open("wb") as out:
+            shutil.copyfileobj(answer, out, 1 << 20)
+    except (OSError, ValueError) as problem:
+        return f"{url} gave {problem}"
+    for algorithm in ("sha512", "sha1"):
+        published = _text(f"{url}.{algorithm}")
+        if published is None:
+            continue
+        with target.open("rb") as file:
+            actual = hashlib.file_digest(file, algorithm).hexdigest()
+        # Some files hold "digest  name", some the digest alone.
+        if published.split()[:1] != [actual]:
+            target.unlink()
+            return f"{url} has the {algorithm} {actual}, which is not the published one"
+        return None
+    return None
+
+
+def _text(url: str) -> str | None:
+    """A small text file, or None when there is none."""
+    try:
+        with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer:
+            return str(answer.read(4096).decode("ascii", "replace")).lower()
+    except urllib.error.HTTPError as problem:
+        problem.close()
+        return None
+    except OSError:
+        return None

@@ -1,0 +1,107 @@
+"""The effective parameters of acceptors, worked out from a broker's own configuration file.
+
+The harness reads the file independently of the reference broker's reader: what a case expects must not come from the
+code under test. Only what the suites do arithmetic with is looked at; whether the file is right in every other respect
+is the broker's affair.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lxml import etree
+
+from harness.targets.failure import SetUpFailed
+from harness.targets.target import Overrides, Parameters, Value
+
+_URL_PARAMETERS: dict[str, tuple[str, type]] = {
+    "connectionTtl": ("connection_ttl_ms", int),
+    "connectionTtlMin": ("connection_ttl_min_ms", int),
+    "connectionTtlMax": ("connection_ttl_max_ms", int),
+    "heartBeatToConnectionTtlModifier": ("heart_beat_to_connection_ttl_modifier", float),
+    "stompConsumerCredits": ("stomp_consumer_window_size", int),
+    "stompConsumerWindowSize": ("stomp_consumer_window_size", int),  # behind the deprecated name: it wins
+    "stompMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),
+    "webSocketMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),  # likewise
+    "webSocketEncoderType": ("web_socket_encoder_type", str),
+    "protocols": ("protocols", str),
+    "stomp-min-large-message-size": ("stomp_min_large_message_size", int),
+    "stompMinLargeMessageSize": ("stomp_min_large_message_size", int),
+    "amqpCredits": ("amqp_credits", int),
+    "amqpLowCredits": ("amqp_low_credits", int),
+    "amqpIdleTimeout": ("amqp_idle_timeout_ms", int),
+    "maxFrameSize": ("amqp_max_frame_size", int),
+    "anycastPrefix": ("anycast_prefix", str),
+    "multicastPrefix": ("multicast_prefix", str),
+}
+_BROKER_ELEMENTS = {
+    "connection-ttl-override": "connection_ttl_override_ms",
+    "connection-ttl-check-interval": "connection_ttl_check_interval_ms",
+}
+
+
+def describe(path: Path) -> str:
+    """A configuration file for people: its name and the beginning of its SHA-256."""
+    return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
+
+
+def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
+    """Parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements, then the acceptor's URL.
+
+    Raises :class:`SetUpFailed` for a file that cannot be read or a value that is no number.
+    """
+    try:
+        root = etree.parse(path, etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
+    except OSError as problem:
+        raise SetUpFailed(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except etree.XMLSyntaxError as problem:
+        raise SetUpFailed(f"{path}: is not well-formed XML ({problem.msg})") from None
+    broker = {
+        _BROKER_ELEMENTS[name]: _number(path, element, int, element.text or "")
+        for element in root.iter(etree.Element)
+        if (name := etree.QName(element).localname) in _BROKER_ELEMENTS
+    }
+    return {
+        name: {**defaults, **broker, **dict(_of_url(path, element, url))} for name, element, url in _acceptors(root)
+    }
+
+
+def _acceptors(root: etree._Element) -> Iterator[tuple[str, etree._Element, str]]:
+    for element in root.iter(etree.Element):
+        if etree.QName(element).localname == "acceptor":
+            yield str(element.get("name", "acceptor")), element, (element.text or "").strip()
+
+
+def _of_url(path: Path, element: etree._Element, url: str) -> Iterator[tuple[str, Value]]:
+    given = dict(pair.partition("=")[::2] for pair in urlsplit(url).query.replace("&", ";").split(";") if "=" in pair)
+    for spelling, (name, kind) in _URL_PARAMETERS.items():
+        if spelling in given:
+            yield name, _number(path, element, kind, given[spelling])
+
+
+def _number(path: Path, element: etree._Element, kind: type, text: str) -> Value:
+    try:
+        return kind(text.strip())  # type: ignore[no-any-return]
+    except ValueError:
+        line = element.sourceline
+        raise SetUpFailed(f"{path}, line {line}: {text.strip()!r} should be a number ({kind.__name__})") from None
+
+
+def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
+    """The acceptors that speak ``protocol``; one whose parameters name no ``protocols`` speaks any."""
+    return {
+        name: about
+        for name, about in acceptors.items()
+        if protocol in [each.strip() for each in str(about.get("protocols", protocol)).split(",")]
+    }
+
+
+def overridden(acceptors: dict[str, dict[str, Value]], overrides: Overrides | None) -> dict[str, dict[str, Value]]:
+    """``acceptors`` with what a case wants otherwise, on every acceptor."""
+    if not overrides:
+        return acceptors
+    changes = {**overrides.get("broker", {}), **overrides.get("acceptor", {})}
+    return {name: {**parameters, **changes} for name, parameters in acceptors.items()}

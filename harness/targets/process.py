@@ -1,0 +1,93 @@
+"""A broker started as a process of its own that prints one JSON line when it is ready, as ``brokerproof broker`` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.targets import parameters
+from harness.targets.failure import SetUpFailed
+from harness.targets.sockets import SocketTarget
+from harness.targets.target import Identity, TargetFacts
+
+_READY_WITHIN_S = 30.0
+_STOP_WITHIN_S = 10.0
+
+
+class ProcessTarget(SocketTarget):
+    """``command`` may name ``{python}``, ``{config}`` and ``{pid}`` (ours).
+
+    The ready line has ``acceptors`` (port by name) and ``version``.
+    """
+
+    def __init__(self, identity: Identity, command: list[str], config: Path) -> None:
+        super().__init__(identity, config)
+        self._path = config
+        self._command = [each.format(python=sys.executable, config=config, pid=os.getpid()) for each in command]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / f"{self.identity.name}.log"
+        with log.open("wb") as errors:
+            try:
+                self._process = subprocess.Popen(
+                    self._command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL
+                )
+            except OSError as problem:
+                raise SetUpFailed(
+                    f"target {self.identity.name}: {self._command[0]} cannot be started ({problem})"
+                ) from None
+        ready = self._ready_line(log)
+        self.endpoints = {name: ("127.0.0.1", int(port)) for name, port in ready["acceptors"].items()}
+        self.watch_the_host()
+        return TargetFacts(
+            broker="brokerproof reference broker",
+            version=str(ready.get("version", "unknown")),
+            configuration=parameters.describe(self._path),
+            endpoint=", ".join(f"{host}:{port}" for host, port in list(self.endpoints.values())[:1]),
+        )
+
+    def _ready_line(self, log: Path) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output, line = self._process.stdout.fileno(), b""
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while not line.endswith(b"\n"):
+            readable, _, _ = select.select([output], [], [], max(0.0, deadline - time.monotonic()))
+            data = os.read(output, 4096) if readable else b""
+            if not data:
+                self.stop()
+                said = log.read_text(errors="replace").strip().splitlines()
+                raise SetUpFailed(
+                    f"target {self.identity.name}: {' '.join(self._command)} did not become ready"
+                    f" ({said[-1] if said else 'it said nothing'}); its log is {log}"
+                )
+            line += data
+        try:
+            ready: dict[str, Any] = json.loads(line)
+            ready["acceptors"].items()
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.stop()
+            raise SetUpFailed(f"target {self.identity.name}: expected one JSON line, got {line[:200]!r}") from None
+        return ready
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None

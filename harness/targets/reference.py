@@ -1,0 +1,75 @@
+"""A sans-I/O broker in virtual time, found by a dotted name. Each world gets a broker of its own."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.targets import parameters
+from harness.targets.failure import SetUpFailed
+from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
+from harness.trace.events import Observed
+from harness.words import Clock
+from harness.worlds.virtual import SansIoBroker, VirtualWorld
+
+
+class Made(Protocol):
+    """What the factory behind the dotted name returns."""
+
+    broker: SansIoBroker
+    acceptors: Mapping[str, Mapping[str, object]]
+    version: str
+
+
+class VirtualTarget:
+    """``factory`` has the signature ``(config, overrides, *, start) -> Made``, or names a function that has it:
+    ``package.module:function``."""
+
+    clock = Clock.VIRTUAL
+
+    def __init__(self, identity: Identity, factory: str | Callable[..., Made], config: Path) -> None:
+        self.identity, self._factory, self.config = identity, factory, config
+        self._make: Callable[..., Made] | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        self._make = make = self._found()
+        try:
+            made = make(str(self.config), {}, start=0)
+        except Exception as problem:
+            raise SetUpFailed(f"target {self.identity.name}: {problem}") from None
+        return TargetFacts(
+            broker="brokerproof reference broker",
+            version=made.version,
+            configuration=parameters.describe(self.config),
+            endpoint="virtual time",
+        )
+
+    def _found(self) -> Callable[..., Made]:
+        if not isinstance(self._factory, str):
+            return self._factory
+        module, _, function = self._factory.partition(":")
+        try:
+            found: Any = getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError, ValueError) as problem:
+            raise SetUpFailed(
+                f"target {self.identity.name}: factory {self._factory!r} cannot be found ({problem})"
+            ) from None
+        return found  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        self._make = None
+
+    def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
+        return parameters.overridden(self._known, overrides)
+
+    @functools.cached_property
+    def _known(self) -> dict[str, dict[str, Value]]:
+        return parameters.from_broker_xml(self.config, self.identity.profile.parameters)
+
+    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> VirtualWorld:
+        assert self._make is not None, "start() comes first"
+        made = self._make(str(self.config), overrides or {}, start=0)
+        return VirtualWorld(made.broker, made.acceptors, seed=seed, observed=observed)

@@ -1,0 +1,54 @@
+"""What every target reached over sockets shares: endpoints by acceptor, a real world per case, one canary."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness.targets import parameters
+from harness.targets.failure import SetUpFailed
+from harness.targets.target import Identity, Overrides, Parameters, Value
+from harness.trace.events import Observed
+from harness.words import Clock
+from harness.worlds.canary import Canary
+from harness.worlds.real import RealWorld
+
+
+class SocketTarget:
+    """Base of targets in real time. ``config`` is the file whose acceptor parameters hold, or None when unknown."""
+
+    clock = Clock.REAL
+
+    def __init__(self, identity: Identity, config: Path | None = None) -> None:
+        self.identity, self.config = identity, config
+        self.endpoints: dict[str, tuple[str, int]] = {}
+        """Host and port by acceptor name; filled by ``start``."""
+        self.canary = Canary()
+
+    def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
+        if overrides:
+            raise SetUpFailed(f"target {self.identity.name} cannot be reconfigured while it runs")
+        return {name: self._known.get(name) or self._unknown(name) for name in self.endpoints}
+
+    def _unknown(self, name: str) -> Parameters:
+        """Parameters of an acceptor that no file describes: its name says what it speaks."""
+        protocol = "AMQP" if name == self.identity.default_amqp_acceptor else "STOMP"
+        return {"protocols": protocol, **self.identity.profile.parameters}
+
+    @functools.cached_property
+    def _known(self) -> dict[str, dict[str, Value]]:
+        if self.config is None:
+            return {}
+        return parameters.from_broker_xml(self.config, self.identity.profile.parameters)
+
+    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
+        return RealWorld(self.endpoints, self.canary)
+
+    def watch_the_host(self) -> None:
+        """Start the canary; once the broker is up, so that its start does not count."""
+        self.canary.start()
+
+    def stop(self) -> None:
+        if self.canary.running:
+            self.canary.stop()

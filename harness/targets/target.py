@@ -1,0 +1,72 @@
+"""What a target is to the rest of the harness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from harness.catalogue.profiles import Profile
+from harness.trace.events import Observed
+from harness.words import Clock
+from harness.worlds.world import World
+
+Value: TypeAlias = int | float | str | bool | None
+Parameters: TypeAlias = Mapping[str, Value]
+"""Effective parameters of an acceptor, by the names that profiles use (``connection_ttl_ms`` …)."""
+
+Overrides: TypeAlias = Mapping[str, Mapping[str, Value]]
+"""Parameters a case wants otherwise: ``{"acceptor": {…}, "broker": {…}}``; only for targets that can be reconfigured."""
+
+RECONFIGURABLE = "reconfigurable"
+"""The capability of a target whose parameters a case may choose."""
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """What a run notes about a target once it is up."""
+
+    broker: str
+    version: str
+    configuration: str
+    """What it was configured with, for people: a file's name and digest, or "unknown"."""
+    endpoint: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a target file says about a target before anything is started."""
+
+    name: str
+    kind: str
+    profile: Profile
+    login: str | None = None
+    passcode: str | None = None
+    default_acceptor: str = "stomp"
+    default_amqp_acceptor: str = "amqp"
+    capabilities: frozenset[str] = field(default_factory=frozenset)
+    deviations: Path | None = None
+    """The list of known deviations of this broker family, if there is one."""
+
+
+class Target(Protocol):
+    """A broker under test."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def start(self, folder: Path) -> TargetFacts:
+        """Make it ready; ``folder`` is for logs. Raises :class:`SetUpFailed`."""
+
+    def stop(self) -> None:
+        """Undo :meth:`start`. Harmless when it was never started."""
+
+    def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
+        """Effective parameters by acceptor name."""
+
+    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> World:
+        """A fresh world around this target: virtual targets start a broker of their own in it."""

@@ -1,0 +1,196 @@
+"""Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
+
+``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` URL. Other parts of the house
+add targets under a word of their own, as ``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a
+function from NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A file has::
+
+    kind = "virtual" | "process" | "artemis" | "address"
+    profile = "artemis"            # what is expected of it
+    config = "broker.xml"          # beside the file; virtual, process, artemis
+    factory = "package.module:function"    # virtual
+    command = ["{python}", "-m", …]        # process
+    version = "2.56.0"             # artemis; optional
+    endpoints = { stomp = "127.0.0.1:61613" }   # address
+    login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from harness.catalogue import profiles
+from harness.catalogue.tables import BadData
+from harness.targets.address import AddressTarget
+from harness.targets.artemis_target import ArtemisTarget
+from harness.targets.process import ProcessTarget
+from harness.targets.reference import VirtualTarget
+from harness.targets.target import Identity, Target
+
+SUFFIX = ".target.toml"
+GROUP = "brokerproof.targets"
+SOCKETS = "sockets"
+"""The capability of a target in real time: clients may bring sockets of their own."""
+LOGIN = "login"
+"""The capability of a target for which a login was given: there are right and wrong ones."""
+
+_COMMON: dict[str, type] = {
+    "kind": str,
+    "profile": str,
+    "description": str,
+    "login": str,
+    "passcode": str,
+    "default_acceptor": str,
+    "default_amqp_acceptor": str,
+    "add_capabilities": list,
+    "remove_capabilities": list,
+    "deviations": str,
+}
+_OF_KIND: dict[str, dict[str, type]] = {
+    "virtual": {"factory": str, "config": str},
+    "process": {"command": list, "config": str},
+    "artemis": {"config": str, "version": str},
+    "address": {"endpoints": dict, "config": str},
+}
+_OPTIONAL = {"version"} | (_COMMON.keys() - {"kind", "profile"})
+
+
+class BadTarget(Exception):
+    """What was given with ``--target`` names no target: one sentence with the file and the key, and what would be right."""
+
+
+def shipped() -> dict[str, Path]:
+    """The target files that come with brokerproof, by name."""
+    return {path.name.removesuffix(SUFFIX): path for path in sorted(_families().glob(f"*/*{SUFFIX}"))}
+
+
+def _families() -> Path:
+    return Path(str(files("fixtures"))) / "brokers"
+
+
+def load(text: str) -> Target:
+    """The target that ``text`` names. Raises :class:`BadTarget`; connects to nothing."""
+    known = shipped()
+    if text in known:
+        return _from_file(known[text], text)
+    if text.endswith(".toml") or Path(text).is_file():
+        return _from_file(Path(text), Path(text).name.removesuffix(".toml").removesuffix(".target"))
+    word, colon, name = text.partition(":")
+    for each in entry_points(group=GROUP, name=word) if colon and not name.startswith("//") else ():
+        return _from_elsewhere(each.load(), name, text)
+    if "://" in text:
+        return _from_url(text)
+    if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:/\s]+):\d+", text):
+        return _from_url(f"stomp://{text}")
+    raise BadTarget(
+        f"--target {text!r} is no target file, HOST:PORT or stomp:// URL; shipped targets are {', '.join(known)}"
+    )
+
+
+def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Target:
+    try:
+        return find(name)
+    except ValueError as problem:
+        raise BadTarget(f"--target {text!r}: {problem}") from None
+
+
+def _from_url(text: str) -> Target:
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError as problem:
+        raise BadTarget(f"--target {text!r}: {problem}; write stomp://HOST:PORT") from None
+    if url.scheme != "stomp" or host is None or port is None:
+        raise BadTarget(f"--target {text!r} should look like stomp://HOST:PORT or stomp://LOGIN:PASSCODE@HOST:PORT")
+    options = dict(parse_qsl(url.query))
+    profile = options.pop("profile", "stomp")
+    if options:
+        raise BadTarget(f"--target {text!r}: unknown option {next(iter(options))!r}; the only one is profile")
+    credentials = {"login": url.username, "passcode": url.password}
+    given = {key: unquote(value) for key, value in credentials.items() if value is not None}
+    # Whoever says that a broker is of a family has the family's known deviations in mind as well.
+    listed = _families() / profile / "known_deviations.toml"
+    if listed.is_file():
+        given["deviations"] = str(listed)
+    return AddressTarget(
+        _identity(f"{host}:{port}", "address", {"profile": profile, **given}, Path()), {"stomp": (host, port)}
+    )
+
+
+def _from_file(path: Path, name: str) -> Target:
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except OSError as problem:
+        raise BadTarget(f"{path}: cannot be read ({problem.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BadTarget(f"{path}: is not TOML ({problem})") from None
+    kind = str(values.get("kind"))
+    if kind not in _OF_KIND:
+        raise BadTarget(f"{path}: kind is {kind!r}; it should be one of {', '.join(_OF_KIND)}")
+    allowed = _COMMON | _OF_KIND[kind]
+    for key, value in values.items():
+        if key not in allowed:
+            raise BadTarget(f"{path}: unknown key {key!r}; a target of kind {kind} has {', '.join(sorted(allowed))}")
+        if not isinstance(value, allowed[key]):
+            raise BadTarget(f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r}")
+    for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
+        if not (kind == "address" and key == "config"):
+            raise BadTarget(f"{path}: {key} is missing; a target of kind {kind} needs it")
+    return _MAKERS[kind](_identity(name, kind, values, path), values, path)
+
+
+def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Identity:
+    try:
+        profile = profiles.load(values["profile"])
+    except BadData as problem:
+        raise BadTarget(f"{path}: {problem}" if path.name else str(problem)) from None
+    deviations = values.get("deviations")
+    known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
+    return Identity(
+        name=name,
+        kind=kind,
+        profile=profile,
+        login=values.get("login"),
+        passcode=values.get("passcode"),
+        default_acceptor=values.get("default_acceptor", "stomp"),
+        default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
+        capabilities=(profile.capabilities | known | set(values.get("add_capabilities", ())))
+        - set(values.get("remove_capabilities", ())),
+        deviations=None if deviations is None else path.parent / deviations,
+    )
+
+
+def _beside(path: Path, name: str) -> Path:
+    config = path.parent / name
+    if not config.is_file():
+        raise BadTarget(f"{path}: config names {name!r}, but there is no file {config}")
+    return config.resolve()
+
+
+def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
+    endpoints = {}
+    for name, text in values["endpoints"].items():
+        host, _, port = str(text).rpartition(":")
+        if not host or not port.isdecimal():
+            raise BadTarget(f"{path}: endpoints.{name} should be HOST:PORT, it is {text!r}")
+        endpoints[name] = (host, int(port))
+    if identity.default_acceptor not in endpoints:
+        raise BadTarget(
+            f"{path}: endpoints has no {identity.default_acceptor!r}, the acceptor that cases use by default"
+        )
+    config = _beside(path, values["config"]) if "config" in values else None
+    return AddressTarget(identity, endpoints, config)
+
+
+_MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
+    "virtual": lambda who, values, path: VirtualTarget(who, values["factory"], _beside(path, values["config"])),
+    "process": lambda who, values, path: ProcessTarget(who, values["command"], _beside(path, values["config"])),
+    "artemis": lambda who, values, path: ArtemisTarget(who, _beside(path, values["config"]), values.get("version")),
+    "address": _address,
+}

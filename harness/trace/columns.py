@@ -1,0 +1,86 @@
+"""The one table of trace columns, derived from the event classes, and its fingerprint.
+
+The recorder writes this schema, every reader checks it: a run written by another version of the table is refused with
+one sentence instead of being misread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import types
+import typing
+
+import pyarrow as pa
+
+from harness.trace import events
+from harness.words import CloseHow, Vantage
+
+HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)])
+
+_ARROW: dict[object, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    bytes: pa.binary(),
+    CloseHow: pa.string(),
+    Vantage: pa.string(),
+    events.Headers: pa.list_(pa.field("element", HEADER, nullable=False)),
+}
+
+ENVELOPE: tuple[tuple[str, pa.DataType], ...] = (
+    ("run", pa.string()),
+    ("target", pa.string()),
+    ("case", pa.string()),
+    ("seq", pa.int64()),
+    ("at_ns", pa.int64()),
+    ("clock", pa.string()),
+    ("vantage", pa.string()),
+    ("conn", pa.int64()),
+    ("kind", pa.string()),
+)
+_NULLABLE_IN_ENVELOPE = {"conn"}
+
+
+def _arrow_type(annotation: object) -> pa.DataType:
+    if isinstance(annotation, types.UnionType):
+        (annotation,) = [each for each in typing.get_args(annotation) if each is not type(None)]
+    return _ARROW[annotation]
+
+
+def _payload() -> dict[str, pa.DataType]:
+    """Payload columns by name; raises ``TypeError`` when two events give one field name two types."""
+    envelope = {name for name, _ in ENVELOPE}
+    columns: dict[str, pa.DataType] = {}
+    for kind in events.ALL:
+        hints = typing.get_type_hints(kind)
+        for field in dataclasses.fields(kind):
+            if field.name in envelope:
+                continue
+            arrow = _arrow_type(hints[field.name])
+            if columns.setdefault(field.name, arrow) != arrow:
+                raise TypeError(f"{kind.__name__}.{field.name} is {arrow} here and {columns[field.name]} elsewhere")
+    return dict(sorted(columns.items()))
+
+
+PAYLOAD: dict[str, pa.DataType] = _payload()
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    kind.__name__: tuple(field.name for field in dataclasses.fields(kind) if field.name in PAYLOAD)
+    for kind in events.ALL
+}
+"""The payload fields of each kind of event, by the kind's name."""
+
+SCHEMA: pa.Schema = pa.schema(
+    [pa.field(name, kind, nullable=name in _NULLABLE_IN_ENVELOPE) for name, kind in ENVELOPE]
+    + [pa.field(name, kind) for name, kind in PAYLOAD.items()]
+)
+
+
+def fingerprint() -> str:
+    """A short digest of the table: same digest, same columns, same types, same kinds with the same fields."""
+    text = "\n".join(f"{field.name} {field.type} {field.nullable}" for field in SCHEMA)
+    text += "\n" + "\n".join(f"{kind} {' '.join(names)}" for kind, names in sorted(FIELDS.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+FINGERPRINT = fingerprint()

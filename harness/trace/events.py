@@ -1,0 +1,211 @@
+"""Events: one fact each, in the past tense, declared once.
+
+From these classes come the recorder's Arrow schema (:mod:`harness.trace.columns`), Spark's ``StructType`` and what the
+oracles see. Rules of this file:
+
+* A field name has one type everywhere; :mod:`harness.trace.columns` refuses a second one at import.
+* Every field that is not always known has the default ``None`` and is null in the trace.
+* ``_ns`` fields are integers in the trace's clock; sizes are octets.
+* An event never changes its meaning. A new meaning is a new class.
+
+The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is added by the recorder; ``at_ns``, ``conn``
+and ``vantage`` are given with each event, the rest belongs to the recording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from harness.words import CloseHow, Vantage
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What every event has. ``conn`` is None for facts that belong to no connection."""
+
+    at_ns: int
+    conn: int | None = None
+    vantage: Vantage = Vantage.PEER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStarted(Event):
+    """A case began against a target."""
+
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleStarted(Event):
+    """A property began a new example. In virtual time each example has a world, and so a clock, of its own."""
+
+    example: int
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseEnded(Event):
+    """A case ended; ``detail`` is its verdict in one word."""
+
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOpened(Event):
+    """The harness opened a connection; ``protocol`` is what it is about to speak."""
+
+    protocol: str
+    acceptor: str
+    remote: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionClosed(Event):
+    """The broker's end of the connection went away, seen by the harness."""
+
+    how: CloseHow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionAbandoned(Event):
+    """The harness ended the connection itself: closed (EOF) or cut (RESET)."""
+
+    how: CloseHow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameSent(Event):
+    """The harness wrote one well-formed frame of ``size`` octets; ``body`` may be cut (see ``body_size``)."""
+
+    protocol: str
+    command: str
+    headers: Headers = ()
+    body: bytes = b""
+    body_size: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameReceived(Event):
+    """The last octet of a frame of ``size`` octets arrived; ``body`` may be cut (see ``body_size``)."""
+
+    protocol: str
+    command: str
+    headers: Headers = ()
+    body: bytes = b""
+    body_size: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OctetsSent(Event):
+    """The harness wrote octets that are no well-formed frame, on purpose, or part of one."""
+
+    data: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OctetsRefused(Event):
+    """Octets arrived that the harness's own codec could not read as a frame."""
+
+    data: bytes
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatSent(Event):
+    """The harness wrote ``size`` octets that only say that it lives (STOMP: an EOL; AMQP: an empty frame)."""
+
+    protocol: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartBeatReceived(Event):
+    """``size`` octets arrived that only say that the broker lives."""
+
+    protocol: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalExpected(Event):
+    """Something named ``label`` should happen between two instants of this trace; drawn on the report's time axis.
+
+    ``hi_ns`` is None when there is no upper bound.
+    """
+
+    label: str
+    requirement: str | None = None
+    lo_ns: int
+    hi_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured(Event):
+    """A quantity was measured and compared with what the arithmetic says.
+
+    ``value``, ``lo`` and ``hi`` are in ``unit`` (``ns``, ``octets``, ``messages`` …); ``margin`` is by how much the
+    interval was widened for the host's jitter on either side before anything was called a violation.
+    """
+
+    label: str
+    requirement: str | None = None
+    value: int
+    lo: int | None = None
+    hi: int | None = None
+    margin: int = 0
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(Event):
+    """A check of one requirement came out: ``seen`` is HELD, VIOLATED or NEVER_REACHED."""
+
+    requirement: str
+    seen: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JitterMeasured(Event):
+    """The canary timer woke ``late_ns`` after it asked to: the host's own lateness at this moment."""
+
+    late_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advanced(Event):
+    """The case let ``duration_ns`` pass on purpose."""
+
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFaulted(Event):
+    """The harness disturbed the link: ``detail`` says how (half-close, cut, stall …)."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed(Event):
+    """The broker itself said that it took a branch that exists because of ``requirement`` (vantage BROKER)."""
+
+    requirement: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(Event):
+    """A step of the case, in words, for the reader of the report."""
+
+    detail: str
+
+
+ALL: tuple[type[Event], ...] = tuple(sorted(Event.__subclasses__(), key=lambda kind: kind.__name__))
+"""Every kind of event, by name."""

@@ -1,0 +1,89 @@
+"""Writes events to ``trace/target=NAME/part-*.parquet`` in rotating segments: a kill loses at most the open one.
+
+A segment is written to a temporary name and renamed when it is whole, so a reader never meets half a file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.trace.columns import FIELDS, SCHEMA
+from harness.trace.events import Event
+from harness.words import Clock
+
+SEGMENT_ROWS = 50_000
+"""A segment is closed at the end of the case in which it reaches this many rows."""
+
+
+class Recorder:
+    """Collects whole cases and writes them in segments. Safe to call from several threads.
+
+    ``folder`` is the run folder, or None to keep nothing; ``tag`` keeps the segments of parallel processes apart.
+    """
+
+    def __init__(self, folder: Path | None, run: str, target: str, clock: Clock, tag: str = "0") -> None:
+        self._folder = None if folder is None else folder / "trace" / f"target={target}"
+        self._run, self._target, self._clock, self._tag = run, target, clock, tag
+        self._lock = threading.Lock()
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._segment = 0
+
+    def reference(self, case: str) -> str:
+        """What ``trace_ref`` in results.ndjson says of a case's trace."""
+        return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
+
+    def write(self, case: str, events: Sequence[Event]) -> None:
+        """Adds one case's events, in order. Closes the segment when it is large enough."""
+        if self._folder is None or not events:
+            return
+        batch = self._batch(case, events)
+        with self._lock:
+            self._batches.append(batch)
+            self._rows += batch.num_rows
+            if self._rows >= SEGMENT_ROWS:
+                self._close_segment()
+
+    def flush(self) -> None:
+        """Closes the open segment, if it has rows."""
+        with self._lock:
+            if self._rows:
+                self._close_segment()
+
+    def _batch(self, case: str, events: Sequence[Event]) -> pa.RecordBatch:
+        size = len(events)
+        columns: dict[str, list[Any]] = {name: [None] * size for name in SCHEMA.names}
+        columns["run"] = [self._run] * size
+        columns["target"] = [self._target] * size
+        columns["case"] = [case] * size
+        columns["seq"] = list(range(size))
+        columns["clock"] = [self._clock.value] * size
+        at_ns, conn, vantage, kind = columns["at_ns"], columns["conn"], columns["vantage"], columns["kind"]
+        for row, event in enumerate(events):
+            name = type(event).__name__
+            at_ns[row], conn[row], vantage[row], kind[row] = event.at_ns, event.conn, event.vantage, name
+            for field in FIELDS[name]:
+                value = getattr(event, field)
+                if field == "headers":
+                    value = [{"name": each, "value": text} for each, text in value]
+                columns[field][row] = value
+        arrays = [pa.array(columns[field.name], type=field.type) for field in SCHEMA]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+    def _close_segment(self) -> None:
+        assert self._folder is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"part-{self._tag}-{self._segment:05d}.parquet"
+        while (self._folder / name).exists():  # a resumed run goes on behind what is there
+            self._segment += 1
+            name = f"part-{self._tag}-{self._segment:05d}.parquet"
+        partial = self._folder / f".{name}.partial"
+        pq.write_table(pa.Table.from_batches(self._batches, schema=SCHEMA), partial, compression="zstd")
+        partial.rename(self._folder / name)
+        self._batches, self._rows, self._segment = [], 0, self._segment + 1

@@ -1,0 +1,223 @@
+"""The small shared words of the house: time, levels, verdicts, and what passes between a world and a broker.
+
+Everything here is data. Nothing here does I/O, reads a clock or knows a protocol. ``reference_broker`` may import this
+module and ``harness.trace``, and nothing else of the harness.
+
+Time is integer nanoseconds everywhere (:data:`Instant`, :data:`Duration`); ``_ms`` appears only where a value came from
+or goes to the wire or a broker's configuration file. Floats never carry time.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Instant: TypeAlias = int
+"""Nanoseconds since the world began (virtual) or on the host's monotonic clock (real)."""
+
+Duration: TypeAlias = int
+"""Nanoseconds."""
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+
+def ms(value: int) -> Duration:
+    """``value`` milliseconds as a :data:`Duration`."""
+    return value * NS_PER_MS
+
+
+def seconds(value: int) -> Duration:
+    """``value`` seconds as a :data:`Duration`."""
+    return value * NS_PER_S
+
+
+class StrEnum(enum.StrEnum):
+    """An enumeration whose members are written to traces and results by their name."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, start: int, count: int, last_values: list[str]) -> str:
+        return name
+
+
+class AckMode(StrEnum):
+    """How a subscription settles deliveries."""
+
+    AUTO = enum.auto()
+    CLIENT = enum.auto()
+    """Cumulative: a settlement covers every earlier delivery of the same subscription."""
+    CLIENT_INDIVIDUAL = enum.auto()
+
+
+class Outcome(StrEnum):
+    """How a delivery ended."""
+
+    ACCEPTED = enum.auto()
+    REJECTED = enum.auto()
+    RELEASED = enum.auto()
+    MODIFIED = enum.auto()
+
+
+class RoutingType(StrEnum):
+    """Whether an address hands a message to one of its queues' consumers or to every subscription."""
+
+    ANYCAST = enum.auto()
+    MULTICAST = enum.auto()
+
+
+class FullPolicy(StrEnum):
+    """What an address does with a message when it is full."""
+
+    PAGE = enum.auto()
+    BLOCK = enum.auto()
+    FAIL = enum.auto()
+    DROP = enum.auto()
+
+
+class Level(StrEnum):
+    """How strongly a requirement binds. DOC is a vendor's own documentation, judged apart from a specification."""
+
+    MUST = enum.auto()
+    SHOULD = enum.auto()
+    MAY = enum.auto()
+    DOC = enum.auto()
+
+
+class Seen(StrEnum):
+    """What an oracle saw of one requirement."""
+
+    HELD = enum.auto()
+    VIOLATED = enum.auto()
+    NEVER_REACHED = enum.auto()
+    """The situation in which the requirement speaks never arose; not evidence of anything."""
+
+
+class Verdict(StrEnum):
+    """What a finding means for the broker. Defined in merge order, worst first."""
+
+    ERROR = enum.auto()
+    FAIL = enum.auto()
+    INCONCLUSIVE = enum.auto()
+    KNOWN = enum.auto()
+    WARN = enum.auto()
+    SKIP = enum.auto()
+    NOTE = enum.auto()
+    PASS = enum.auto()
+
+
+class Clock(StrEnum):
+    """Which kind of time an event's instant belongs to."""
+
+    VIRTUAL = enum.auto()
+    REAL = enum.auto()
+
+
+class Vantage(StrEnum):
+    """Who saw an event: the harness at its end of the wire, or the broker under test itself."""
+
+    PEER = enum.auto()
+    BROKER = enum.auto()
+
+
+class CloseHow(StrEnum):
+    """How the other side ended a connection."""
+
+    EOF = enum.auto()
+    """An orderly end of stream (FIN)."""
+    RESET = enum.auto()
+    """A TCP reset, or in virtual time a cut link."""
+
+
+# --- what a world tells a broker -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A peer opened connection ``conn`` (chosen by the driver, never reused) on the acceptor named ``acceptor``."""
+
+    conn: int
+    acceptor: str
+    remote: str
+
+
+@dataclass(frozen=True, slots=True)
+class BytesReceived:
+    """``data`` (never empty) arrived on ``conn``."""
+
+    conn: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGone:
+    """``conn`` can carry nothing more: the peer closed or the link broke."""
+
+    conn: int
+    how: CloseHow
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """The instant named by ``next_deadline()`` has come (or passed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePaused:
+    """The peer of ``conn`` is slow: much of what was sent waits on our side. Best send it no more messages now."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResumed:
+    """What waited for the peer of ``conn`` is nearly gone: go on."""
+
+    conn: int
+
+
+Input: TypeAlias = Connected | BytesReceived | PeerGone | TimerFired | WritePaused | WriteResumed
+
+
+# --- what a broker asks of its world ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendBytes:
+    """Write ``data`` to ``conn``, after everything written before."""
+
+    conn: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close ``conn`` after what was written to it has been flushed. No further input for it will be handled."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopReading:
+    """Stop taking bytes from ``conn``: TCP back-pressure reaches the peer."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeReading:
+    """Take bytes from ``conn`` again."""
+
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observe:
+    """The broker took a branch that exists because of ``requirement``; ``detail`` says what happened."""
+
+    conn: int
+    requirement: str
+    detail: str
+
+
+Effect: TypeAlias = SendBytes | Close | StopReading | ResumeReading | Observe

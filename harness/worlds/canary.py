@@ -1,0 +1,66 @@
+"""The canary: a timer that runs through every real-time run and measures how late this host wakes its threads.
+
+One thread a process asks to be woken every 10 ms and notes by how much it was late. A measurement during which the
+canary was late cannot carry a verdict by more than that lateness.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+
+from harness.words import NS_PER_MS, Duration, Instant
+
+PERIOD: Duration = 10 * NS_PER_MS
+_KEEP = 200_000
+"""Readings kept: about half an hour."""
+
+
+class Canary:
+    """Measured lateness by instant of the monotonic clock. Start once; read from any thread."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="brokerproof-canary", daemon=True)
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether it measures."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Stop measuring; the readings stay."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = time.monotonic_ns()
+        while not self._stop.is_set():
+            due += PERIOD
+            pause = due - time.monotonic_ns()
+            if pause > 0:
+                time.sleep(pause / 1e9)
+            now = time.monotonic_ns()
+            self._readings.append((now, max(0, now - due)))
+            if now - due > PERIOD:
+                due = now  # do not count one long pause again for every beat it swallowed
+
+    def worst(self, since: Instant) -> Duration:
+        """The worst lateness of any reading taken at or after ``since``; 0 when there is none."""
+        worst = 0
+        for at, late in reversed(self._readings.copy()):
+            if at < since:
+                break
+            worst = max(worst, late)
+        return worst
+
+    def quantile(self, share: float) -> Duration:
+        """The lateness that this share of all readings did not exceed; 0 without readings."""
+        ordered = sorted(late for _, late in self._readings.copy())
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0

@@ -1,0 +1,55 @@
+"""How a simulated link treats octets: latency, fragmentation and stalls, all from one seed.
+
+A link never reorders and never loses octets: it carries TCP. What TCP can do to a peer is to be late, to cut the stream
+into pieces anywhere, and to break.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harness.words import Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFaults:
+    """The temper of a link. The default is a perfect link: no latency, nothing split.
+
+    ``latency`` and ``jitter`` are durations each way: every piece takes latency plus up to jitter more, in order.
+    ``fragment`` is the longest piece in octets (0: never split); pieces are drawn between 1 and that.
+    """
+
+    latency: Duration = 0
+    jitter: Duration = 0
+    fragment: int = 0
+
+
+PERFECT = LinkFaults()
+
+
+class Direction:
+    """One direction of a link: says when each piece of what is written arrives."""
+
+    def __init__(self, faults: LinkFaults, dice: random.Random) -> None:
+        self._faults, self._dice = faults, dice
+        self._last: Instant = 0
+
+    def carry(self, now: Instant, data: bytes) -> Iterator[tuple[Instant, bytes]]:
+        """The pieces of ``data`` with their instants of arrival, in order."""
+        start = 0
+        while start < len(data):
+            size = len(data) - start
+            if self._faults.fragment:
+                size = min(size, self._dice.randint(1, self._faults.fragment))
+            yield self.arrival(now), data[start : start + size]
+            start += size
+
+    def arrival(self, now: Instant) -> Instant:
+        """When something written now arrives: never before what was written earlier."""
+        late = self._faults.latency
+        if self._faults.jitter:
+            late += self._dice.randint(0, self._faults.jitter)
+        self._last = max(self._last, now + late)
+        return self._last

@@ -1,0 +1,206 @@
+"""Real sockets and the host's monotonic clock. Waiting is a select; an arrival is stamped when select returned it."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from harness.words import NS_PER_S, Clock, CloseHow, Duration, Instant
+from harness.worlds.canary import Canary
+from harness.worlds.world import Receiver, Unreachable
+
+_READ = 256 * 1024
+_CONNECT_TIMEOUT_S = 10.0
+
+
+class Watched(Protocol):
+    """Something with a file descriptor that a :class:`RealWorld` looks after while it waits."""
+
+    def fileno(self) -> int: ...
+
+    def ready(self, mask: int) -> None:
+        """Select found something to do."""
+
+    def close(self) -> None:
+        """End it; harmless when it has ended."""
+
+
+class _Socket:
+    """One TCP connection, never blocking."""
+
+    def __init__(self, world: RealWorld, connection: socket.socket, receiver: Receiver) -> None:
+        self._world, self._socket, self._receiver = world, connection, receiver
+        self._unsent = bytearray()
+        self._open = self._writable = True
+        self._reading = True
+        self._closing = False
+        host, port = connection.getpeername()[:2]
+        self.remote = f"{host}:{port}"
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def write(self, data: bytes) -> None:
+        if self._writable:
+            self._unsent += data
+            self._flush()
+
+    def half_close(self) -> None:
+        if self._writable:
+            self._writable = False
+            self._closing = True
+            self._flush()
+
+    def close(self) -> None:
+        if self._open:
+            self._writable = False
+            self._end()
+
+    def cut(self) -> None:
+        if self._open:
+            # A linger time of zero makes close() send RST and drop what is unsent.
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close()
+
+    def hold_reading(self, held: bool) -> None:
+        self._reading = not held
+        self._watch()
+
+    def ready(self, mask: int) -> None:
+        """Select found something to do."""
+        if mask & selectors.EVENT_WRITE:
+            self._flush()
+        if mask & selectors.EVENT_READ and self._open:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._gone(CloseHow.RESET)
+            return
+        if data:
+            self._receiver.octets_arrived(self._world.now(), data)
+        else:
+            self._gone(CloseHow.EOF)
+
+    def _flush(self) -> None:
+        while self._unsent and self._open:
+            try:
+                sent = self._socket.send(self._unsent)
+            except BlockingIOError:
+                break
+            except OSError:
+                # The broker's side is gone; what it sent before may still be readable and says why.
+                self._unsent.clear()
+                break
+            del self._unsent[:sent]
+        if self._closing and not self._unsent and self._open:
+            self._closing = False
+            with contextlib.suppress(OSError):  # already gone: reading will say how
+                self._socket.shutdown(socket.SHUT_WR)
+        self._watch()
+
+    def _watch(self) -> None:
+        if self._open:
+            events = selectors.EVENT_READ if self._reading else 0
+            if self._unsent:
+                events |= selectors.EVENT_WRITE
+            self._world.watch(self, events)
+
+    def _gone(self, how: CloseHow) -> None:
+        at = self._world.now()
+        self._end()
+        self._receiver.channel_closed(at, how)
+
+    def _end(self) -> None:
+        self._open = self._writable = False
+        self._world.watch(self, 0)
+        self._socket.close()
+
+
+class RealWorld:
+    """Connections to acceptors at ``endpoints`` (host and port by acceptor name)."""
+
+    clock = Clock.REAL
+
+    def __init__(self, endpoints: Mapping[str, tuple[str, int]], canary: Canary) -> None:
+        self._endpoints, self._canary = endpoints, canary
+        self._selector = selectors.DefaultSelector()
+        self._watched: dict[Watched, int] = {}
+        self._sockets: list[Watched] = []
+        self._timers: list[tuple[Instant, int, Callable[[], None]]] = []
+        self._order = 0
+
+    def now(self) -> Instant:
+        return time.monotonic_ns()
+
+    def lateness(self, since: Instant) -> Duration:
+        return self._canary.worst(since)
+
+    def endpoint(self, acceptor: str) -> tuple[str, int]:
+        """Host and port of the acceptor, for clients with sockets of their own. Raises :class:`Unreachable`."""
+        if acceptor not in self._endpoints:
+            raise Unreachable(f"the target has no acceptor {acceptor!r}; it has {', '.join(sorted(self._endpoints))}")
+        return self._endpoints[acceptor]
+
+    def adopt(self, foreign: Watched) -> None:
+        """Look after ``foreign``: tell it when it is readable, close it with this world."""
+        self._sockets.append(foreign)
+        self.watch(foreign, selectors.EVENT_READ)
+
+    def at(self, instant: Instant, action: Callable[[], None]) -> None:
+        self._order += 1
+        heapq.heappush(self._timers, (instant, self._order, action))
+
+    def open(self, acceptor: str, receiver: Receiver) -> _Socket:
+        host, port = self.endpoint(acceptor)
+        try:
+            connection = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
+        except OSError as problem:
+            raise Unreachable(
+                f"{host}:{port} does not accept connections ({problem}); is the broker running?"
+            ) from None
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        channel = _Socket(self, connection, receiver)
+        self.adopt(channel)
+        return channel
+
+    def watch(self, channel: Watched, events: int) -> None:
+        """Look out for ``events`` of this channel; 0 for nothing any more."""
+        before = self._watched.get(channel, 0)
+        if events == before:
+            return
+        if events == 0:
+            self._selector.unregister(channel)
+            del self._watched[channel]
+        else:
+            (self._selector.modify if before else self._selector.register)(channel, events)
+            self._watched[channel] = events
+
+    def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
+        while not ready():
+            now = self.now()
+            if self._timers and self._timers[0][0] <= min(now, deadline):
+                heapq.heappop(self._timers)[2]()
+                continue
+            if now >= deadline:
+                return False
+            left = min([deadline, *(due for due, _, _ in self._timers[:1])]) - now
+            for key, mask in self._selector.select(left / NS_PER_S):
+                key.fileobj.ready(mask)  # type: ignore[union-attr]
+        return True
+
+    def close(self) -> None:
+        for channel in self._sockets:
+            channel.close()
+        self._selector.close()

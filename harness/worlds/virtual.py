@@ -1,0 +1,238 @@
+"""Virtual time: one heap of deadlines, integer nanoseconds, jump to the next.
+
+Nothing is in flight outside the heap: when the heap and the broker have nothing before a deadline, nothing can happen
+before it, so waiting costs no time and silence is proved, not assumed. At equal instants what arrives comes before a
+broker's own timer, and both before the case looks again.
+
+The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (DESIGN: one core, two kinds of
+time). It is driven, never imported.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+from harness.trace.events import Observed
+from harness.words import (
+    BytesReceived,
+    Clock,
+    Close,
+    CloseHow,
+    Connected,
+    Duration,
+    Effect,
+    Input,
+    Instant,
+    Observe,
+    PeerGone,
+    ResumeReading,
+    SendBytes,
+    StopReading,
+    TimerFired,
+    Vantage,
+)
+from harness.worlds.link import PERFECT, Direction, LinkFaults
+from harness.worlds.world import Receiver, Unreachable
+
+_MOST_TIMERS_AT_ONE_INSTANT = 10_000
+
+
+class SansIoBroker(Protocol):
+    """What the world drives."""
+
+    def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
+
+    def next_deadline(self) -> Instant | None: ...
+
+
+class BrokerStuck(Exception):
+    """The broker asks to be woken again and again at the same instant: a bug of the broker."""
+
+
+class _Link:
+    """Both ends and both directions of one simulated connection."""
+
+    def __init__(
+        self, world: VirtualWorld, conn: int, receiver: Receiver, faults: LinkFaults, dice: random.Random
+    ) -> None:
+        self._world, self._conn, self._receiver = world, conn, receiver
+        self._up, self._down = Direction(faults, dice), Direction(faults, dice)
+        self._writable = self._broker_open = self._receiver_open = True
+        self._broker_reads = True
+        self._receiver_reads = True
+        self._unread_by_broker: list[bytes | CloseHow] = []
+        self._unread_by_us: list[bytes | CloseHow] = []
+
+    @property
+    def remote(self) -> str:
+        return f"virtual:{self._conn}"
+
+    # the harness's end
+
+    def write(self, data: bytes) -> None:
+        if not self._writable or not data:
+            return
+        for at, piece in self._up.carry(self._world.now(), data):
+            self._world.at(at, partial(self._reach_broker, piece))
+
+    def half_close(self) -> None:
+        if self._writable:
+            self._writable = False
+            self._world.at(self._up.arrival(self._world.now()), partial(self._leave, CloseHow.EOF))
+
+    def close(self) -> None:
+        self.half_close()
+        self._receiver_open = False
+
+    def cut(self) -> None:
+        self._writable = self._receiver_open = False
+        self._leave(CloseHow.RESET)
+
+    def hold_reading(self, held: bool) -> None:
+        self._receiver_reads = not held
+        if held:
+            return
+        waiting, self._unread_by_us = self._unread_by_us, []
+        for each in waiting:
+            self._reach_us(each)
+
+    # the broker's end
+
+    def _reach_broker(self, data: bytes) -> None:
+        if not self._broker_open:
+            return
+        if self._broker_reads:
+            self._world.feed(BytesReceived(self._conn, data))
+        else:
+            self._unread_by_broker.append(data)
+
+    def _leave(self, how: CloseHow) -> None:
+        if self._broker_open and not self._broker_reads and how is CloseHow.EOF:
+            self._unread_by_broker.append(how)  # an end of stream is read behind the octets before it
+        elif self._broker_open:
+            self._broker_open = False
+            self._world.feed(PeerGone(self._conn, how))
+            # The broker drops a connection whose peer is gone without asking for Close: end our side with it.
+            self._end(how)
+
+    def apply(self, effect: SendBytes | Close | StopReading | ResumeReading) -> None:
+        now = self._world.now()
+        match effect:
+            case SendBytes(data=data):
+                for at, piece in self._down.carry(now, data):
+                    self._world.at(at, partial(self._reach_us, piece))
+            case Close():
+                self._broker_open = False
+                self._end(CloseHow.EOF)
+            case StopReading():
+                self._broker_reads = False
+            case ResumeReading():
+                self._broker_reads = True
+                waiting, self._unread_by_broker = self._unread_by_broker, []
+                for each in waiting:
+                    if isinstance(each, bytes):
+                        self._reach_broker(each)
+                    else:
+                        self._leave(each)
+
+    def _end(self, how: CloseHow) -> None:
+        self._world.at(self._down.arrival(self._world.now()), partial(self._reach_us, how))
+
+    def _reach_us(self, what: bytes | CloseHow) -> None:
+        if not self._receiver_open:
+            return
+        if not self._receiver_reads:
+            self._unread_by_us.append(what)
+        elif isinstance(what, bytes):
+            self._receiver.octets_arrived(self._world.now(), what)
+        else:
+            self._receiver_open = False
+            self._receiver.channel_closed(self._world.now(), what)
+
+
+class VirtualWorld:
+    """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to."""
+
+    clock = Clock.VIRTUAL
+
+    def __init__(
+        self,
+        broker: SansIoBroker,
+        acceptors: Mapping[str, object],
+        *,
+        seed: int = 0,
+        start: Instant = 0,
+        observed: Callable[[Observed], None] | None = None,
+    ) -> None:
+        self._broker, self._acceptors, self._now = broker, acceptors, start
+        self._dice = random.Random(seed)
+        self._observed = observed
+        self._heap: list[tuple[Instant, int, Callable[[], None]]] = []
+        self._order = 0
+        self._links: dict[int, _Link] = {}
+        self.faults: LinkFaults = PERFECT
+        """The temper of the links opened from now on."""
+
+    def now(self) -> Instant:
+        return self._now
+
+    def lateness(self, since: Instant) -> Duration:
+        return 0
+
+    def open(self, acceptor: str, receiver: Receiver) -> _Link:
+        if acceptor not in self._acceptors:
+            raise Unreachable(f"the broker has no acceptor {acceptor!r}; it has {', '.join(sorted(self._acceptors))}")
+        conn = len(self._links) + 1
+        link = self._links[conn] = _Link(self, conn, receiver, self.faults, random.Random(self._dice.random()))
+        self.feed(Connected(conn, acceptor, link.remote))
+        return link
+
+    def at(self, instant: Instant, action: Callable[[], None]) -> None:
+        """Do ``action`` at ``instant`` (not before now), after everything already planned for it."""
+        self._order += 1
+        heapq.heappush(self._heap, (max(instant, self._now), self._order, action))
+
+    def feed(self, event: Input) -> None:
+        """Hand one input to the broker now and carry out what it asks for."""
+        for effect in self._broker.handle(self._now, event):
+            if isinstance(effect, Observe):
+                if self._observed is not None:
+                    self._observed(
+                        Observed(
+                            at_ns=self._now,
+                            conn=effect.conn,
+                            vantage=Vantage.BROKER,
+                            requirement=effect.requirement,
+                            detail=effect.detail,
+                        )
+                    )
+            elif effect.conn in self._links:
+                self._links[effect.conn].apply(effect)
+
+    def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
+        timers = 0
+        while not ready():
+            planned = self._heap[0][0] if self._heap else None
+            due = self._broker.next_deadline()
+            if planned is not None and planned <= deadline and (due is None or planned <= max(due, self._now)):
+                self._now = planned
+                heapq.heappop(self._heap)[2]()
+                timers = 0
+            elif due is not None and due <= deadline:
+                timers = timers + 1 if due <= self._now else 0
+                if timers > _MOST_TIMERS_AT_ONE_INSTANT:
+                    raise BrokerStuck(f"the broker asked {timers} times to be woken at {due} ns and did not move on")
+                self._now = max(self._now, due)
+                self.feed(TimerFired())
+            else:
+                self._now = max(self._now, deadline)
+                return ready()
+        return True
+
+    def close(self) -> None:
+        self._links.clear()
+        self._heap.clear()

@@ -1,0 +1,71 @@
+"""What a case may ask of a world, whichever kind of time it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from harness.words import Clock, CloseHow, Duration, Instant
+
+
+class Unreachable(Exception):
+    """A connection could not be opened: one sentence with the address and the reason."""
+
+
+class Receiver(Protocol):
+    """Who is told what arrives on a channel, in order."""
+
+    def octets_arrived(self, at: Instant, data: bytes) -> None:
+        """``data`` (never empty) was readable at ``at``."""
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        """Nothing more will arrive; said once."""
+
+
+class Channel(Protocol):
+    """The harness's end of one connection. All methods are harmless after the connection has ended."""
+
+    @property
+    def remote(self) -> str:
+        """The broker's end, for people."""
+
+    def write(self, data: bytes) -> None:
+        """Hand ``data`` to the link; never waits."""
+
+    def half_close(self) -> None:
+        """End our direction only (FIN)."""
+
+    def close(self) -> None:
+        """End both directions in order."""
+
+    def cut(self) -> None:
+        """Break the connection (RST; in virtual time the broker sees the link break)."""
+
+    def hold_reading(self, held: bool) -> None:
+        """Stop (True) or go on (False) taking octets from the link, so that back-pressure reaches the broker."""
+
+
+class World(Protocol):
+    """Time and links. One world belongs to one case (virtual: to one example) and is used by one thread."""
+
+    @property
+    def clock(self) -> Clock:
+        """The kind of time."""
+
+    def now(self) -> Instant:
+        """The current instant of this world."""
+
+    def open(self, acceptor: str, receiver: Receiver) -> Channel:
+        """Connect to the acceptor of that name. Raises :class:`Unreachable`."""
+
+    def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
+        """Let time pass until ``ready()`` or until ``deadline``, whichever is first; returns ``ready()``."""
+
+    def at(self, instant: Instant, action: Callable[[], None]) -> None:
+        """Do ``action`` at ``instant`` (at once when it is past), while somebody waits in this world."""
+
+    def lateness(self, since: Instant) -> Duration:
+        """By how much the host itself was late, at worst, since that instant. 0 in virtual time."""
+
+    def close(self) -> None:
+        """End every connection of this world."""
