@@ -1,0 +1,28 @@
+"""``python -m reference_broker``: the same as ``brokerproof broker``, without the rest of the command."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from reference_broker.command import USAGE, broker
+
+
+def main() -> int:
+    """Runs the command; the exit code is DESIGN's, where a usage error is 4."""
+    try:
+        broker.main(prog_name="python -m reference_broker", standalone_mode=False)
+    except click.UsageError as problem:
+        problem.show()
+        return USAGE
+    except click.ClickException as problem:
+        problem.show()
+        return problem.exit_code
+    except click.Abort:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Deliveries: what is on its way out, what is arriving, and what is said about them (2.6.12 to 2.6.14, 2.8.6)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from reference_broker.amqp.framing import HEADER, frame, pieces
+from reference_broker.amqp.performatives import Disposition, Transfer
+from reference_broker.core import serial
+from reference_broker.core.message import Entry
+
+if TYPE_CHECKING:
+    from reference_broker.amqp.coordinator import LiveTransaction
+    from reference_broker.amqp.outgoing import OutgoingLink
+
+
+class Delivery:
+    """One message that was sent and waits for its settlement. ``id`` is the delivery-id.
+
+    ``transaction`` is the live one in which the peer sent an outcome, None without.
+    """
+
+    __slots__ = ("entry", "id", "link", "transaction")
+
+    def __init__(self, id: int, link: OutgoingLink, entry: Entry) -> None:
+        self.id = id
+        self.link = link
+        self.entry = entry
+        self.transaction: LiveTransaction | None = None
+
+
+class Arrival:
+    """One message that is arriving, in one transfer or several."""
+
+    __slots__ = ("_parts", "id", "resumed", "settled", "size", "state", "tag")
+
+    def __init__(self, first: Transfer) -> None:
+        assert first.delivery_id is not None
+        assert first.delivery_tag is not None
+        self.id = first.delivery_id
+        self.tag = first.delivery_tag
+        self.resumed = first.resume
+        self.settled = False
+        self.state = first.state
+        self.size = 0
+        self._parts: list[bytes] = []
+
+    def add(self, transfer: Transfer, payload: bytes) -> None:
+        """One more transfer. Settled once is settled for good (AMQP10-XFER-08, AMQP10-XFER-09)."""
+        if transfer.settled:
+            self.settled = True
+        if transfer.state is not None:
+            self.state = transfer.state
+        if payload:
+            self.size += len(payload)
+            self._parts.append(payload)
+
+    def payload(self) -> bytes:
+        """All octets of the message."""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+
+class Batch:
+    """What one side has to say about deliveries, gathered into as few dispositions as their ids and states allow."""
+
+    def __init__(self, role: bool) -> None:
+        self._role = role
+        self._runs: list[tuple[int, int, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def add(self, delivery_id: int, state: Any) -> None:
+        """``delivery_id`` is settled, in ``state``."""
+        runs = self._runs
+        if runs:
+            first, last, before = runs[-1]
+            if serial.add(last, 1) == delivery_id and (before is state or before == state):
+                runs[-1] = (first, delivery_id, state)
+                return
+        runs.append((delivery_id, delivery_id, state))
+
+    def take(self) -> list[Disposition]:
+        """The dispositions; nothing is left to say."""
+        runs, self._runs = self._runs, []
+        return [
+            Disposition(role=self._role, first=first, last=None if first == last else last, settled=True, state=state)
+            for first, last, state in runs
+        ]
+
+
+# --- transfers out ----------------------------------------------------------------------------------------------------
+
+# The first transfer of a delivery is the most frequent frame there is, so it is packed at once, fields of fixed width:
+# frame header, descriptor and list8; handle, delivery-id, delivery-tag (4 octets), message-format 0, settled.
+_FIRST = struct.Struct(">IBBH6sBIBI2s4s2s")
+_LIST = b"\0\x53\x14\xc0\x13\x05"  # 19 octets with the count, 5 fields
+_LIST_MORE = b"\0\x53\x14\xc0\x14\x06"
+_SETTLED, _UNSETTLED = b"\x43\x41", b"\x43\x42"
+
+
+def whole_transfer(channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes) -> bytes:
+    """The frame of a delivery that fits into one. ``tag`` has four octets."""
+    size = _FIRST.size + len(payload)
+    mode = _SETTLED if settled else _UNSETTLED
+    return _FIRST.pack(size, 2, 0, channel, _LIST, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode) + payload
+
+
+def fits(payload: bytes, largest: int) -> bool:
+    """Whether ``payload`` fits into one frame of at most ``largest`` octets."""
+    return len(payload) + _FIRST.size <= largest
+
+
+def transfers(
+    channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, largest: int
+) -> Iterator[bytes]:
+    """The frames of a delivery that needs several, none larger than ``largest`` octets (AMQP10-MFS-02, AMQP10-MFS-05).
+
+    Each is cut from the message when it is asked for, so what waits for a window holds no second copy of it.
+    """
+    mode = _SETTLED if settled else _UNSETTLED
+    more, last = (Transfer(handle=handle, more=each).encode() for each in (True, False))
+    left = len(payload)
+    opening = _FIRST.size + 1
+    for number, piece in enumerate(pieces(payload, largest - opening, largest - HEADER.size - len(more))):
+        left -= len(piece)
+        if number == 0:
+            head = _FIRST.pack(
+                opening + len(piece), 2, 0, channel, _LIST_MORE, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode
+            )
+            yield b"".join((head, b"\x41", piece))
+        else:
+            yield frame(channel, b"".join((more if left else last, piece)))

@@ -1,0 +1,184 @@
+"""``brokerproof broker``: the reference broker as a process of its own.
+
+When it is ready it prints one JSON line on standard output and nothing else ever::
+
+    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "acceptors": {"stomp": 61613, "amqp": 5672}, "closed": [],
+     "version": "0.1.0"}
+
+``stomp`` and ``amqp`` are the ports of the first acceptors that speak the one and the other, null where none does;
+``acceptors`` has the port of each by its name, ``closed`` the names of those that speak nothing this broker does and are
+therefore not opened.
+
+Exit: 0 stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 an acceptor could not be opened; 4 bad options or a bad
+configuration file. Imports are kept small and late: a harness starts many of these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from reference_broker.config.ports import on_any_port, with_ports
+from reference_broker.config.settings import Acceptor, BadSetting, Settings
+
+STOMP_PORT, AMQP_PORT = 61613, 5672
+"""The ports where neither an option nor a file names one. Naming one of them alone opens no other."""
+PROFILES = ("artemis",)
+"""The broker families whose semantics exist here."""
+
+SET_UP_FAILED, USAGE = 3, 4
+
+
+class Refusal(click.ClickException):
+    """Why the broker does not run, in one sentence: what it was given is wrong."""
+
+    exit_code = USAGE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"brokerproof broker: {self.message}", file=file, err=file is None)
+
+
+class SetUpFailed(Refusal):
+    """Why the broker cannot run here: what it was given is right, but an acceptor cannot be opened."""
+
+    exit_code = SET_UP_FAILED
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="A broker.xml of Artemis.")
+@click.option(
+    "--profile", default=PROFILES[0], show_default=True, metavar="NAME", help="The broker family to behave like."
+)
+@click.option(
+    "--stomp",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=f"The port of the first STOMP acceptor; 0 picks a free one. [default: the file's, or {STOMP_PORT}]",
+)
+@click.option(
+    "--amqp",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=f"The port of the first AMQP acceptor; 0 picks a free one. [default: the file's, or {AMQP_PORT}]",
+)
+@click.option(
+    "--any-port", is_flag=True, help="Put every acceptor on a free port (the other two options win for theirs)."
+)
+@click.option(
+    "--transactional-acks",
+    type=click.Choice(["kept", "ignored"]),
+    default="kept",
+    show_default=True,
+    help="An ACK in a transaction: part of it, as STOMP has it, or ignored, as the document of Artemis says.",
+)
+@click.option("--check", is_flag=True, help="Read the configuration, say which settings have no effect, and end.")
+@click.option("--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends.")
+@click.option("--data", type=click.Path(path_type=Path), metavar="DIR", help="Refused: nothing is stored yet.")
+def broker(
+    config: Path | None,
+    profile: str,
+    stomp: int | None,
+    amqp: int | None,
+    any_port: bool,
+    transactional_acks: str,
+    check: bool,
+    parent_pid: int | None,
+    data: Path | None,
+) -> None:
+    """Run the reference broker until SIGTERM.
+
+    Prints one JSON line with its ports when it is ready.
+    """
+    if data is not None:
+        raise Refusal("--data: this broker keeps its messages in memory and stores nothing; leave the option out")
+    if profile not in PROFILES:
+        raise Refusal(f"--profile: {profile!r} is unknown; choose {' or '.join(PROFILES)}")
+    try:
+        if check:
+            _check(config)
+            return
+        settings = _settings(config, {"STOMP": stomp, "AMQP": amqp}, any_port)
+    except BadSetting as problem:
+        raise Refusal(str(problem)) from None
+    _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid)
+
+
+def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool) -> Settings:
+    named = {protocol: port for protocol, port in ports.items() if port is not None}
+    if config is None:
+        usual = {"STOMP": STOMP_PORT, "AMQP": AMQP_PORT}
+        settings = Settings(
+            acceptors=tuple(
+                Acceptor(each.lower(), port=port, protocols=(each,))
+                for each, port in usual.items()
+                if each in named or not named
+            )
+        )
+    else:
+        from reference_broker.config import broker_xml  # lxml is needed for this alone
+
+        settings = broker_xml.read(config)
+    if any_port:
+        settings = on_any_port(settings)
+    if not any({"STOMP", "AMQP"} & set(each.protocols) for each in settings.acceptors):
+        raise BadSetting(f"{config}: no acceptor speaks STOMP or AMQP; write protocols=STOMP,AMQP in the URL of one")
+    wanted: dict[str, int] = {}
+    for protocol, port in named.items():
+        name = next((each.name for each in settings.acceptors if protocol in each.protocols), None)
+        if name is None:
+            raise BadSetting(f"{config}: no acceptor speaks {protocol}; write protocols={protocol} in the URL of one")
+        if wanted.setdefault(name, port) != port:
+            raise BadSetting(f"{config}: acceptor {name!r} speaks both, so --stomp and --amqp must be the same port")
+    return with_ports(settings, wanted)
+
+
+def _check(config: Path | None) -> None:
+    if config is None:
+        raise BadSetting("--check needs a configuration to read; name one with --config FILE")
+    from reference_broker.config import broker_xml
+
+    reading = broker_xml.read_with_notes(config)
+    for note in reading.notes:
+        click.echo(str(note))
+    click.echo(
+        f"{config}: good; {len(reading.settings.acceptors)} acceptors, {len(reading.notes)} settings without effect"
+    )
+
+
+def _run(settings: Settings, parent: int | None) -> None:
+    from importlib.metadata import version
+
+    from reference_broker import serve_asyncio
+    from reference_broker.core.broker import Broker
+
+    acceptors = serve_asyncio.opened(settings)
+
+    def ready(ports: Any) -> None:
+        def first(protocol: str) -> int | None:
+            return next((ports[each.name] for each in acceptors if protocol in each.protocols), None)
+
+        line = {
+            "ready": True,
+            "pid": os.getpid(),
+            "stomp": first("STOMP"),
+            "amqp": first("AMQP"),
+            "acceptors": dict(ports),
+            "closed": [each.name for each in settings.acceptors if each.name not in ports],
+            "version": version("brokerproof"),
+        }
+        click.echo(json.dumps(line))
+
+    try:
+        serve_asyncio.run(
+            Broker(settings, start=serve_asyncio.now(), session_seed=os.urandom(8).hex(), epoch=serve_asyncio.epoch()),
+            settings,
+            ready,
+            parent=parent,
+        )
+    except serve_asyncio.CannotListen as problem:
+        raise SetUpFailed(str(problem)) from None

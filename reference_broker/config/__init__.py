@@ -1,0 +1,1 @@
+"""Reads the brokers' own configuration files into one settings model."""

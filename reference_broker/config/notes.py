@@ -1,0 +1,47 @@
+"""Settings that were read, checked and have no effect, as notes for the person who wrote them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from reference_broker.config.values import Where, nearest
+from reference_broker.config.without_effect import Entry, NoEffect, Only, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One setting that was accepted although it changes nothing here; ``reason`` says why it does not."""
+
+    where: Where
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where.file}, line {self.where.line}: {self.where.name} has no effect here: {self.reason}"
+
+
+def settle(text: str, where: Where, entry: Entry) -> list[Note]:
+    """What becomes of a setting that the reader does not use. Raises ``BadSetting`` when it cannot be accepted."""
+    match entry:
+        case NoEffect(read=read, reason=reason):
+            if read is not None:
+                read(text, where)
+            return [Note(where, reason)]
+        case Only(read=read, values=values):
+            if read(text, where) not in values:
+                allowed = " or ".join(_spelled(each) for each in values)
+                raise where.bad(
+                    f"{text} is not supported by this broker", f"only {allowed} is: write that or leave it out"
+                )
+            return []
+        case Refused(instead=instead):
+            raise where.bad("is not supported by this broker", instead)
+
+
+def unknown(what: str, where: Where, known: set[str]) -> Exception:
+    """The refusal of a name that nobody knows, with the nearest one that somebody does."""
+    return where.bad(f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of Artemis 2.56")
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,149 @@
+"""The settings model: what a broker was told to be, whichever file said so.
+
+Plain frozen data with the defaults of the ``artemis`` profile (the vendor's documentation; where a release differs, the
+profile data says so). Readers of the brokers' own files live beside this module and produce :class:`Settings`.
+Milliseconds and octets, as in the files; the core converts to nanoseconds once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from harness.words import FullPolicy, RoutingType
+
+LONG_MAX = 2**63 - 1
+
+
+class BadSetting(Exception):
+    """A setting cannot be accepted: one sentence with file, line, name and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class StompLimits:
+    """What one STOMP frame may occupy before it is refused (STOMP11-LIMIT-01, STOMP12-LIMIT-01). Octets."""
+
+    headers: int = 1000
+    line: int = 64 * 1024
+    """A command or header line, without its end of line."""
+    body: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptor:
+    """One listening end and the parameters of the connections that come in by it."""
+
+    name: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    protocols: tuple[str, ...] = ("STOMP",)
+    connection_ttl_ms: int | None = None
+    """``connectionTtl``: TTL without client heart-beats (> 0); None leaves it to the broker-wide override, then 60000."""
+    connection_ttl_min_ms: int = 1000
+    connection_ttl_max_ms: int = LONG_MAX
+    heart_beat_to_connection_ttl_modifier: float = 2.0
+    stomp_consumer_window_size: int = 10240
+    """Octets; the window of ``client`` and ``client-individual`` subscriptions that name none. ``auto`` has -1."""
+    anycast_prefix: tuple[str, ...] = ()
+    multicast_prefix: tuple[str, ...] = ()
+    web_socket_max_frame_payload_length: int = 65536
+    """``webSocketMaxFramePayloadLength``: octets of payload in one WebSocket frame, theirs and ours (ARTEMIS-STOMP-ws-2)."""
+    web_socket_encoder_type: str = "binary"
+    """``webSocketEncoderType``: whether STOMP leaves in ``binary`` or in ``text`` messages."""
+    disable_stomp_server_header: bool = False
+    stomp_enable_message_id: bool = False
+    """``stompEnableMessageId``: each message sent by STOMP gets a header amqMessageId (ARTEMIS-STOMP-id-1)."""
+    handshake_timeout_ms: int = 10_000
+    """A connection that has not completed a first frame by then is closed."""
+    limits: StompLimits = StompLimits()
+    sasl_mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS")
+    """``saslMechanisms``: what an AMQP peer may use to say who it is. ANONYMOUS is not offered where security is on."""
+    amqp_idle_timeout_ms: int | None = None
+    """``amqpIdleTimeout``: how long an AMQP peer may be silent; 0 or less for ever. None leaves it to the broker-wide
+    override, then 60000. The peer is told half of it (AMQP10-IDLE-05)."""
+    amqp_credits: int = 100
+    """``amqpCredits``: the most deliveries that an AMQP producer may have credit for."""
+    amqp_low_credits: int = 30
+    """``amqpLowCredits``: at this credit it is topped up."""
+    amqp_max_frame_size: int = 131072
+    """``maxFrameSize``: octets of one AMQP frame that the peer may send, from 512."""
+    amqp_max_message_size: int = 256 * 1024 * 1024
+    """Octets of one AMQP message that a producer may send."""
+    amqp_incoming_window: int = 2**31 - 1
+    """Transfers that an AMQP peer may send on a session before it hears of us."""
+    amqp_channel_max: int = 65535
+    amqp_handle_max: int = 65535
+    """The highest channel and the highest handle that an AMQP peer may use."""
+    amqp_first_transfer_id: int = 0
+    amqp_first_delivery_id: int = 0
+    amqp_first_delivery_count: int = 0
+    """Where our serial numbers of 32 bits begin in each session and on each link. A test that wants to see them wrap
+    begins near the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSetting:
+    """What an ``address-setting`` element said for the addresses that ``match``; None where it said nothing."""
+
+    match: str
+    default_address_routing_type: RoutingType | None = None
+    default_queue_routing_type: RoutingType | None = None
+    auto_create_addresses: bool | None = None
+    auto_create_queues: bool | None = None
+    auto_delete_addresses: bool | None = None
+    auto_delete_queues: bool | None = None
+    max_delivery_attempts: int | None = None
+    dead_letter_address: str | None = None
+    expiry_address: str | None = None
+    redelivery_delay_ms: int | None = None
+    max_size_bytes: int | None = None
+    max_size_messages: int | None = None
+    page_size_bytes: int | None = None
+    address_full_policy: FullPolicy | None = None
+    default_consumer_window_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredQueue:
+    """A queue that exists from the start."""
+
+    name: str
+    routing: RoutingType
+    durable: bool = True
+    filter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredAddress:
+    """An address that exists from the start, with its queues."""
+
+    name: str
+    routing: frozenset[RoutingType] = frozenset()
+    queues: tuple[ConfiguredQueue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a broker is configured with."""
+
+    name: str = "reference"
+    acceptors: tuple[Acceptor, ...] = (Acceptor("stomp"),)
+    connection_ttl_override_ms: int = -1
+    connection_ttl_check_interval_ms: int = 2000
+    security_enabled: bool = False
+    users: dict[str, str] = field(default_factory=dict)
+    """Passcode by login; looked at only when ``security_enabled``."""
+    address_settings: tuple[AddressSetting, ...] = ()
+    addresses: tuple[ConfiguredAddress, ...] = ()
+    stomp_transactional_acks_ignored: bool = False
+    """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it is part of the
+    transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""
+    wildcard_delimiter: str = "."
+    wildcard_any_words: str = "#"
+    wildcard_single_word: str = "*"
+
+    def acceptor(self, name: str) -> Acceptor:
+        """The acceptor of that name; raises ``KeyError`` when there is none."""
+        for each in self.acceptors:
+            if each.name == name:
+                return each
+        raise KeyError(name)

@@ -1,0 +1,157 @@
+"""Strict readings of the values in configuration files. Every refusal is one sentence with file, line and name."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from reference_broker.config.settings import LONG_MAX, BadSetting
+
+INT_MAX = 2**31 - 1
+LONG_MIN = -(2**63)
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+_BYTES = re.compile(r"(?P<count>[0-9]{1,19})\s*(?P<unit>[kmg]?)i?b?", re.ASCII | re.IGNORECASE)
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+
+Member = TypeVar("Member", bound=enum.StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of a setting: a file, a line (from 1) and a name, for sentences."""
+
+    file: Path
+    line: int
+    name: str = ""
+
+    def named(self, name: str) -> Where:
+        """The same place under another name."""
+        return Where(self.file, self.line, name)
+
+    def bad(self, problem: str, right: str = "") -> BadSetting:
+        """The refusal: what is wrong here and what would be right."""
+        name = f"{self.name}: " if self.name else ""
+        return BadSetting(f"{self.file}, line {self.line}: {name}{problem}" + (f"; {right}" if right else ""))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``did you mean x?`` for the name most like ``name``, or nothing when none is."""
+    by_lower = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
+    return f"did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
+    """``text`` with ``${NAME}`` and ``${NAME:default}`` replaced from the environment, as Artemis does.
+
+    Raises :class:`BadSetting` for a name that is not in the environment and has no default: Artemis would take the
+    empty text, which is never what was meant.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name, colon, default = match[1].partition(":")
+        found = environment.get(name.strip())
+        if found is None and not colon:
+            raise where.bad(
+                f"${{{name}}} has no value", f"set the environment variable {name.strip()} or write ${{{name}:default}}"
+            )
+        return default.strip() if found is None else found
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def boolean(text: str, where: Where) -> bool:
+    """``true`` or ``false``, in any case."""
+    known = {"true": True, "false": False}
+    if text.lower() not in known:
+        raise where.bad(f"{text!r} is neither true nor false", "write true or false")
+    return known[text.lower()]
+
+
+def whole(lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None) -> Callable[[str, Where], int]:
+    """A reader of whole numbers from ``lowest`` to ``highest``, or the one value ``or_else`` (usually -1)."""
+    also = "" if or_else is None else f", or {or_else}"
+
+    def read(text: str, where: Where) -> int:
+        right = f"write a whole number from {lowest} to {highest}{also}"
+        if not _WHOLE.fullmatch(text):
+            raise where.bad(f"{text!r} is not a whole number", right)
+        value = int(text)
+        if not lowest <= value <= highest and value != or_else:
+            raise where.bad(f"{value} is out of range", right)
+        return value
+
+    return read
+
+
+def decimal(*, above: float) -> Callable[[str, Where], float]:
+    """A reader of finite decimal numbers greater than ``above``."""
+
+    def read(text: str, where: Where) -> float:
+        right = f"write a decimal number greater than {above:g}, such as 2.0"
+        if not _DECIMAL.fullmatch(text):
+            raise where.bad(f"{text!r} is not a decimal number", right)
+        value = float(text)
+        if not math.isfinite(value) or value <= above:
+            raise where.bad(f"{text} is out of range", right)
+        return value
+
+    return read
+
+
+def octets(lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None) -> Callable[[str, Where], int]:
+    """A reader of sizes in octets: a whole number with one of the units K, M, G (1024 each; ``Ki``, ``KB`` … too)."""
+    plain = whole(lowest, highest, or_else=or_else)
+
+    def read(text: str, where: Where) -> int:
+        match = _BYTES.fullmatch(text)
+        if match is None and not _WHOLE.fullmatch(text):
+            raise where.bad(f"{text!r} is not a size", "write octets, with K, M or G if you like: 10485760 or 10M")
+        size = int(text) if match is None else int(match["count"]) * _UNITS[match["unit"].lower()]
+        return plain(str(size), where)
+
+    return read
+
+
+def member(kind: type[Member]) -> Callable[[str, Where], Member]:
+    """A reader of the members of an enumeration by their exact names."""
+
+    def read(text: str, where: Where) -> Member:
+        try:
+            return kind(text)
+        except ValueError:
+            raise where.bad(f"{text!r} is unknown", f"write one of {', '.join(kind)}") from None
+
+    return read
+
+
+def one_of(*allowed: str) -> Callable[[str, Where], str]:
+    """A reader of one of some exact words."""
+
+    def read(text: str, where: Where) -> str:
+        if text not in allowed:
+            raise where.bad(f"{text!r} is unknown", f"write one of {', '.join(allowed)}")
+        return text
+
+    return read
+
+
+def words(text: str, where: Where) -> str:
+    """Any text but the empty one."""
+    if not text:
+        raise where.bad("is empty", "give it a value or leave it out")
+    return text
+
+
+def maybe_words(text: str, where: Where) -> str:
+    """Any text."""
+    return text

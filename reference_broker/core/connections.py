@@ -1,0 +1,118 @@
+"""Which protocol a connection speaks, and what every connection can do whatever it speaks.
+
+An acceptor that speaks AMQP alone knows. One that speaks STOMP looks at the first octets, since STOMP may come over
+WebSocket (ARTEMIS-STOMP-ws-1), which begins with an HTTP request. Where AMQP is spoken as well, that begins with the four
+letters of its name (AMQP10-VER-01). No STOMP frame begins like any of these. As soon as an octet differs it is STOMP, so
+a peer that sends little is not kept waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from harness.words import Instant, ms
+from reference_broker.config.settings import Acceptor
+from reference_broker.core.shared import Shared
+from reference_broker.ws.connection import WebSocketConnection
+from reference_broker.ws.upgrade import METHODS
+
+_LETTERS = b"AMQP"
+_HANDSHAKE = "handshake"
+_SILENT_MS = 60_000
+"""For how long a connection may say nothing at all where no handshake timeout is set."""
+
+
+class Connection(Protocol):
+    """What the broker asks of a connection."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline of this connection has come."""
+
+    def hold(self, held: bool) -> None:
+        """Whether the peer gets no messages because it does not read."""
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+
+
+def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Connection:
+    """A connection that has just come in by ``acceptor``."""
+    if "STOMP" not in acceptor.protocols:
+        return shared.parts.amqp(conn, acceptor, shared, now)
+    return Undecided(conn, acceptor, shared, now)
+
+
+class Undecided:
+    """A connection whose first octets are still to come; afterwards it hands everything on to the one it became.
+
+    Where it can only become STOMP, by whatever way, the STOMP connection is there from the start and its time limits
+    rule. Otherwise whoever says nothing at all is closed without a word.
+    """
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        self._conn, self._acceptor, self._shared = conn, acceptor, shared
+        self._first = b""
+        self._held = self._closed = False
+        self._became: Connection | None = None
+        self._opened = now
+        self._openings: tuple[bytes, ...] = METHODS
+        self._stomp: Connection | None = None
+        if "AMQP" in acceptor.protocols:
+            self._openings = (_LETTERS, *METHODS)
+            shared.deadlines.set((conn, _HANDSHAKE), now + ms(acceptor.handshake_timeout_ms or _SILENT_MS))
+        else:
+            self._stomp = shared.parts.stomp(conn, acceptor, shared, now)
+
+    @property
+    def is_open(self) -> bool:
+        became = self._became or self._stomp
+        return became.is_open if became is not None else not self._closed
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        if self._became is not None:
+            self._became.receive(now, data)
+            return
+        first = self._first = self._first + data
+        if any(len(first) < len(each) and each.startswith(first) for each in self._openings):
+            return
+        self._first = b""
+        became = self._became = self._become(first)
+        if self._held:
+            became.hold(True)
+        became.receive(now, first)
+
+    def _become(self, first: bytes) -> Connection:
+        parts, became = self._shared.parts, self._stomp
+        if became is None:
+            self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
+            become = parts.amqp if first.startswith(_LETTERS) else parts.stomp
+            became = become(self._conn, self._acceptor, self._shared, self._opened)
+        if first.startswith(METHODS):
+            return WebSocketConnection(self._conn, self._acceptor, self._shared, became)
+        return became
+
+    def due(self, now: Instant, what: str) -> None:
+        became = self._became or self._stomp
+        if became is not None:
+            became.due(now, what)
+            return
+        self._closed = True
+        self._shared.outbox.close(self._conn)
+
+    def hold(self, held: bool) -> None:
+        self._held = held
+        if self._became is not None:
+            self._became.hold(held)
+
+    def lost(self) -> None:
+        self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
+        became = self._became or self._stomp
+        if became is not None:
+            became.lost()

@@ -1,0 +1,80 @@
+"""Which ``address-setting`` elements speak about an address, and which of them has the first word.
+
+A match is a literal name, or has wildcards: ``#`` (any words, also none, together with the delimiter before it) and ``*``
+(one word or a part of one). Of several elements that match, each value comes from the most specific element that gives
+it (ARTEMIS-STOMP-routing-6): without ``#`` before with ``#``, of two with ``#`` the longer, without ``*`` before with
+``*``, of two with ``*`` the one whose ``*`` comes later as a word of its own, and then the shorter (which is the order of
+release 2.56.0, ``HierarchicalObjectRepository``; the document is silent there).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.words import RoutingType
+from reference_broker.config.settings import AddressSetting, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What holds for one address, complete. The defaults are the vendor's documented ones."""
+
+    default_address_routing_type: RoutingType = RoutingType.MULTICAST
+    auto_create_addresses: bool = True
+    auto_create_queues: bool = True
+    auto_delete_addresses: bool = True
+    auto_delete_queues: bool = True
+    max_delivery_attempts: int = 10
+    dead_letter_address: str | None = None
+
+
+class AddressRules:
+    """The settings of any address. Results are remembered for up to 1024 addresses."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._delimiter = settings.wildcard_delimiter
+        self._any_words = settings.wildcard_any_words
+        self._single_word = settings.wildcard_single_word
+        ranked = sorted(settings.address_settings, key=functools.cmp_to_key(self._compare))
+        self._rules = [(self._pattern(each.match), each) for each in ranked]
+        self.of = functools.lru_cache(maxsize=1024)(self._of)
+
+    def _of(self, address: str) -> Rule:
+        return _merge([each for pattern, each in self._rules if pattern.fullmatch(address)])
+
+    def _pattern(self, match: str) -> re.Pattern[str]:
+        if match == self._any_words:
+            return re.compile(".*", re.DOTALL)
+        delimiter, any_words, single_word = map(re.escape, (self._delimiter, self._any_words, self._single_word))
+        text = re.escape(match).replace(delimiter + any_words, any_words)
+        text = text.replace(single_word, f"(?:(?!{delimiter}).)+")
+        return re.compile(text.replace(any_words, f"(?:{delimiter}.+)?"), re.DOTALL)
+
+    def _compare(self, left: AddressSetting, right: AddressSetting) -> int:
+        """Negative when ``left`` is the more specific."""
+        a, b = left.match, right.match
+        if (self._any_words in a) != (self._any_words in b):
+            return 1 if self._any_words in a else -1
+        if self._any_words in a:
+            return len(b) - len(a)
+        if (self._single_word in a) != (self._single_word in b):
+            return 1 if self._single_word in a else -1
+        for one, other in zip(a.split(self._delimiter), b.split(self._delimiter), strict=False):
+            if (one == self._single_word) != (other == self._single_word):
+                return 1 if one == self._single_word else -1
+        return len(a) - len(b)
+
+
+def _merge(most_specific_first: Iterable[AddressSetting]) -> Rule:
+    values: dict[str, Any] = {}
+    for each in most_specific_first:
+        for field in dataclasses.fields(Rule):
+            value = getattr(each, field.name)
+            if value is not None:
+                values.setdefault(field.name, value)
+    return Rule(**values)

@@ -1,0 +1,94 @@
+"""Messages, and their places in queues.
+
+A :class:`Message` is what a producer handed over and never changes. What many messages of one producer have in common
+(destination, headers) is an :class:`Envelope`, shared between them, so that an encoder can do its work once per envelope
+and not once per message. An :class:`Entry` is one message's place in one queue; a message sent to three subscriptions
+has three entries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.words import NS_PER_MS, Instant, RoutingType
+from reference_broker.core import properties
+from reference_broker.selector.values import Value
+
+
+class Envelope:
+    """Everything about a message but its body and its number.
+
+    ``destination`` is what the producer wrote, ``address`` the same without the acceptor's prefix; ``routing`` is None
+    when the producer asked for none. ``text`` says that the producer gave no content-length (ARTEMIS-STOMP-jms-1).
+    ``wire`` belongs to the encoders: octets already encoded, by the encoder's key.
+    """
+
+    __slots__ = ("_properties", "address", "destination", "headers", "routing", "text", "wire")
+
+    def __init__(
+        self,
+        address: str,
+        destination: str,
+        routing: RoutingType | None,
+        headers: tuple[tuple[str, str], ...],
+        text: bool,
+    ) -> None:
+        self.address = address
+        self.destination = destination
+        self.routing = routing
+        self.headers = headers
+        self.text = text
+        self.wire: dict[str, bytes] = {}
+        self._properties: dict[str, Value] | None = None
+
+    @property
+    def properties(self) -> dict[str, Value]:
+        """What a selector can ask all messages of this envelope for; worked out when it is first asked."""
+        if self._properties is None:
+            self._properties = properties.of_headers(self.address, self.headers)
+        return self._properties
+
+
+class Message:
+    """One message: its number (unique in the broker, from 1), its envelope and its body.
+
+    ``route`` says where it was sent, and is the envelope unless a protocol keeps the rest elsewhere until it is asked for
+    (see :mod:`reference_broker.amqp.message`). ``arrived`` is when it came, in ns since 1970.
+    """
+
+    __slots__ = ("arrived", "body", "envelope", "number", "route")
+
+    def __init__(self, number: int, envelope: Envelope, body: bytes, arrived: Instant = 0) -> None:
+        self.number = number
+        self.envelope = self.route = envelope
+        self.body = body
+        self.arrived = arrived
+
+    def property(self, name: str) -> Value:
+        """What a selector finds under ``name``: a header, or one of the broker's own names (see ``properties.py``)."""
+        if name == properties.SIZE:
+            return properties.size(self.envelope.headers) + len(self.body)
+        if name == properties.TIMESTAMP:
+            return self.arrived // NS_PER_MS
+        return self.envelope.properties.get(name)
+
+
+class Entry:
+    """A message's place in one queue.
+
+    ``order`` grows with every message put into the queue and never changes, so a message that comes back finds its old
+    place. ``deliveries`` counts how often it was sent out, ``failures`` how often it came back as a failed delivery, and
+    ``earlier`` the failures in the queue that gave it up. ``barred`` has the consumers that must not get it any more, None
+    for nobody. ``notes`` belongs to the protocol sides: what was said about the message when it came back.
+    """
+
+    __slots__ = ("barred", "deliveries", "earlier", "failures", "message", "notes", "order")
+
+    def __init__(self, message: Message, order: int) -> None:
+        self.message = message
+        self.order = order
+        self.deliveries = 0
+        self.failures = 0
+        self.earlier = 0
+        self.barred: tuple[object, ...] | None = None
+        self.notes: Any = None

@@ -1,0 +1,72 @@
+"""Collects the effects of one ``handle`` call, so that each connection gets at most one ``SendBytes``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from harness.words import Close, Effect, Observe, SendBytes
+
+
+class Layer(Protocol):
+    """Something between a connection and its transport."""
+
+    def outgoing(self, data: bytes) -> bytes:
+        """What goes to the transport in place of ``data``."""
+
+    def close_asked(self) -> None:
+        """The connection wants to be closed; the layer does it when it is time."""
+
+
+class Outbox:
+    """Order of what comes out: observations as they were made, then for each connection its octets, then its close."""
+
+    def __init__(self) -> None:
+        self._observed: list[Effect] = []
+        self._octets: dict[int, list[bytes]] = {}
+        self._closed: list[int] = []
+        self._layers: dict[int, Layer] = {}
+
+    def wrap(self, conn: int, layer: Layer) -> None:
+        """From here on ``layer`` stands between ``conn`` and its transport."""
+        self._layers[conn] = layer
+
+    def unwrap(self, conn: int) -> None:
+        """Nothing stands there any more."""
+        self._layers.pop(conn, None)
+
+    def send(self, conn: int, data: bytes) -> None:
+        """``data`` goes to ``conn`` behind everything sent before."""
+        if self._layers:
+            layer = self._layers.get(conn)
+            if layer is not None:
+                data = layer.outgoing(data)
+        self.put(conn, data)
+
+    def put(self, conn: int, data: bytes) -> None:
+        """Like :meth:`send`, but beneath any layer."""
+        chunks = self._octets.get(conn)
+        if chunks is None:
+            self._octets[conn] = [data]
+        else:
+            chunks.append(data)
+
+    def close(self, conn: int) -> None:
+        """``conn`` is closed behind everything that was sent."""
+        layer = self._layers.get(conn)
+        if layer is None:
+            self._closed.append(conn)
+        else:
+            layer.close_asked()
+
+    def observe(self, conn: int, requirement: str, detail: str) -> None:
+        """A branch was taken that exists because of ``requirement``."""
+        self._observed.append(Observe(conn, requirement, detail))
+
+    def drain(self) -> list[Effect]:
+        """Everything collected; the outbox is empty afterwards."""
+        effects = self._observed
+        for conn, chunks in self._octets.items():
+            effects.append(SendBytes(conn, b"".join(chunks) if len(chunks) > 1 else chunks[0]))
+        effects.extend(map(Close, self._closed))
+        self._observed, self._octets, self._closed = [], {}, []
+        return effects

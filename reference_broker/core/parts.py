@@ -1,0 +1,72 @@
+"""The parts a broker is built from, each replaceable by a subclass: ``replace(STANDARD, window=MyWindow)``.
+
+This is how seeded faults are made: a mutant overrides one method of one part and is handed in here. The broker itself
+knows nothing of it. Each part is called like the class that stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from harness.words import Duration, Instant
+from reference_broker.amqp.connection import AmqpConnection
+from reference_broker.amqp.coordinator import CoordinatorLink
+from reference_broker.amqp.incoming import IncomingLink
+from reference_broker.amqp.outgoing import OutgoingLink
+from reference_broker.amqp.performatives import Attach, Begin
+from reference_broker.amqp.producer_credit import ProducerCredit
+from reference_broker.amqp.sasl import SaslServer
+from reference_broker.amqp.session import Session
+from reference_broker.config.settings import Acceptor, Settings, StompLimits
+from reference_broker.core.admission import Admission
+from reference_broker.core.credit import ByteWindow, ReceiverCredit, SenderCredit
+from reference_broker.core.liveness import Beats, LivenessMonitor
+from reference_broker.core.queue import Queue, RoundRobin
+from reference_broker.core.router import Router
+from reference_broker.core.shared import Shared
+from reference_broker.core.transactions import Transaction
+from reference_broker.stomp.commands import COMMANDS, Handler
+from reference_broker.stomp.connection import StompConnection
+from reference_broker.stomp.encoder import FrameEncoder
+from reference_broker.stomp.frame import Version
+from reference_broker.stomp.grammar import GRAMMARS, OPENING, Grammar
+from reference_broker.stomp.heartbeat import HeartBeatNegotiator
+from reference_broker.stomp.parser import FrameParser
+from reference_broker.stomp.subscription import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One factory or table per part."""
+
+    queue: Callable[..., Queue] = Queue
+    dispatcher: Callable[[], RoundRobin] = RoundRobin
+    router: Callable[[Settings, Callable[..., Queue], Callable[[], RoundRobin]], Router] = Router
+    transaction: Callable[[], Transaction] = Transaction
+    window: Callable[[int], ByteWindow] = ByteWindow
+    liveness: Callable[[Instant, Duration, Duration, Instant], LivenessMonitor] = LivenessMonitor
+    beats: Callable[[Duration, Instant], Beats] = Beats
+    negotiator: Callable[[Acceptor, Settings], HeartBeatNegotiator] = HeartBeatNegotiator
+    opening: Grammar = OPENING
+    """The rules for the first frame, when no version is agreed yet."""
+    grammars: Mapping[Version, Grammar] = field(default_factory=lambda: GRAMMARS)
+    parser: Callable[[Grammar, StompLimits], FrameParser] = FrameParser
+    encoder: Callable[[Version | None], FrameEncoder] = FrameEncoder
+    commands: Mapping[str, Handler] = field(default_factory=lambda: COMMANDS)
+    subscription: Callable[..., Subscription] = Subscription
+    stomp: Callable[[int, Acceptor, Shared, Instant], StompConnection] = StompConnection
+    amqp: Callable[[int, Acceptor, Shared, Instant], AmqpConnection] = AmqpConnection
+    sasl: Callable[..., SaslServer] = SaslServer
+    session: Callable[[AmqpConnection, Begin, int, int], Session] = Session
+    outgoing: Callable[[Session, Attach, int], OutgoingLink] = OutgoingLink
+    incoming: Callable[[Session, Attach, int], IncomingLink] = IncomingLink
+    coordinator: Callable[[Session, Attach, int], CoordinatorLink] = CoordinatorLink
+    sender_credit: Callable[[int], SenderCredit] = SenderCredit
+    receiver_credit: Callable[[int], ReceiverCredit] = ReceiverCredit
+    producer_credit: Callable[[int, int, Admission, str], ProducerCredit] = ProducerCredit
+    admission: Callable[[], Admission] = Admission
+
+
+STANDARD = Parts()
+"""The parts of the reference broker itself."""

@@ -1,0 +1,205 @@
+"""From a name to an address and its queues: creation on demand, publishing, subscribing, dead letters, deletion.
+
+How a destination is used is decided in this order (ARTEMIS-STOMP-routing-1 to -6): what the frame says (header, then
+prefix: the protocol side has done that before it calls us); what the address is, if it exists; the address setting's
+``default-address-routing-type``; MULTICAST, the documented default.
+
+An address that exists for the other way only learns the new one if ``auto-create-addresses`` allows it. An anycast
+destination also needs the queue of its name, if ``auto-create-queues`` allows it. A multicast one needs no queue: each
+subscription makes its own, and takes it along when it goes. Queues made on demand go when their last consumer has gone
+and nothing is left in them (``auto-delete-queues``), and addresses made on demand go with their last queue
+(``auto-delete-addresses``).
+
+A durable subscription is a multicast queue that stays when its consumer goes. Its name is known beforehand
+(ARTEMIS-STOMP-durable-4), so it may be one that the settings made. It has one consumer at a time, and it belongs to one
+address and keeps the selector it was made with: who asks for the same name and something else is refused, not given
+something else than was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.words import Instant, RoutingType
+from reference_broker.config.settings import Settings
+from reference_broker.core.address import Address
+from reference_broker.core.matching import AddressRules
+from reference_broker.core.message import Entry, Envelope, Message
+from reference_broker.core.queue import Queue, RoundRobin
+from reference_broker.selector.selector import Selector, parse
+
+
+class NoRoute(Exception):
+    """The destination does not exist and may not be created; the sentence says why."""
+
+
+class Router:
+    """All addresses and queues of a broker."""
+
+    def __init__(self, settings: Settings, queue: Callable[..., Queue], dispatcher: Callable[[], RoundRobin]) -> None:
+        self._rules = AddressRules(settings)
+        self._new_queue = queue
+        self._new_dispatcher = dispatcher
+        self._addresses: dict[str, Address] = {}
+        self._on_demand: dict[Queue, Address] = {}
+        self._durable: dict[str, tuple[Address, Queue]] = {}
+        self._messages = 0
+        self._subscriptions = 0
+        for each in settings.addresses:
+            routing = set(each.routing) | {queue.routing for queue in each.queues}
+            address = Address(
+                each.name, routing or {self._rules.of(each.name).default_address_routing_type}, configured=True
+            )
+            self._addresses[each.name] = address
+            for configured in each.queues:
+                made = self._make(address, configured.name, configured.routing)
+                made.filter = None if configured.filter is None else parse(configured.filter)
+                address.bind(made)
+                if made.routing is RoutingType.MULTICAST:
+                    self._durable[made.name] = address, made
+
+    def message(self, envelope: Envelope, body: bytes, arrived: Instant = 0) -> Message:
+        """A new message with the next number; ``arrived`` in ns since 1970."""
+        return Message(self.next_number(), envelope, body, arrived)
+
+    def next_number(self) -> int:
+        """A number for a new message, unique in the broker, from 1."""
+        self._messages += 1
+        return self._messages
+
+    def ensure(self, name: str, routing: RoutingType | None) -> Address:
+        """The address ``name``, usable in the way asked for; created on demand. Raises :class:`NoRoute`."""
+        rule = self._rules.of(name)
+        address = self._addresses.get(name)
+        if address is None:
+            if not rule.auto_create_addresses:
+                raise NoRoute(f"address {name!r} does not exist, and its address-setting forbids to create it")
+            address = Address(name, {routing or rule.default_address_routing_type}, configured=False)
+        elif routing is not None and routing not in address.routing and not rule.auto_create_addresses:
+            raise NoRoute(f"address {name!r} is not for {routing}, and its address-setting forbids to change that")
+        if not address.anycast and self._wants_a_queue(address, routing):
+            if not rule.auto_create_queues:
+                raise NoRoute(f"queue {name!r} does not exist, and its address-setting forbids to create it")
+            queue = self._make(address, name, RoutingType.ANYCAST)
+            address.bind(queue)
+            if rule.auto_delete_queues:
+                self._on_demand[queue] = address
+        if routing is not None:
+            address.routing.add(routing)
+        return self._addresses.setdefault(name, address)
+
+    def publish(self, message: Message) -> None:
+        """Puts ``message`` where its envelope says. Raises :class:`NoRoute`."""
+        envelope = message.route
+        address = self._addresses.get(envelope.address)
+        routing = envelope.routing
+        if (
+            address is None
+            or (routing is not None and routing not in address.routing)
+            or (not address.anycast and self._wants_a_queue(address, routing))
+        ):
+            address = self.ensure(envelope.address, routing)
+        address.route(message, routing)
+
+    @staticmethod
+    def _wants_a_queue(address: Address, routing: RoutingType | None) -> bool:
+        if routing is None:
+            return RoutingType.ANYCAST in address.routing
+        return routing is RoutingType.ANYCAST
+
+    def subscription(self, name: str, routing: RoutingType | None, selector: Selector | None = None) -> Queue:
+        """The queue that a subscription to ``name`` consumes: the anycast queue, or a new one. Raises :class:`NoRoute`.
+
+        A new queue lets in only what ``selector`` selects. From the anycast queue the consumer must select for itself.
+        """
+        address = self.ensure(name, routing)
+        if routing is RoutingType.ANYCAST or (routing is None and RoutingType.ANYCAST in address.routing):
+            return address.find(name) or address.anycast[0]
+        self._subscriptions += 1
+        queue = self._make(address, f"{name}#{self._subscriptions}", RoutingType.MULTICAST)
+        queue.filter = selector
+        address.bind(queue)
+        self._on_demand[queue] = address
+        return queue
+
+    def durable(self, name: str, routing: RoutingType | None, called: str, selector: Selector | None) -> Queue:
+        """The queue ``called`` of a durable subscription to ``name``, made if there is none. Raises :class:`NoRoute`.
+
+        An anycast destination has the one queue that all its consumers share, and keeps it anyway.
+        """
+        address = self.ensure(name, routing)
+        if routing is not RoutingType.MULTICAST and RoutingType.ANYCAST in address.routing:
+            return self.subscription(name, routing, selector)
+        if called not in self._durable:
+            queue = self._make(address, called, RoutingType.MULTICAST)
+            queue.filter = selector
+            address.bind(queue)
+            self._durable[called] = address, queue
+        owner, queue = self._durable[called]
+        if owner is not address:
+            raise NoRoute(f"the durable subscription {called!r} is one to {owner.name!r}, not to {name!r}")
+        if queue.has_consumers:
+            raise NoRoute(f"the durable subscription {called!r} has a consumer, and it can have only one at a time")
+        kept, asked = (None if each is None else each.text for each in (queue.filter, selector))
+        if asked != kept:
+            raise NoRoute(
+                f"the durable subscription {called!r} has the selector {kept!r}, not {asked!r}; delete it first"
+            )
+        return queue
+
+    def forget(self, called: str) -> None:
+        """Deletes the durable subscription ``called`` and what is in it; nothing happens if there is none.
+
+        Raises :class:`NoRoute` while it has a consumer.
+        """
+        found = self._durable.get(called)
+        if found is None:
+            return
+        address, queue = found
+        if queue.has_consumers:
+            raise NoRoute(f"the durable subscription {called!r} has a consumer")
+        del self._durable[called]
+        address.unbind(queue)
+        self._tidy_address(address)
+
+    def tidy(self, queue: Queue) -> None:
+        """Deletes ``queue`` if it was made on demand and is of no more use: to be called when a consumer has left it."""
+        address = self._on_demand.get(queue)
+        if address is None:
+            return
+        if queue.routing is RoutingType.ANYCAST and queue.in_use:
+            return
+        del self._on_demand[queue]
+        address.unbind(queue)
+        self._tidy_address(address)
+
+    def _tidy_address(self, address: Address) -> None:
+        used = address.configured or address.anycast or address.multicast
+        if not used and self._rules.of(address.name).auto_delete_addresses:
+            self._addresses.pop(address.name, None)
+
+    def remove(self, name: str) -> None:
+        """Deletes the address ``name`` with its queues and what is in them; nothing happens if there is none."""
+        address = self._addresses.pop(name, None)
+        if address is not None:
+            for queue in (*address.anycast, *address.multicast):
+                self._on_demand.pop(queue, None)
+                self._durable.pop(queue.name, None)
+
+    def _make(self, address: Address, name: str, routing: RoutingType) -> Queue:
+        attempts = self._rules.of(address.name).max_delivery_attempts
+
+        def bury(queue: Queue, entry: Entry) -> None:
+            self._bury(address.name, entry)
+
+        return self._new_queue(name, routing, self._new_dispatcher(), attempts, bury)
+
+    def _bury(self, address: str, entry: Entry) -> None:
+        """A message given up goes to the dead letter address as it was sent; without one it is dropped."""
+        grave = self._rules.of(address).dead_letter_address
+        if grave is None:
+            return
+        try:
+            self.ensure(grave, None).route(entry.message, None, entry)
+        except NoRoute:
+            return

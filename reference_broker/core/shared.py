@@ -1,0 +1,46 @@
+"""What all connections of one broker share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from harness.words import Duration, Instant
+from reference_broker.config.settings import Settings
+from reference_broker.core.admission import Admission
+from reference_broker.core.deadlines import Deadlines
+from reference_broker.core.outbox import Outbox
+from reference_broker.core.router import Router
+
+if TYPE_CHECKING:
+    from reference_broker.amqp.link import Link
+    from reference_broker.core.parts import Parts
+
+
+@dataclass(slots=True)
+class Shared:
+    """``start`` is the instant from which check passes are counted, ``check_interval`` the time between them.
+
+    ``now`` is the instant of the input that is being handled, for whoever has to know it far from where it came in.
+    ``epoch`` is what has to be added to an instant to have nanoseconds since 1970.
+    ``links`` has the attached AMQP links by their identity: the peer's container, the name, the peer's role.
+    """
+
+    settings: Settings
+    parts: Parts
+    router: Router
+    deadlines: Deadlines
+    outbox: Outbox
+    start: Instant
+    check_interval: Duration
+    session_seed: str
+    admission: Admission
+    epoch: Duration = 0
+    consumers: int = 0
+    now: Instant = 0
+    links: dict[tuple[str, str, bool], Link] = field(default_factory=dict)
+
+    def next_consumer(self) -> int:
+        """A number for a new subscription, unique in the broker, from 1."""
+        self.consumers += 1
+        return self.consumers

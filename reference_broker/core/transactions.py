@@ -1,0 +1,48 @@
+"""Transactions: sends and settlements that happen together at COMMIT, or not at all.
+
+A send is held back until COMMIT. A settlement has left its subscription at once, and its window with it: the client has
+finished with the message, so its buffer is free (ARTEMIS-STOMP-window-2 speaks of *sending* the ACK). But the queue learns
+of it only at COMMIT. After ABORT, which DISCONNECT and a lost connection imply (STOMP12-BEGIN-04), every message whose
+settlement was undone returns to its queue as a failed delivery and is delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness.words import Outcome
+from reference_broker.core.message import Entry, Message
+from reference_broker.core.queue import Queue
+
+
+class Transaction:
+    """One open transaction. Neither ``commit`` nor ``undo`` may be called twice."""
+
+    def __init__(self) -> None:
+        self._sends: list[Message] = []
+        self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
+
+    def send(self, message: Message) -> None:
+        """Holds ``message`` until COMMIT."""
+        self._sends.append(message)
+
+    def settle(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Holds the settlement of ``entries`` until COMMIT."""
+        self._settlements.append((queue, entries, outcome))
+
+    def commit(self, publish: Callable[[Message], None]) -> list[Queue]:
+        """Settles and publishes everything, in the order it was asked for; returns the queues to dispatch."""
+        for queue, entries, outcome in self._settlements:
+            queue.settle(entries, outcome)
+        for message in self._sends:
+            publish(message)
+        return self._queues()
+
+    def undo(self) -> list[Queue]:
+        """Forgets the sends and takes the settled messages back; returns the queues to dispatch."""
+        for queue, entries, _ in self._settlements:
+            queue.settle(entries, Outcome.MODIFIED)
+        return self._queues()
+
+    def _queues(self) -> list[Queue]:
+        return list(dict.fromkeys(queue for queue, _, _ in self._settlements))

@@ -1,0 +1,297 @@
+"""From what the grammar recognises to functions: each rule becomes a :class:`Part` as soon as it is recognised."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from lark import Token, Transformer, v_args
+
+from reference_broker.selector.values import COMPARISONS, Value, calculate, compare, negative, number, pattern
+
+DEPTH = 200
+"""How deep a selector may be nested: evaluation goes down with it."""
+
+
+class Subject(Protocol):
+    """What a selector speaks about."""
+
+    @property
+    def body(self) -> bytes:
+        """The octets that XPATH looks into."""
+
+    def property(self, name: str) -> Value:
+        """The value of that name; None where there is none."""
+
+
+Evaluate: TypeAlias = Callable[[Subject], Value]
+
+
+class Kind(enum.Enum):
+    """What is known of a part's value without a message."""
+
+    CONDITION = "a condition"
+    TRUTH = "a truth value"
+    NULL = "NULL"
+    NUMBER = "a number"
+    STRING = "a string"
+    NAME = "a name"
+    CALCULATION = "a calculation"
+
+
+class Misuse(Exception):
+    """The grammar allows it, the meaning does not; ``at`` is the position in the text, from 0."""
+
+    def __init__(self, at: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a selector: how it is evaluated, where it begins, and how deep it is."""
+
+    evaluate: Evaluate
+    kind: Kind
+    at: int
+    depth: int = 0
+
+
+_ORDERED = (Kind.NUMBER, Kind.NAME, Kind.CALCULATION)
+_CONDITIONS = (Kind.CONDITION, Kind.TRUTH, Kind.NULL)
+
+
+def condition(part: Part) -> Part:
+    """``part`` as an operand of AND, OR and NOT, or as a whole selector. Raises :class:`Misuse`.
+
+    A name counts as a condition: its value if that is a truth value, else false (as release 2.56.0 has it).
+    """
+    if part.kind in _CONDITIONS:
+        return part
+    if part.kind is not Kind.NAME:
+        raise Misuse(part.at, f"a condition is needed here, this is {part.kind.value}")
+    value = part.evaluate
+
+    def evaluate(subject: Subject) -> Value:
+        found = value(subject)
+        return found if found is None or isinstance(found, bool) else False
+
+    return Part(evaluate, Kind.CONDITION, part.at, part.depth)
+
+
+def _text(token: Token) -> str:
+    mark = token[0]
+    return token[1:-1].replace(mark * 2, mark)
+
+
+def _at(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _within(value: int, token: Token) -> int:
+    if value > 2**63:
+        raise Misuse(_at(token), "whole numbers have at most 64 bits")
+    return value
+
+
+@v_args(inline=True)
+class Builder(Transformer[Token, Part]):
+    """``convert`` makes numbers of strings that meet numbers."""
+
+    def __init__(self, convert: bool) -> None:
+        super().__init__()
+        self._convert = convert
+
+    # literals and names
+
+    def string(self, token: Token) -> Part:
+        text = _text(token)
+        return Part(lambda subject: text, Kind.STRING, _at(token))
+
+    def decimal(self, token: Token) -> Part:
+        return self._number(_within(int(token.rstrip("lL")), token), token)
+
+    def hexadecimal(self, token: Token) -> Part:
+        return self._number(_within(int(token, 16), token), token)
+
+    def octal(self, token: Token) -> Part:
+        return self._number(_within(int(token, 8), token), token)
+
+    def floating(self, token: Token) -> Part:
+        value = number(token)
+        if value is None:
+            raise Misuse(_at(token), "this number is too long")
+        return self._number(float(value), token)
+
+    def _number(self, value: int | float, token: Token) -> Part:
+        return Part(lambda subject: value, Kind.NUMBER, _at(token))
+
+    def truth(self, token: Token) -> Part:
+        value = token.lower() == "true"
+        return Part(lambda subject: value, Kind.TRUTH, _at(token))
+
+    def null(self, token: Token) -> Part:
+        return Part(lambda subject: None, Kind.NULL, _at(token))
+
+    def name(self, token: Token) -> Part:
+        return self._named(str(token), token)
+
+    def quoted(self, token: Token) -> Part:
+        return self._named(_text(token), token)
+
+    def _named(self, name: str, token: Token) -> Part:
+        return Part(lambda subject: subject.property(name), Kind.NAME, _at(token))
+
+    def xpath(self, word: Token, token: Token) -> Part:
+        from reference_broker.selector import xpath  # lxml is needed for this alone
+
+        try:
+            return Part(xpath.compiled(_text(token)), Kind.CONDITION, _at(word))
+        except xpath.BadXPath as problem:
+            raise Misuse(_at(token), str(problem)) from None
+
+    def xquery(self, word: Token, token: Token) -> Part:
+        raise Misuse(_at(word), "XQUERY is not supported by this broker; XPATH is")
+
+    # arithmetic
+
+    def signed(self, sign: Token, part: Part) -> Part:
+        value, convert = part.evaluate, self._convert
+        if sign == "+":
+            return part
+        return _over(Kind.CALCULATION, _at(sign), lambda subject: negative(value(subject), convert), part)
+
+    def calculated(self, left: Part, sign: Token, right: Part) -> Part:
+        one, other, convert, how = left.evaluate, right.evaluate, self._convert, str(sign)
+        return _over(
+            Kind.CALCULATION,
+            left.at,
+            lambda subject: calculate(one(subject), other(subject), how, convert),
+            left,
+            right,
+        )
+
+    # comparisons
+
+    def equal(self, left: Part, right: Part) -> Part:
+        return self._compared("=", left, right)
+
+    def unequal(self, left: Part, right: Part) -> Part:
+        return self._compared("<>", left, right)
+
+    def _compared(self, sign: str, left: Part, right: Part) -> Part:
+        for each in (left, right):
+            if each.kind is Kind.NULL:
+                raise Misuse(each.at, "nothing is equal to NULL; write IS NULL or IS NOT NULL")
+        return self._comparison(sign, left, right)
+
+    def ordered(self, left: Part, sign: Token, right: Part) -> Part:
+        for each in (left, right):
+            if each.kind not in _ORDERED:
+                raise Misuse(each.at, f"{sign} compares numbers, this is {each.kind.value}")
+        return self._comparison(str(sign), left, right)
+
+    def _comparison(self, sign: str, left: Part, right: Part) -> Part:
+        one, other, holds, convert = left.evaluate, right.evaluate, COMPARISONS[sign], self._convert
+        return _over(
+            Kind.CONDITION,
+            left.at,
+            lambda subject: compare(one(subject), other(subject), holds, convert),
+            left,
+            right,
+        )
+
+    def is_null(self, part: Part, null: Token) -> Part:
+        value = part.evaluate
+        return _over(Kind.CONDITION, part.at, lambda subject: value(subject) is None, part)
+
+    def is_not_null(self, part: Part, word: Token, null: Token) -> Part:
+        value = part.evaluate
+        return _over(Kind.CONDITION, part.at, lambda subject: value(subject) is not None, part)
+
+    def between(self, part: Part, low: Part, high: Part) -> Part:
+        for each in (part, low, high):
+            if each.kind not in _ORDERED:
+                raise Misuse(each.at, f"BETWEEN compares numbers, this is {each.kind.value}")
+        return self.conjunction(self._comparison(">=", part, low), self._comparison("<=", part, high))
+
+    def not_between(self, part: Part, word: Token, low: Part, high: Part) -> Part:
+        return _not(self.between(part, low, high), part.at)
+
+    def like(self, part: Part, text: Token, escape: Token | None = None) -> Part:
+        mark = None if escape is None else _text(escape)
+        if escape is not None and len(mark or "") != 1:
+            raise Misuse(_at(escape), "ESCAPE has one character")
+        value, fits = part.evaluate, pattern(_text(text), mark).fullmatch
+
+        def evaluate(subject: Subject) -> Value:
+            found = value(subject)
+            return None if found is None else isinstance(found, str) and fits(found) is not None
+
+        return _over(Kind.CONDITION, part.at, evaluate, part)
+
+    def not_like(self, part: Part, word: Token, text: Token, escape: Token | None = None) -> Part:
+        return _not(self.like(part, text, escape), part.at)
+
+    def one_of(self, part: Part, *texts: Token) -> Part:
+        if part.kind is not Kind.NAME:
+            raise Misuse(part.at, f"IN asks about a name, this is {part.kind.value}")
+        value, listed = part.evaluate, frozenset(map(_text, texts))
+
+        def evaluate(subject: Subject) -> Value:
+            found = value(subject)
+            return found in listed if isinstance(found, str) else None
+
+        return _over(Kind.CONDITION, part.at, evaluate, part)
+
+    def none_of(self, part: Part, word: Token, *texts: Token) -> Part:
+        return _not(self.one_of(part, *texts), part.at)
+
+    # logic, with three values
+
+    def negated(self, word: Token, part: Part) -> Part:
+        return _not(condition(part), _at(word))
+
+    def conjunction(self, *parts: Part) -> Part:
+        return _joined(parts, False)
+
+    def disjunction(self, *parts: Part) -> Part:
+        return _joined(parts, True)
+
+
+def _joined(parts: tuple[Part, ...], decides: bool) -> Part:
+    """AND (false decides) or OR (true decides): without a decision unknown if any is unknown, else the other value."""
+    conditions = [condition(each) for each in parts]
+    evaluates = tuple(each.evaluate for each in conditions)
+    otherwise = not decides
+
+    def evaluate(subject: Subject) -> Value:
+        result: Value = otherwise
+        for each in evaluates:
+            value = each(subject)
+            if value is decides:
+                return decides
+            if value is None:
+                result = None
+        return result
+
+    return _over(Kind.CONDITION, parts[0].at, evaluate, *conditions)
+
+
+def _not(part: Part, at: int) -> Part:
+    value = part.evaluate
+
+    def evaluate(subject: Subject) -> Value:
+        found = value(subject)
+        return None if found is None else not found
+
+    return _over(Kind.CONDITION, at, evaluate, part)
+
+
+def _over(kind: Kind, at: int, evaluate: Evaluate, *parts: Part) -> Part:
+    depth = 1 + max(each.depth for each in parts)
+    if depth > DEPTH:
+        raise Misuse(at, f"it is nested more than {DEPTH} deep")
+    return Part(evaluate, kind, at, depth)

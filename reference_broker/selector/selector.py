@@ -1,0 +1,88 @@
+"""Selectors: read once per subscription, then a function that is asked for each message.
+
+Three-valued logic: what a message does not have is NULL, comparing with NULL is unknown, and a message is selected only
+if the condition is true. Header values are strings, and a string is not a number: ``age > 18`` selects no message that
+STOMP sent. A selector that begins with ``convert_string_expressions:`` reads strings beside numbers as numbers;
+``hyphenated_props:`` lets names have hyphens. ``no_`` before either takes it back, and the last word counts.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from reference_broker.selector.building import Builder, Evaluate, Misuse, Part, Subject, condition
+from reference_broker.selector.grammar import VALUE, WORDS, grammar
+
+_PREFIXES = {
+    "convert_string_expressions:": ("convert", True),
+    "no_convert_string_expressions:": ("convert", False),
+    "hyphenated_props:": ("hyphenated", True),
+    "no_hyphenated_props:": ("hyphenated", False),
+}
+
+
+class SelectorError(Exception):
+    """A text is no selector: one sentence with the place, which is also ``at``, counted in characters from 1."""
+
+    def __init__(self, at: int, sentence: str) -> None:
+        super().__init__(f"at character {at}: {sentence}")
+        self.at = at
+
+
+class Selector:
+    """One condition. ``text`` is as it was given."""
+
+    __slots__ = ("_evaluate", "text")
+
+    def __init__(self, text: str, evaluate: Evaluate) -> None:
+        self.text = text
+        self._evaluate = evaluate
+
+    def matches(self, subject: Subject) -> bool:
+        """Whether the condition is true; false and unknown are the same here."""
+        return self._evaluate(subject) is True
+
+
+def parse(text: str) -> Selector:
+    """The selector that ``text`` spells. Raises :class:`SelectorError`."""
+    options = {"convert": False, "hyphenated": False}
+    rest = text
+    while (prefix := next((each for each in _PREFIXES if rest.startswith(each)), None)) is not None:
+        name, value = _PREFIXES[prefix]
+        options[name] = value
+        rest = rest.removeprefix(prefix)
+    before = len(text) - len(rest)
+    if not rest.strip():
+        raise SelectorError(before + 1, "there is no condition")
+    try:
+        part = condition(_parser(**options)(rest))
+    except Misuse as problem:
+        raise SelectorError(before + problem.at + 1, str(problem)) from None
+    except UnexpectedInput as problem:
+        at_end = isinstance(problem, UnexpectedToken) and problem.token.type == "$END"
+        place = len(rest) if at_end else problem.pos_in_stream or 0
+        raise SelectorError(before + place + 1, _unexpected(problem, rest, place)) from None
+    return Selector(text, part.evaluate)
+
+
+@functools.cache
+def _parser(convert: bool, hyphenated: bool) -> Callable[[str], Part]:
+    return Lark(grammar(hyphenated), parser="lalr", lexer="basic", transformer=Builder(convert)).parse  # type: ignore[return-value]
+
+
+def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:
+    if isinstance(problem, UnexpectedCharacters):
+        return f"{text[place : place + 10]!a} begins nothing that a selector can have"
+    if not isinstance(problem, UnexpectedToken):
+        return "this is no selector"
+    wanted = problem.accepts or problem.expected
+    found = "the end" if problem.token.type == "$END" else ascii(str(problem.token)[:20])
+    names = {WORDS.get(each, each.lstrip("_")) for each in wanted} or {"something else"}
+    if VALUE in names:
+        names = {VALUE}
+    *others, last = sorted(names)
+    listed = f"{', '.join(others)} or {last}" if others else last
+    return f"found {found}, expected {listed}"

@@ -1,0 +1,144 @@
+"""The values of selectors and what can be done with them. None is SQL's NULL, and the truth value "unknown".
+
+Numbers are whole numbers of 64 bits, which wrap like those of Java, and floating point numbers. Division and remainder
+are always done in floating point, as release 2.56.0 does them; what cannot be said is infinite or no number, never an
+error.
+
+Values that are not of one kind (strings, numbers, truth values) compare as false, whatever is asked of them. With
+``convert`` a string beside a number is read as a number, and one beside a truth value as a truth value.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Value: TypeAlias = str | int | float | bool | None
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?")
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def number(text: str) -> int | float | None:
+    """The number that ``text`` spells, or None."""
+    if _WHOLE.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+        return int(text)
+    return float(text) if _DECIMAL.fullmatch(text) else None
+
+
+def _kind(value: Value) -> type:
+    return bool if isinstance(value, bool) else str if isinstance(value, str) else float
+
+
+def compare(left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool) -> bool | None:
+    """Whether ``holds`` of the two; unknown when one is NULL, false when they are not alike."""
+    if left is None or right is None:
+        return None
+    kinds = _kind(left), _kind(right)
+    if kinds[0] is not kinds[1]:
+        if not convert:
+            return False
+        left, right = _alike(left, kinds[1]), _alike(right, kinds[0])
+        if left is None or right is None:
+            return False
+    return holds(left, right)
+
+
+def _alike(value: Value, kind: type) -> Value:
+    """A string as a value of ``kind``, None if it is none; anything else as it is, None for a string that is wanted."""
+    if not isinstance(value, str):
+        return value if kind is str else None
+    return number(value) if kind is float else value.lower() == "true" if kind is bool else value
+
+
+def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
+    """``left sign right``; NULL when one is NULL or is no number.
+
+    Release 2.56.0 joins a string on the left of ``+`` with what is on the right, and so does this, unless ``convert``
+    makes numbers of strings.
+    """
+    if left is None or right is None:
+        return None
+    if sign == "+" and isinstance(left, str) and not convert:
+        return left + _written(right)
+    one, other = _number(left, convert), _number(right, convert)
+    if one is None or other is None:
+        return None
+    match sign:
+        case "+":
+            return wrapped(one + other)
+        case "-":
+            return wrapped(one - other)
+        case "*":
+            return wrapped(one * other)
+        case "/":
+            return _divided(float(one), float(other))
+        case _:
+            return math.fmod(one, other) if other and math.isfinite(one) else math.nan
+
+
+def negative(value: Value, convert: bool) -> Value:
+    """``-value``; NULL when it is no number."""
+    found = _number(value, convert)
+    return None if found is None else wrapped(-found)
+
+
+def wrapped(value: int | float) -> int | float:
+    """A whole number within 64 bits; a floating point one as it is."""
+    return value if isinstance(value, float) else (value + 2**63) % 2**64 - 2**63
+
+
+def _number(value: Value, convert: bool) -> int | float | None:
+    if isinstance(value, str):
+        return number(value) if convert else None
+    return None if isinstance(value, bool) else value
+
+
+def _divided(left: float, right: float) -> float:
+    if right:
+        return left / right
+    if not left or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def pattern(like: str, escape: str | None) -> re.Pattern[str]:
+    """What LIKE means: ``%`` any characters, ``_`` one; behind ``escape`` either of them, and ``escape``, is itself.
+
+    Each run between two ``%`` is taken where it comes first and never looked for again, so that a match costs no more
+    than the product of the two lengths, whatever a peer writes.
+    """
+    runs = [""]
+    at = 0
+    while at < len(like):
+        character = like[at]
+        if character == escape and like[at + 1 : at + 2] in ("_", "%", escape):
+            at += 1
+            runs[-1] += re.escape(like[at])
+        elif character == "%":
+            runs.append("")
+        else:
+            runs[-1] += "." if character == "_" else re.escape(character)
+        at += 1
+    text = runs[0]
+    if len(runs) > 1:
+        text += "".join(f"(?>.*?{run})" for run in runs[1:-1] if run) + f".*{runs[-1]}"
+    return re.compile(text, re.DOTALL)

@@ -1,0 +1,275 @@
+"""One STOMP connection, from its first octet to its close.
+
+Rules of this file
+------------------
+* Octets and instants come in through the constructor, ``receive``, ``due``, ``hold`` and ``lost``; octets go out
+  through the outbox. Nothing else touches the world.
+* A peer's mistake is a :class:`Refusal`, raised where it is noticed, caught here, answered once. It never leaves.
+* What a *frame* does is in ``commands.py``, what a *version* allows is in ``grammar.py``; only states are here.
+
+Theory
+------
+A connection has three states. OPENING waits for a CONNECT or STOMP frame, read by the opening grammar. That frame chooses
+the version, and with it the grammar, the parser and the encoder for the rest of the connection's life, and the state is
+SESSION. CLOSED is final: what arrives then, be it behind a fatal error or behind DISCONNECT, is ignored.
+
+=============  ======================  ======================  ==========
+what comes     OPENING                 SESSION                 CLOSED
+=============  ======================  ======================  ==========
+CONNECT STOMP  CONNECTED -> SESSION    ERROR -> CLOSED         ignored
+other frames   ERROR -> CLOSED         commands.py             ignored
+malformed      ERROR -> CLOSED         ERROR -> CLOSED         ignored
+DISCONNECT     ERROR -> CLOSED         RECEIPT -> CLOSED       ignored
+EOLs, parts    alive                   alive                   ignored
+ttl            ERROR -> CLOSED         ERROR -> CLOSED         --
+handshake      ERROR -> CLOSED         --                      --
+beat           --                      one LF                  --
+peer reads not --                      no MESSAGE goes out     --
+peer gone      CLOSED, nothing sent    CLOSED, nothing sent    ignored
+=============  ======================  ======================  ==========
+
+Every ERROR closes the connection, in every version. 1.2 demands that (STOMP12-ERR-02), 1.1 demands it for SEND and
+SUBSCRIBE (STOMP11-SEND-07, STOMP11-SUB-03) and allows it otherwise, and 1.0 leaves it open.
+
+Closing, in whatever way, first undoes open transactions and takes the consumers out of their queues, then gives all
+messages back, then lets others have them. In this order a message cannot overtake an older one on the way back.
+
+Warts
+-----
+* CONNECT is read before its version is known. So an end of line may be CR LF there even if the client turns out to speak
+  1.1, and leading spaces are stripped afterwards if it turns out to speak 1.0.
+* The host header must be there from 1.1 on (STOMP11-CONNECT-09, STOMP12-CONNECT-07), and then is ignored
+  (ARTEMIS-STOMP-host-1).
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+from collections.abc import Iterable
+
+from harness.words import Instant, Outcome, ms
+from reference_broker.config.settings import Acceptor
+from reference_broker.core.liveness import Beats
+from reference_broker.core.queue import Queue
+from reference_broker.core.shared import Shared
+from reference_broker.core.transactions import Transaction
+from reference_broker.stomp import refusal
+from reference_broker.stomp.frame import SUPPORTED, Frame, Headers, Version
+from reference_broker.stomp.refusal import Fault, Refusal, shown
+from reference_broker.stomp.subscription import Delivery, Subscription
+
+SERVER = "brokerproof/0.1.0"
+
+TTL, HANDSHAKE, BEAT = "ttl", "handshake", "beat"
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    OPENING = enum.auto()
+    SESSION = enum.auto()
+    CLOSED = enum.auto()
+
+
+class StompConnection:
+    """``version``, ``encoder`` and what follows it in the constructor are for ``commands.py``."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        parts = shared.parts
+        self.conn = conn
+        self.acceptor = acceptor
+        self.shared = shared
+        self.version = Version.V1_2
+        self.client_id: str | None = None
+        self.encoder = parts.encoder(None)
+        self.subscriptions: dict[tuple[str | None, str | None], Subscription] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self.held = False
+        self._state = State.OPENING
+        self._parser = parts.parser(parts.opening, acceptor.limits)
+        self._negotiator = parts.negotiator(acceptor, shared.settings)
+        self._silence: Fault = refusal.SILENT
+        self._ttl_ms = self._negotiator.initial_ttl_ms()
+        self._liveness = parts.liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
+        self._beats: Beats | None = None
+        shared.deadlines.set((conn, TTL), self._liveness.deadline())
+        if acceptor.handshake_timeout_ms > 0:
+            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._state is not State.CLOSED
+
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        self._liveness.heard(now, data)
+        frame: Frame | None = None
+        try:
+            self._parser.feed(data)
+            while (frame := self._parser.next()) is not None:
+                if self._state is State.SESSION:
+                    self._command(frame)
+                else:
+                    self._connect(now, frame)
+                if self._state is State.CLOSED:
+                    return
+                frame = None
+        except Refusal as problem:
+            if problem.receipt is None and frame is not None:
+                problem.receipt = frame.get("receipt")
+            self._refuse(problem, frame)
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline of ours has come: ``what`` is TTL, HANDSHAKE or BEAT."""
+        if what == BEAT and self._beats is not None:
+            self.shared.outbox.send(self.conn, self._beats.beat(now))
+            self.shared.deadlines.set((self.conn, BEAT), self._beats.deadline)
+        elif what == HANDSHAKE:
+            detail = f"no CONNECT frame within {self.acceptor.handshake_timeout_ms} ms of the connection's opening"
+            self._refuse(Refusal(refusal.TOO_SLOW, self.version, detail))
+        elif what == TTL:
+            deadline = self._liveness.deadline()
+            if deadline > now:
+                self.shared.deadlines.set((self.conn, TTL), deadline)
+            else:
+                detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
+                self._refuse(Refusal(self._silence, self.version, detail))
+
+    def hold(self, held: bool) -> None:
+        """A peer that does not read gets no messages: they stay in their queues, for others or for later."""
+        self.held = held
+        subscriptions = list(self.subscriptions.values())
+        for subscription in subscriptions:
+            subscription.hold(held)
+        if not held:
+            for subscription in subscriptions:
+                subscription.queue.dispatch()
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+        self._end()
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+
+    def _connect(self, now: Instant, frame: Frame) -> None:
+        """CONNECT or STOMP, handled alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
+        parts = self.shared.parts
+        first = frame.head.first
+        version = self.version = self._choose(first.get("accept-version"))
+        if version is Version.V1_0:
+            first = {name: value.lstrip(" ") for name, value in first.items()}
+        elif "host" not in first:
+            raise Refusal(refusal.NO_HOST, version, f"{frame.head.command} needs a host header from version 1.1 on")
+        self._authenticate(first.get("login"), first.get("passcode"))
+        self.client_id = first.get("client-id")
+        agreement = self._negotiator.negotiate(first.get("heart-beat"), version)
+        headers: list[tuple[str, str]] = []
+        if "accept-version" in first:
+            headers.append(("version", version.wire))
+        headers.append(("session", f"{self.shared.session_seed}session-{self.conn}"))
+        if not self.acceptor.disable_stomp_server_header:
+            headers.append(("server", SERVER))
+        if agreement.header is not None:
+            headers.append(("heart-beat", agreement.header))
+        self._state = State.SESSION
+        rest = self._parser.rest()
+        self._parser = parts.parser(parts.grammars[version], self.acceptor.limits)
+        self._parser.feed(rest)
+        self.encoder = parts.encoder(version)
+        self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", tuple(headers)))
+        deadlines = self.shared.deadlines
+        deadlines.cancel((self.conn, HANDSHAKE))
+        self._ttl_ms = agreement.ttl_ms
+        self._liveness.ttl = ms(agreement.ttl_ms)
+        self._silence = refusal.SILENT_WITH_BEATS if agreement.client_beats else refusal.SILENT
+        deadlines.set((self.conn, TTL), self._liveness.deadline())
+        if agreement.beat_ms:
+            self._beats = parts.beats(ms(agreement.beat_ms), now)
+            deadlines.set((self.conn, BEAT), self._beats.deadline)
+
+    def _choose(self, accepted: str | None) -> Version:
+        """The highest version that both sides have (STOMP11-NEGO-04, STOMP12-NEGO-04); without the header it is 1.0."""
+        if accepted is None:
+            return Version.V1_0
+        offered = accepted.split(",")
+        for version in reversed(Version):
+            if version.wire in offered and version in self.shared.parts.grammars:
+                return version
+        detail = f"the client accepts {shown(accepted)}, and this broker speaks {SUPPORTED}"
+        raise Refusal(refusal.NO_COMMON_VERSION, Version.V1_2, detail, headers=(("version", SUPPORTED),))
+
+    def _authenticate(self, login: str | None, passcode: str | None) -> None:
+        settings = self.shared.settings
+        if not settings.security_enabled:
+            return
+        expected = settings.users.get(login or "")
+        given = (passcode or "").encode()
+        # Compared in constant time, and also for an unknown login, so that timing tells nothing about either.
+        same = hmac.compare_digest(given, (expected or "").encode())
+        if login is None or passcode is None or expected is None or not same:
+            detail = "a login and its passcode are needed here, and what came is not such a pair"
+            raise Refusal(refusal.BAD_LOGIN, self.version, detail)
+
+    # --- session ------------------------------------------------------------------------------------------------------
+
+    def _command(self, frame: Frame) -> None:
+        head = frame.head
+        after = self.shared.parts.commands[head.command](self, frame)
+        receipt = head.first.get("receipt")
+        if receipt is not None:
+            self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
+        if after is not None:
+            after()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
+        """Answers with ERROR and closes."""
+        where = "" if frame is None else f" in the {frame.head.command} frame"
+        body = f"{problem.message}{where}: {problem.detail} ({problem.requirement})\n".encode(
+            "utf-8", "backslashreplace"
+        )
+        headers: Headers = (
+            ("message", problem.message),
+            *problem.headers,
+            ("content-type", "text/plain"),
+            ("content-length", str(len(body))),
+        )
+        if problem.receipt is not None:
+            headers = (*headers, ("receipt-id", problem.receipt))
+        self.shared.outbox.observe(self.conn, problem.requirement, problem.detail)
+        self.shared.outbox.send(self.conn, self.encoder.frame("ERROR", headers, body))
+        self.close()
+
+    def close(self) -> None:
+        """Closes behind what was sent."""
+        self.shared.outbox.close(self.conn)
+        self._end()
+
+    def _end(self) -> None:
+        self._state = State.CLOSED
+        for what in (TTL, HANDSHAKE, BEAT):
+            self.shared.deadlines.cancel((self.conn, what))
+        subscriptions = list(self.subscriptions.values())
+        transactions = list(self.transactions.values())
+        self.subscriptions.clear()
+        self.transactions.clear()
+        self.release(subscriptions, transactions)
+
+    def release(self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()) -> None:
+        """Ends ``subscriptions`` and undoes ``transactions``; their messages go back and are offered to others."""
+        back = [(subscription.queue, subscription.leave()) for subscription in subscriptions]
+        queues: dict[Queue, None] = {}
+        for transaction in transactions:
+            queues.update(dict.fromkeys(transaction.undo()))
+        for queue, entries in back:
+            queue.settle(entries, Outcome.RELEASED)
+            queues[queue] = None
+        for queue in queues:
+            queue.dispatch()
+            self.shared.router.tidy(queue)

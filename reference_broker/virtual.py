@@ -1,0 +1,141 @@
+"""The reference broker for a world of virtual time, which finds :func:`make` by its dotted name in a target file."""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness.words import Instant
+from reference_broker.config import users_properties
+from reference_broker.config.settings import Acceptor, BadSetting, Settings
+from reference_broker.config.values import nearest
+from reference_broker.core.broker import Broker
+from reference_broker.core.parts import STANDARD, Parts
+
+_ACCEPTOR_PARAMETERS = (
+    "connection_ttl_ms",
+    "connection_ttl_min_ms",
+    "connection_ttl_max_ms",
+    "heart_beat_to_connection_ttl_modifier",
+    "stomp_consumer_window_size",
+    "web_socket_max_frame_payload_length",
+    "web_socket_encoder_type",
+    "amqp_idle_timeout_ms",
+    "amqp_credits",
+    "amqp_low_credits",
+    "amqp_max_frame_size",
+    "amqp_max_message_size",
+    "amqp_incoming_window",
+    "amqp_channel_max",
+    "amqp_handle_max",
+)
+_BROKER_PARAMETERS = ("connection_ttl_override_ms", "connection_ttl_check_interval_ms")
+_NOT_OVERRIDABLE = {"name", "host", "port", "limits", "acceptors", "users", "address_settings", "addresses"}
+
+_HINTS: dict[type, dict[str, Any]] = {kind: typing.get_type_hints(kind) for kind in (Acceptor, Settings)}
+
+Overridden = TypeVar("Overridden", Acceptor, Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A broker and what is known of it."""
+
+    broker: Broker
+    acceptors: dict[str, dict[str, object]]
+    """By acceptor name the parameters in force, under the names of a profile; None where none is set."""
+    version: str
+
+
+def make(config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD) -> Made:
+    """A broker whose clock begins at ``start`` (ns), made of ``parts``.
+
+    ``config`` is the path of a broker.xml; None means one acceptor ``stomp`` with the defaults. ``overrides`` has, both
+    optional, ``{"acceptor": {field: value}, "broker": {field: value}}``: fields of every :class:`Acceptor` and of
+    :class:`Settings` to replace. Raises :class:`BadSetting` for a file that cannot be accepted, and for an override
+    that names no field, one that cannot be overridden, or has the wrong type.
+    """
+    settings = _read(config)
+    for name in overrides:
+        if name not in ("acceptor", "broker"):
+            raise BadSetting(f"unknown group of overrides {name!r}; there are acceptor and broker")
+    settings = _replaced(settings, overrides.get("broker", {}), "broker")
+    changed = overrides.get("acceptor", {})
+    settings = replace(settings, acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors))
+    return Made(Broker(settings, parts, start=start), _described(settings), _version())
+
+
+def _read(config: str | None) -> Settings:
+    """A world is made for every example of a property, so a file is read again only when something about it changed."""
+    if config is None:
+        return Settings()
+    path = Path(config)
+    stamps = tuple(_stamp(each) for each in (path, path.with_name(users_properties.NAME)))
+    return _read_once(path, stamps, frozenset(os.environ.items()))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@functools.lru_cache(maxsize=16)
+def _read_once(path: Path, stamps: object, environment: frozenset[tuple[str, str]]) -> Settings:
+    from reference_broker.config import broker_xml  # lxml is needed for this alone
+
+    return broker_xml.read(path, dict(environment))
+
+
+@functools.cache
+def _version() -> str:
+    return version("brokerproof")
+
+
+def _described(settings: Settings) -> dict[str, dict[str, object]]:
+    broad = {name: getattr(settings, name) for name in _BROKER_PARAMETERS}
+    return {
+        each.name: {
+            "name": each.name,
+            "protocols": ",".join(each.protocols),
+            **{name: getattr(each, name) for name in _ACCEPTOR_PARAMETERS},
+            **broad,
+        }
+        for each in settings.acceptors
+        if {"STOMP", "AMQP"} & set(each.protocols)
+    }
+
+
+def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
+    if not isinstance(changed, Mapping):
+        raise BadSetting(f"the overrides of {group} are {changed!r}; give values by the names of fields")
+    known = {each.name for each in fields(what)} - _NOT_OVERRIDABLE
+    hints = _HINTS[type(what)]
+    values: dict[str, Any] = {}
+    for name, value in changed.items():
+        if name not in known:
+            hint = nearest(str(name), known) or f"there are {', '.join(sorted(known))}"
+            raise BadSetting(f"unknown override {group}.{name}; {hint}")
+        if not _fits(value, hints[name]):
+            raise BadSetting(f"override {group}.{name}: {value!r} has the wrong type; give {hints[name]}")
+        values[name] = value
+    return replace(what, **values)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, each) for each in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
