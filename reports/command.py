@@ -1,0 +1,150 @@
+"""``brokerproof report``: from run folders to a report to read and to publish.
+
+``report RUN… --out DIR [--master URL] [--json] [--quiet]``. Exit: 0 the report was written, whatever it says; 3 there is
+no usable Java or Spark; 4 a path that holds no readable run, or an ``--out`` that cannot be written; 5 our own error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from harness.catalogue.requirements import load
+from harness.catalogue.tables import BadData
+from harness.java import NoJava
+from harness.verdicts.results import UnreadableResults
+from reports.gateway import NoGateway
+from reports.outcomes import flatten
+from reports.pipeline import Report, Step, build
+from reports.requirements import Requirements
+from reports.runs import UnreadableRun, check_data, open_runs
+from reports.session import session
+
+BRIEF_EVENTS = 400_000
+"""Fewer events than this are over before an optimising compiler pays."""
+
+
+class Refusal(click.ClickException):
+    """Why no report was written, in one sentence: what was given is no run, or the folder cannot be written."""
+
+    exit_code = 4
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"brokerproof report: {self.message}", file=file, err=file is None)
+
+
+class SetUpFailed(Refusal):
+    """There is no usable Java or Spark here."""
+
+    exit_code = 3
+
+
+class OurError(Refusal):
+    """The run may be fine; the report is not."""
+
+    exit_code = 5
+
+
+@click.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where the report goes; for one run RUN/report by default."
+)
+@click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
+def report(runs: tuple[Path, ...], out: Path | None, master: str | None, as_json: bool, quiet: bool) -> None:
+    """Write the conformance report on one or more run folders.
+
+    Exit: 0 written · 3 no usable Java or Spark · 4 a path that is no readable run, or an --out that cannot be written.
+    """
+    if not runs:
+        raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
+    if out is None and len(runs) > 1:
+        raise Refusal("several runs need --out DIR, the folder for their report")
+    with _in_one_sentence():
+        written = write(
+            runs, out if out is not None else runs[0] / "report", master, _silent if quiet or as_json else _say
+        )
+    if as_json:
+        click.echo(json.dumps(facts(written), indent=1))
+    elif not quiet:
+        click.echo(f"report: {written.index}")
+
+
+def write(runs: Iterable[Path], out: Path, master: str | None = None, step: Step = lambda _: None) -> Report:
+    """Writes the report on ``runs`` to ``out``; raises what :func:`report` turns into sentences.
+
+    Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment with a whole footer,
+    shows later, and is then looked for without Spark so that it can be named.
+    """
+    requirements = Requirements(load().values())
+    opened = open_runs(runs)
+    outcomes = flatten(opened, requirements.level)
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with session(master, brief=sum(run.events() for run in opened) < BRIEF_EVENTS) as spark:
+            return build(spark, opened, out, requirements, outcomes=outcomes, step=step)
+    except (PySparkException, Py4JError):
+        check_data(opened)
+        raise
+
+
+def facts(written: Report) -> dict[str, object]:
+    """What ``--json`` prints."""
+    shown = written.model
+    return {
+        "report": str(written.folder),
+        "index": str(written.index),
+        "runs": [
+            {"run": run.name, "folder": str(run.folder), "finished": run.footer is not None} for run in shown.runs
+        ],
+        "targets": [
+            {"run": bar.column.run, "target": bar.column.target, "cases": bar.cases, "verdicts": dict(bar.counts)}
+            for bar in shown.bars
+        ],
+        "requirements": {"judged": shown.judged_total, "unjudged": shown.unjudged_total},
+        "pages": written.pages,
+        "warnings": shown.warnings,
+    }
+
+
+@contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except (UnreadableRun, UnreadableResults) as problem:
+        raise Refusal(str(problem)) from None
+    except (NoJava, NoGateway) as problem:
+        raise SetUpFailed(str(problem)) from None
+    except OSError as problem:
+        named = f"{problem.filename}: " if problem.filename else ""
+        raise Refusal(f"{named}the report cannot be written ({problem.strerror or problem})") from None
+    except BadData as problem:
+        raise OurError(str(problem)) from None
+    except (PySparkException, Py4JError) as problem:
+        raise OurError(f"Spark gave up: {_first_line(problem)}") from None
+
+
+def _say(what: str) -> None:
+    click.echo(f"report: {what}", err=True)
+
+
+def _silent(_: str) -> None:
+    """Nothing."""
+
+
+def _first_line(problem: BaseException) -> str:
+    try:
+        text = str(problem)
+    except Exception:  # py4j asks the JVM for the words, and it may be gone
+        text = ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (lines[0] if lines else type(problem).__name__)[:400]

@@ -1,0 +1,51 @@
+"""The counterexample of a case, carried inside its page: the page stays whole wherever it is copied to."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from dataclasses import dataclass
+
+from harness.counterexamples import case_file
+from reports.model import CaseRow
+from reports.runs import Run
+
+MOST_OCTETS = 256 * 1024
+"""A larger file is named, not carried."""
+
+_KINDS = {
+    case_file.SUFFIX: "the conversation, octet for octet",
+    "_raw.py": "plays it with nothing but Python",
+    "_stompy.py": "plays it with stomp.py",
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One file: its name, what it is, and a link that holds it (empty when it is too large)."""
+
+    name: str
+    what: str
+    link: str
+
+
+def kept(run: Run, case: CaseRow) -> list[Kept]:
+    """The files that the run kept of this failure; none for a case that did not fail."""
+    if case.verdict != "FAIL":
+        return []
+    main = case_file.path_of(run.folder, case.target, case.case)
+    stem = main.name.removesuffix(case_file.SUFFIX)
+    found = []
+    for suffix, what in _KINDS.items():
+        path = main.with_name(stem + suffix)
+        if path.is_file():
+            data = path.read_bytes() if path.stat().st_size <= MOST_OCTETS else b""
+            link = f"data:text/plain;charset=utf-8;base64,{base64.b64encode(data).decode()}" if data else ""
+            found.append(Kept(path.name, what, link))
+    return found
+
+
+def replay(case: CaseRow) -> str:
+    """The command that tries the counterexample again."""
+    name = f"{case_file.slug(case.target, case.case)}{case_file.SUFFIX}"
+    return shlex.join(["brokerproof", "replay", name, "--target", case.target])

@@ -1,0 +1,118 @@
+"""Which events of a case its page shows: a bounded part, chosen before anything leaves Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from reports.read import CASE
+from reports.secrets import blanked, blanked_octets
+
+EXAMPLES = 3
+"""Examples of a property on its page."""
+HEAD, TAIL, MARKED = 120, 60, 60
+"""Events from the beginning and the end of an example, and judgements and the like from between."""
+BODY_OCTETS = 200
+HEADERS = 40
+HEADER_LENGTH = 300
+
+_MARKED = (
+    "ConnectionAbandoned",
+    "ConnectionClosed",
+    "ConnectionOpened",
+    "IntervalExpected",
+    "Judged",
+    "LinkFaulted",
+    "Measured",
+    "OctetsRefused",
+)
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Some of one example's events, as rows by column name, in order.
+
+    ``part`` is 0 for a case that is no property, otherwise which of its ``examples`` this is, from 1; the trace has
+    ``events`` of it. ``index`` in a row is the event's place in the example, from 1; a jump shows where events were
+    left out.
+    """
+
+    part: int
+    events: int
+    examples: int
+    rows: list[dict[str, Any]]
+
+
+def excerpts(trace: DataFrame, chosen: DataFrame, examples: int = EXAMPLES) -> DataFrame:
+    """The events for the pages of ``chosen`` (``run, target, case, page``), ordered by page, example and position.
+
+    Of a property: failing examples first, the last of them (the shrunk one) before the others; then those nearest to
+    a bound. Of an example: its beginning, its end, and what was judged and measured between.
+    """
+    events = trace.join(F.broadcast(chosen), list(CASE))
+    best = _examples(events, examples)
+    of_example = Window.partitionBy("page", "part")
+    marked = F.col("kind").isin(*_MARKED).cast("long")
+    numbered = (
+        events.join(best, ["page", "part"])
+        .withColumn("index", F.row_number().over(of_example.orderBy("position")))
+        .withColumn("mark", F.sum(marked).over(of_example.orderBy("position")))
+    )
+    in_reach = (F.col("index") <= HEAD) | (F.col("index") > F.col("events") - TAIL)
+    return (
+        numbered.where(in_reach | ((marked == 1) & (F.col("mark") <= MARKED)))
+        .withColumn("data_size", F.octet_length("data"))
+        .withColumn("body", blanked_octets(F.col("body"), BODY_OCTETS))
+        .withColumn("data", blanked_octets(F.col("data"), BODY_OCTETS))
+        .withColumn(
+            "headers",
+            F.transform(
+                F.slice("headers", 1, HEADERS),
+                lambda each: F.struct(
+                    F.substring(each["name"], 1, HEADER_LENGTH).alias("name"),
+                    F.substring(blanked(each["name"], each["value"]), 1, HEADER_LENGTH).alias("value"),
+                ),
+            ),
+        )
+        .drop("run", "target", "case", "mark")
+        .orderBy("page", "choice", "position")
+    )
+
+
+def _examples(events: DataFrame, most: int) -> DataFrame:
+    """``page, example, choice, events, examples`` of the examples to show."""
+    violated = F.max(((F.col("kind") == "Judged") & (F.col("seen") == "VIOLATED")).cast("int"))
+    room = F.least(F.col("value") - F.col("lo"), F.col("hi") - F.col("value"))
+    width = F.greatest(F.coalesce(F.col("hi") - F.col("lo"), F.col("lo")), F.lit(1))
+    ranked = Window.partitionBy("page").orderBy(
+        F.col("part") == 0,  # what comes before the first example is no example
+        F.desc("violated"),
+        F.when(F.col("violated") == 1, -F.col("part")),
+        F.asc_nulls_last("nearest"),
+        "part",
+    )
+    return (
+        events.groupBy("page", "part")
+        .agg(violated.alias("violated"), F.min(room / width).alias("nearest"), F.count("*").alias("events"))
+        .withColumn("choice", F.row_number().over(ranked))
+        .withColumn("examples", F.sum((F.col("part") > 0).cast("long")).over(Window.partitionBy("page")))
+        .where(F.col("choice") <= most)
+        .select("page", "part", "choice", "events", "examples")
+    )
+
+
+def by_page(rows: Iterator[dict[str, Any]]) -> Iterator[tuple[int, list[Excerpt]]]:
+    """Rows of :func:`excerpts`, page by page; only one page is in memory at a time."""
+    for page, of_page in groupby(rows, key=lambda row: int(row["page"])):
+        found: list[Excerpt] = []
+        for _, group in groupby(of_page, key=lambda row: int(row["choice"])):
+            events = list(group)
+            first = events[0]
+            found.append(Excerpt(first["part"], first["events"], first["examples"], events))
+        yield page, found

@@ -1,0 +1,1 @@
+"""What other programs read: JUnit XML, CTRF JSON, a Markdown summary, a badge."""

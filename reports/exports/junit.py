@@ -1,0 +1,86 @@
+"""junit.xml: one test suite per run and target, written row by row.
+
+FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become ``<skipped>``, the latter with a message
+that begins with ``inconclusive``: parsers know no fourth outcome, and neither a pass nor a failure would be true. KNOWN
+is ``<skipped>`` with a message that begins with ``known deviation``. WARN and NOTE pass, with their words in
+``<system-out>``. Requirements and the verdict itself are properties of the case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+from xml.sax.saxutils import escape, quoteattr
+
+from reports.model import Bar, CaseRow
+
+_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SKIPPED = {"SKIP": "", "INCONCLUSIVE": "inconclusive: ", "KNOWN": "known deviation: "}
+
+
+def write(path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Mapping[str, str]) -> None:
+    """Writes ``cases``, which come grouped in the order of ``bars``; ``started`` is when each run began, by run."""
+    left = iter(cases)
+    with path.open("w", encoding="utf-8") as file:
+        file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+        totals = _totals(bars)
+        file.write(f'<testsuites name="brokerproof" {totals}>\n')
+        for bar in bars:
+            at = started.get(bar.column.run, "")
+            stamp = f" timestamp={quoteattr(at)}" if at else ""
+            file.write(f" <testsuite name={_attribute(bar.column.label)} {_totals([bar])}{stamp}>\n")
+            for _ in range(bar.cases):
+                _case(file, next(left), bar.column.label)
+            file.write(" </testsuite>\n")
+        file.write("</testsuites>\n")
+
+
+def _totals(bars: Sequence[Bar]) -> str:
+    def count(*verdicts: str) -> int:
+        return sum(number for bar in bars for verdict, number in bar.counts if verdict in verdicts)
+
+    tests = sum(bar.cases for bar in bars)
+    seconds = sum(bar.seconds for bar in bars)
+    return (
+        f'tests="{tests}" failures="{count("FAIL")}" errors="{count("ERROR")}" '
+        f'skipped="{count(*_SKIPPED)}" time="{seconds:.3f}"'
+    )
+
+
+def _case(file: IO[str], case: CaseRow, suite: str) -> None:
+    module, _, name = _split(case.case)
+    where = f" file={_attribute(case.source.rpartition(':')[0])}" if ":" in case.source else ""
+    file.write(
+        f"  <testcase name={_attribute(name)} classname={_attribute(f'{suite}.{module}' if module else suite)} "
+        f'time="{case.duration_s:.3f}"{where}>\n   <properties>\n'
+    )
+    for key, value in [("verdict", case.verdict), *[("requirement", each) for each in case.requirements]]:
+        file.write(f"    <property name={_attribute(key)} value={_attribute(value)}/>\n")
+    file.write("   </properties>\n")
+    message = _attribute(_SKIPPED.get(case.verdict, "") + case.detail)
+    if case.verdict == "FAIL":
+        file.write(f'   <failure type="FAIL" message={message}>{_text(case.detail)}</failure>\n')
+    elif case.verdict == "ERROR":
+        file.write(f'   <error type="ERROR" message={message}>{_text(case.detail)}</error>\n')
+    elif case.verdict in _SKIPPED:
+        file.write(f"   <skipped message={message}/>\n")
+    elif case.verdict in ("WARN", "NOTE"):
+        file.write(f"   <system-out>{_text(f'{case.verdict}: {case.detail}')}</system-out>\n")
+    file.write("  </testcase>\n")
+
+
+def _split(case: str) -> tuple[str, str, str]:
+    """``stomp.frames.eols[1.2]`` as ``stomp.frames`` and ``eols[1.2]``; parameters may hold dots."""
+    head, bracket, parameters = case.partition("[")
+    module, dot, name = head.rpartition(".")
+    return module, dot, f"{name}{bracket}{parameters}" or case
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
+def _text(text: str) -> str:
+    return escape(_UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text))

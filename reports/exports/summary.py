@@ -1,0 +1,47 @@
+"""summary.md: for the summary page of a CI job; a screenful, however large the run."""
+
+from __future__ import annotations
+
+import re
+
+from reports.model import VERDICTS, CaseRow, Model
+
+LISTED = 25
+_SHOWN = ("ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN")
+
+
+def markdown(model: Model) -> str:
+    """The summary as GitHub's Markdown."""
+    lines = ["## brokerproof", ""]
+    lines += [f"> **{_cell(text)}**\n" for text in model.warnings]
+    present = [verdict for verdict in VERDICTS if verdict in model.totals]
+    lines.append("| target | cases |" + "".join(f" {verdict} |" for verdict in present))
+    lines.append("| --- | ---: |" + " ---: |" * len(present))
+    for bar in model.bars:
+        counts = dict(bar.counts)
+        cells = "".join(f" {counts.get(verdict, 0) or '·'} |" for verdict in present)
+        lines.append(f"| {_cell(bar.column.label)} | {bar.cases} |{cells}")
+    lines.append("")
+    listed = [case for case in model.cases if case.verdict in _SHOWN]
+    total = sum(count for verdict, count in model.totals.items() if verdict in _SHOWN)
+    if listed:
+        lines += ["| verdict | case | target | what came |", "| --- | --- | --- | --- |"]
+        lines += [_row(case) for case in listed[:LISTED]]
+        if total > LISTED:
+            lines += ["", f"… and {total - LISTED} more in the report."]
+        lines.append("")
+    lines.append(f"{model.judged_total} requirements judged, {model.unjudged_total} that could be were not.")
+    return "\n".join(lines) + "\n"
+
+
+def _row(case: CaseRow) -> str:
+    return f"| {case.verdict} | `{_code(case.case)}` | {_cell(case.target)} | {_cell(case.detail[:200])} |"
+
+
+def _cell(text: str) -> str:
+    """``text`` as a table's cell: no markup of its own, on one line."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    return " ".join(text.replace("`", "'").replace("|", r"\|").split())

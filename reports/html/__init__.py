@@ -1,0 +1,1 @@
+"""What people read: the index and a page per case, self-contained and capped in size."""

@@ -1,0 +1,173 @@
+"""The wire log of an example: one line per event, heart-beats in a row folded into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Any
+
+from reports.excerpts import BODY_OCTETS, HEADERS, Excerpt
+from reports.html.marks import ending
+from reports.html.times import clock, duration, quantity
+
+FOLD_FROM = 4
+"""So many heart-beats of one connection and direction in a row become one line."""
+
+
+@dataclass
+class Line:
+    """One line. ``way`` is ``sent``, ``received``, ``end`` or empty; ``kind`` is a style class."""
+
+    at: str
+    conn: str
+    way: str
+    kind: str
+    title: str
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: str = ""
+    note: str = ""
+
+
+def lines(excerpt: Excerpt) -> Iterator[Line]:
+    """Every shown event of ``excerpt`` as a line, and a line wherever events were left out."""
+    zero = min(row["at_ns"] for row in excerpt.rows)
+    before = None
+    for group in _folded(excerpt.rows):
+        first = group[0]
+        if before is not None and first["index"] > before + 1:
+            missing = first["index"] - before - 1
+            yield Line("", "", "", "left-out", f"{missing} events not shown")
+        before = group[-1]["index"]
+        yield _line(first, zero) if len(group) == 1 else _together(group, zero)
+
+
+def _folded(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Neighbours that make one line: many heart-beats, and one expectation that serves several requirements."""
+    for key, group in groupby(enumerate(rows), key=_alike):
+        members = [row for _, row in group]
+        if key[0] == "IntervalExpected" or len(members) >= FOLD_FROM:
+            yield members
+        else:
+            yield from ([row] for row in members)
+
+
+def _alike(numbered: tuple[int, dict[str, Any]]) -> tuple[object, ...]:
+    """What neighbours in one line have in common; ``index - place`` differs where events were left out between them."""
+    place, row = numbered
+    kind, unbroken = row["kind"], row["index"] - place
+    if kind in ("HeartBeatSent", "HeartBeatReceived"):
+        return kind, row["conn"], unbroken
+    if kind == "IntervalExpected":
+        return kind, row["label"], row["lo_ns"], row["hi_ns"], unbroken
+    return "alone", place
+
+
+def _together(group: list[dict[str, Any]], zero: int) -> Line:
+    if group[0]["kind"] != "IntervalExpected":
+        return _beats(group, zero)
+    named = [row["requirement"] for row in group if row["requirement"]]
+    return _line({**group[0], "requirement": ", ".join(named)}, zero)
+
+
+def _beats(group: list[dict[str, Any]], zero: int) -> Line:
+    line = _line(group[0], zero)
+    instants = [row["at_ns"] for row in group]
+    apart = [later - earlier for earlier, later in pairwise(instants)]
+    line.title = f"{len(group)} heart-beats"
+    least, most = duration(min(apart)), duration(max(apart))
+    line.note = f"until {clock(instants[-1] - zero)}, {least if least == most else f'{least} to {most}'} apart"
+    return line
+
+
+def _line(row: dict[str, Any], zero: int) -> Line:
+    at = clock(row["at_ns"] - zero)
+    conn = "" if row["conn"] is None else str(row["conn"])
+    kind = row["kind"]
+    if kind in ("FrameSent", "FrameReceived"):
+        return _frame(row, at, conn)
+    if kind in ("HeartBeatSent", "HeartBeatReceived"):
+        return Line(at, conn, _way(kind), "beat", "heart-beat")
+    if kind in ("OctetsSent", "OctetsRefused"):
+        size = row["data_size"] or 0
+        note = row["detail"] or f"{quantity(size, 'octets')}, not a well-formed frame"
+        return Line(at, conn, _way(kind), "octets", "octets", body=shown(row["data"] or "", size), note=note)
+    way, style, title, note = _remark(kind, row, zero)
+    return Line(at, conn, way, style, title, note=note)
+
+
+def _frame(row: dict[str, Any], at: str, conn: str) -> Line:
+    headers = [(each["name"], each["value"]) for each in row["headers"] or ()]
+    if len(headers) == HEADERS:
+        headers.append(("…", "further headers are not shown"))
+    size = row["body_size"] or 0
+    note = f"{quantity(row['size'], 'octets')}" if row["size"] else ""
+    body = shown(row["body"] or "", size)
+    return Line(at, conn, _way(row["kind"]), "frame", row["command"] or "?", headers, body, note)
+
+
+def _way(kind: str) -> str:
+    return "sent" if kind.endswith("Sent") else "received"
+
+
+def _remark(kind: str, row: dict[str, Any], zero: int) -> tuple[str, str, str, str]:
+    """Way, style, title and note of an event that is no octets."""
+    detail = row["detail"] or ""
+    if kind == "ConnectionOpened":
+        remote = f" to {row['remote']}" if row["remote"] else ""
+        return "", "open", "opened", f"{row['protocol']} on acceptor {row['acceptor']}{remote}"
+    if kind in ("ConnectionClosed", "ConnectionAbandoned"):
+        style = "end broker" if kind == "ConnectionClosed" else "end harness"
+        return "end", style, ending(kind, row["how"]), row["how"]
+    if kind == "IntervalExpected":
+        upper = "any time later" if row["hi_ns"] is None else clock(row["hi_ns"] - zero)
+        note = f"between {clock(row['lo_ns'] - zero)} and {upper}"
+        return "", "expects", f"expected: {row['label']}", _with(note, row["requirement"])
+    if kind == "Measured":
+        note = f"{quantity(row['value'], row['unit'])}; expected {between(row['lo'], row['hi'], row['unit'])}"
+        return "", "measured", f"measured: {row['label']}", _with(note, row["requirement"])
+    if kind == "Judged":
+        return (
+            "",
+            f"judged {row['seen'].lower()}",
+            f"{row['requirement']} {row['seen'].replace('_', ' ').lower()}",
+            detail,
+        )
+    if kind == "JitterMeasured":
+        return "", "host", "canary", f"woke {duration(row['late_ns'])} late"
+    if kind == "Advanced":
+        return "", "note", f"let {duration(row['duration_ns'])} pass", ""
+    if kind == "Observed":
+        return "", "observed", f"the broker took a branch of {row['requirement']}", detail
+    if kind == "ExampleStarted":
+        return "", "note", f"example {row['example']}", detail
+    words = {"CaseStarted": "case began", "CaseEnded": "case ended", "LinkFaulted": "link disturbed", "Noted": "note"}
+    return "", "note", words.get(kind, kind), detail
+
+
+def _with(note: str, requirement: str | None) -> str:
+    return f"{note} ({requirement})" if requirement else note
+
+
+def between(lo: int | None, hi: int | None, unit: str) -> str:
+    """``2 s to 4 s``, ``at least 3 messages``, ``exactly 1 message``."""
+    if lo is None and hi is None:
+        return "anything"
+    if lo == hi:
+        return f"exactly {quantity(lo, unit)}"
+    if hi is None:
+        return f"at least {quantity(lo, unit)}"
+    if lo is None:
+        return f"at most {quantity(hi, unit)}"
+    return f"{quantity(lo, unit)} to {quantity(hi, unit)}"
+
+
+def shown(text: str, size: int) -> str:
+    """The beginning of ``size`` octets, one character an octet: printable ASCII as it is, the rest escaped as Python does."""
+    beginning = "".join(_AS_TEXT[ord(each)] for each in text[:BODY_OCTETS])
+    cut = size > BODY_OCTETS
+    return f"{beginning} … ({quantity(size, 'octets')})" if cut else beginning
+
+
+_NAMED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x5C: "\\\\"}
+_AS_TEXT = tuple(_NAMED.get(each, chr(each) if 0x20 <= each < 0x7F else f"\\x{each:02x}") for each in range(256))

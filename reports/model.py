@@ -1,0 +1,200 @@
+"""What the index shows, as plain data: everything already capped, nothing still in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.verdicts.verdict import WORST_FIRST
+from reports.past import Past
+from reports.requirements import Words
+from reports.runs import Run
+
+LETTERS: Mapping[str, str] = {
+    "ERROR": "E",
+    "FAIL": "F",
+    "INCONCLUSIVE": "I",
+    "KNOWN": "K",
+    "WARN": "W",
+    "SKIP": "S",
+    "NOTE": "N",
+    "PASS": "P",
+}
+"""One letter per verdict, so that no colour is needed to tell them apart."""
+
+MEANINGS: Mapping[str, str] = {
+    "ERROR": "our own side failed; says nothing about the broker",
+    "FAIL": "a MUST, or the vendor's own documentation, does not hold",
+    "INCONCLUSIVE": "the situation never arose, or the measurement cannot carry a verdict",
+    "KNOWN": "a listed deviation, with its reason",
+    "WARN": "a SHOULD is not followed",
+    "SKIP": "the target lacks the capability",
+    "NOTE": "a MAY, or unspecified: recorded, not judged",
+    "PASS": "it holds",
+}
+
+VERDICTS: tuple[str, ...] = tuple(each.value for each in WORST_FIRST)
+"""Worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One target of one run: a column of the matrix. ``label`` names it, with its run when there are several runs.
+
+    ``facts`` are the broker's version and its profile; ``latest`` is whether no later run judged the same target.
+    """
+
+    run: str
+    target: str
+    label: str
+    facts: str = ""
+    latest: bool = True
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The verdict counts of one column, worst first; only verdicts that occur."""
+
+    column: Column
+    counts: tuple[tuple[str, int], ...]
+    seconds: float
+
+    @property
+    def cases(self) -> int:
+        """All of them."""
+        return sum(count for _, count in self.counts)
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """One case on one target. ``page`` is the path of its page from the report's folder, None when it has none."""
+
+    run: str
+    target: str
+    case: str
+    verdict: str
+    detail: str
+    requirements: tuple[str, ...]
+    attempts: int
+    duration_s: float
+    measured: str
+    expected: str
+    page: str | None = None
+    doc: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The worst verdict on a requirement for a column, over how many cases, and the page of the worst one."""
+
+    verdict: str
+    cases: int
+    case: str
+    page: str | None
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """One requirement; a column without a cell judged nothing about it."""
+
+    words: Words
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Requirements of one source (and version) and section."""
+
+    source: str
+    section: str
+    rows: tuple[MatrixRow, ...]
+
+
+@dataclass(frozen=True)
+class Unjudged:
+    """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are those that are listed."""
+
+    source: str
+    words: tuple[Words, ...]
+    missing: int
+    of: int
+
+
+@dataclass
+class Model:
+    """The index. Counts say how much there is where a list was capped."""
+
+    runs: list[Run]
+    columns: list[Column]
+    bars: list[Bar]
+    groups: list[Group]
+    cases: list[CaseRow]
+    cases_total: int
+    requirements_total: int
+    judged_total: int
+    unjudged: list[Unjudged]
+    unjudged_total: int
+    known_requirements: int
+    errors: list[Mapping[str, Any]]
+    warnings: list[str] = field(default_factory=list)
+    pasts: list[Past] = field(default_factory=list)
+
+    @property
+    def targets(self) -> int:
+        """How many different targets there are, over all runs."""
+        return len({bar.column.target for bar in self.bars})
+
+    @property
+    def latest(self) -> list[Bar]:
+        """The bars of the last run of each target."""
+        return [bar for bar in self.bars if bar.column.latest]
+
+    @property
+    def listed(self) -> int:
+        """Requirements whose row is in the matrix."""
+        return sum(len(group.rows) for group in self.groups)
+
+    def halved(self) -> Model:
+        """The same with lists half as long; the counts stay."""
+        groups = _first(self.groups, self.listed // 2)
+        unjudged = [replace(each, words=each.words[: len(each.words) // 2]) for each in self.unjudged]
+        cases = self.cases[: len(self.cases) // 2]
+        pasts = [replace(each, changed=each.changed[: len(each.changed) // 2]) for each in self.pasts]
+        errors = self.errors[: len(self.errors) // 2]
+        return replace(self, cases=cases, groups=groups, unjudged=unjudged, errors=errors, pasts=pasts)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Cases by verdict over all columns, worst first; verdicts that do not occur are left out."""
+        return _total(self.bars)
+
+    @property
+    def now(self) -> dict[str, int]:
+        """The same over the last run of each target: what was mended since is not counted."""
+        return _total(self.latest)
+
+    @property
+    def begun(self) -> list[str]:
+        """When the runs began, first to last, as far as they say."""
+        return sorted(str(run.header["started"]) for run in self.runs if run.header.get("started"))
+
+
+def _total(bars: list[Bar]) -> dict[str, int]:
+    found = dict.fromkeys(VERDICTS, 0)
+    for bar in bars:
+        for verdict, count in bar.counts:
+            found[verdict] += count
+    return {verdict: count for verdict, count in found.items() if count}
+
+
+def _first(groups: list[Group], rows: int) -> list[Group]:
+    """The first ``rows`` rows, in their groups."""
+    found = []
+    for group in groups:
+        if rows <= 0:
+            break
+        found.append(replace(group, rows=group.rows[:rows]))
+        rows -= len(group.rows)
+    return found

@@ -1,0 +1,91 @@
+"""The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites caught, and through what."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.runs import UnreadableRun
+
+NAME = "mutants.json"
+FORMAT = 1
+KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """The mutants of one group."""
+
+    group: str
+    mutants: int
+    killed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One requirement: ``marks`` has for each mutant that breaks it its name, its mark and its fault."""
+
+    requirement: str
+    marks: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """What a run folder says about the judging power of the suites."""
+
+    killed: int
+    mutants: int
+    effort: str
+    extent: str
+    seed: int
+    groups: tuple[Caught, ...]
+    rows: tuple[Row, ...]
+    left: tuple[Mapping[str, Any], ...]
+    """Mutants that were not killed, as ``mutants.json`` has them."""
+    controls: Mapping[str, Mapping[str, int]]
+
+    @property
+    def rate(self) -> str:
+        """Killed among all, in percent."""
+        return f"{self.killed / self.mutants:.1%}" if self.mutants else "none"
+
+
+def read(folder: Path) -> Matrix | None:
+    """The matrix in ``folder``; None where there is none. Raises :class:`UnreadableRun` for one of another format."""
+    path = folder / NAME
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as problem:
+        raise UnreadableRun(f"{path}: is no kill matrix ({problem}); brokerproof mutants --out writes one") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise UnreadableRun(
+            f"{path}: is a kill matrix of another version; write it anew with brokerproof mutants --out"
+        )
+    return _matrix(data)
+
+
+def _matrix(data: Mapping[str, Any]) -> Matrix:
+    mutants: list[Mapping[str, Any]] = data["mutants"]
+    faults = {each["name"]: str(each["fault"]) for each in mutants}
+    every = Counter(each["group"] for each in mutants)
+    killed = Counter(each["group"] for each in mutants if each["status"] == KILLED)
+    return Matrix(
+        killed=int(data["killed"]),
+        mutants=len(mutants),
+        effort=str(data["effort"]),
+        extent=str(data["extent"]),
+        seed=int(data["seed"]),
+        groups=tuple(Caught(group, count, killed[group]) for group, count in every.items()),
+        rows=tuple(
+            Row(requirement, tuple((name, mark, faults.get(name, "")) for name, mark in marks.items()))
+            for requirement, marks in data["requirements"].items()
+        ),
+        left=tuple(each for each in mutants if each["status"] != KILLED),
+        controls=data["controls"],
+    )

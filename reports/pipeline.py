@@ -1,0 +1,226 @@
+"""The whole way from run folders to a report folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from reports.collect import Limits, Tables, model
+from reports.excerpts import by_page, excerpts
+from reports.exports import badge, ctrf, junit, summary
+from reports.html.render import Pages
+from reports.model import CaseRow, Model
+from reports.outcomes import Outcomes, flatten
+from reports.past import in_order
+from reports.read import CASE, arrow, trace
+from reports.requirements import Requirements
+from reports.runs import Run
+from reports.tables.cases import cases
+from reports.tables.counts import counts
+from reports.tables.coverage import coverage
+from reports.tables.errors import errors
+from reports.tables.frames import frames
+from reports.tables.history import history
+from reports.tables.liveness import liveness
+from reports.tables.matrix import matrix
+from reports.tables.measurements import measurements
+
+INDEX_OCTETS = 5_000_000
+"""The index is never larger: its lists are halved until it fits."""
+
+_PAGE = re.compile(r".*-[0-9a-f]{10}\.html")
+_SMALL = ("cases", "counts", "matrix", "coverage", "errors", "history")
+
+Step = Callable[[str], None]
+"""Told what is done next, in a few words."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written."""
+
+    folder: Path
+    model: Model
+    pages: int
+
+    @property
+    def index(self) -> Path:
+        """The page to open."""
+        return self.folder / "index.html"
+
+
+def build(
+    spark: SparkSession,
+    runs: Sequence[Run],
+    out: Path,
+    requirements: Requirements,
+    *,
+    outcomes: Outcomes | None = None,
+    limits: Limits | None = None,
+    step: Step = lambda _: None,
+) -> Report:
+    """Writes the report on ``runs`` into ``out``, over an older one if there is one.
+
+    Raises :class:`harness.verdicts.results.UnreadableResults` for a line that is no result, and ``OSError`` when
+    ``out`` cannot be written.
+    """
+    found = outcomes if outcomes is not None else flatten(runs, requirements.level)
+    limits = limits or Limits()
+    out.mkdir(parents=True, exist_ok=True)
+    events = trace(spark, runs).persist(StorageLevel.MEMORY_AND_DISK)
+    findings = arrow(spark, found.findings).persist()
+    tables = tables_of(spark, events, arrow(spark, found.results), findings, requirements, runs)
+    try:
+        step("tables")
+        _write_tables(tables, out / "tables", min(4, spark.sparkContext.defaultParallelism))
+        step("index")
+        shown = model(tables, runs, requirements, limits)
+        pages = Pages(requirements)
+        step("case pages")
+        written = _write_pages(spark, shown, tables.trace, findings, pages, out / "cases", limits)
+        _write_index(shown, pages, out / "index.html")
+        step("exports")
+        _write_exports(tables, runs, shown, out)
+        return Report(out, shown, written)
+    finally:
+        for frame in (events, findings, tables.cases):
+            frame.unpersist()
+
+
+def tables_of(
+    spark: SparkSession,
+    events: DataFrame,
+    results: DataFrame,
+    findings: DataFrame,
+    requirements: Requirements,
+    runs: Sequence[Run],
+) -> Tables:
+    """Every table, not yet computed."""
+    of_cases = cases(results).persist()
+    return Tables(
+        trace=events,
+        frames=frames(events),
+        cases=of_cases,
+        counts=counts(of_cases),
+        matrix=matrix(findings),
+        measurements=measurements(events),
+        liveness=liveness(events),
+        coverage=coverage(arrow(spark, requirements.table()), findings),
+        errors=errors(of_cases, events),
+        history=history(of_cases, [run.name for run in in_order(runs)]),
+    )
+
+
+def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
+    """Each as a folder ``NAME.parquet`` of part files."""
+
+    def write(name: str) -> None:
+        frame: DataFrame = getattr(tables, name)
+        (frame.coalesce(1) if name in _SMALL else frame).write.mode("overwrite").parquet(
+            (folder / f"{name}.parquet").resolve().as_uri()
+        )
+
+    names = [*_SMALL, "frames", "measurements", "liveness"]
+    with ThreadPoolExecutor(at_once, thread_name_prefix="table") as pool:
+        list(pool.map(write, names))
+
+
+def _write_pages(
+    spark: SparkSession,
+    shown: Model,
+    events: DataFrame,
+    findings: DataFrame,
+    pages: Pages,
+    folder: Path,
+    limits: Limits,
+) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        if _PAGE.fullmatch(old.name):
+            old.unlink()
+    wanted = [row for row in shown.cases if row.page is not None][: limits.pages]
+    if not wanted:
+        return 0
+    runs = {run.name: run for run in shown.runs}
+    chosen = arrow(spark, _chosen(wanted))
+    judged = _findings(findings.join(F.broadcast(chosen), list(CASE)))
+    recorded = by_page(row.asDict() for row in excerpts(events, chosen).coalesce(1).toLocalIterator())
+    ready = next(recorded, None)
+    for place, row in enumerate(wanted):
+        parts = []
+        if ready is not None and ready[0] == place:
+            parts, ready = ready[1], next(recorded, None)
+        text = pages.case(runs[row.run], row, judged.get(place, []), parts)
+        assert row.page is not None
+        (folder.parent / row.page).write_text(text, "utf-8")
+    return len(wanted)
+
+
+def _chosen(wanted: Sequence[CaseRow]) -> pa.Table:
+    """``run, target, case, page`` of the cases that get a page."""
+    return pa.table(
+        {
+            "run": [row.run for row in wanted],
+            "target": [row.target for row in wanted],
+            "case": [row.case for row in wanted],
+            "page": pa.array(range(len(wanted)), pa.int64()),
+        }
+    )
+
+
+def _findings(rows: DataFrame) -> Mapping[int, list[Mapping[str, Any]]]:
+    """Findings by page; a page has as many as its case cites requirements."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows.orderBy("page", "number").collect():
+        found.setdefault(row.page, []).append(row.asDict())
+    return found
+
+
+def _write_index(shown: Model, pages: Pages, path: Path) -> None:
+    text = pages.index(shown)
+    while len(text.encode()) > INDEX_OCTETS and (shown.cases or shown.groups):
+        shown = shown.halved()
+        text = pages.index(shown)
+    path.write_text(text, "utf-8")
+
+
+def _write_exports(tables: Tables, runs: Sequence[Run], shown: Model, out: Path) -> None:
+    started = {run.name: str(run.header.get("started", "")) for run in runs}
+    junit.write(out / "junit.xml", shown.bars, _in_columns(tables.cases, runs, shown), started)
+    ctrf.write(out / "ctrf.json", runs, shown.bars, _in_columns(tables.cases, runs, shown))
+    (out / "summary.md").write_text(summary.markdown(shown), "utf-8")
+    (out / "badge.json").write_text(badge.badge(shown), "utf-8")
+
+
+def _in_columns(table: DataFrame, runs: Sequence[Run], shown: Model) -> Iterator[CaseRow]:
+    """Every case, grouped in the order of the bars; only a few are in memory at a time."""
+    places = {(bar.column.run, bar.column.target): place for place, bar in enumerate(shown.bars)}
+    place = F.create_map(*[F.lit(each) for (run, target), at in places.items() for each in (f"{run}\0{target}", at)])
+    key = F.concat("run", F.lit("\0"), "target")
+    facts = {run.name: run.cases for run in runs}
+    if not places:
+        return
+    for row in table.orderBy(place[key], "case").coalesce(1).toLocalIterator():
+        about = facts[row.run].get(row.case)
+        yield CaseRow(
+            run=row.run,
+            target=row.target,
+            case=row.case,
+            verdict=row.verdict,
+            detail=row.detail,
+            requirements=tuple(row.requirements),
+            attempts=row.attempts,
+            duration_s=row.duration_s,
+            measured=row.measured,
+            expected=row.expected,
+            source=about.source if about else "",
+        )

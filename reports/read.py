@@ -1,0 +1,72 @@
+"""From run folders to DataFrames: the trace through Spark, the results and the catalogue through Arrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from pyspark.sql.window import Window
+
+from reports.runs import Run
+from reports.schema import TRACE, spark_schema
+
+CASE = ("run", "target", "case")
+"""What names one case of one run against one target."""
+
+
+def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A DataFrame of an Arrow table, which may be empty."""
+    if table.num_rows == 0:  # Spark's own way from Arrow needs a batch
+        return empty(spark, spark_schema(table.schema))
+    return spark.createDataFrame(table)
+
+
+def empty(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows, without the Python worker that an empty list would start."""
+    return spark.range(0).select([F.lit(None).cast(field.dataType).alias(field.name) for field in schema])
+
+
+def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
+    """Every recorded event of ``runs`` with its ``position`` in its case and the ``part`` it belongs to.
+
+    A case that was recorded more than once (a resumed run) counts as it was recorded last.
+    """
+    reader = spark.read.schema(TRACE).option("recursiveFileLookup", True).option("pathGlobFilter", "part-*.parquet")
+    segment = F.struct("_metadata.file_modification_time", "_metadata.file_path")
+    parts = [
+        # The folder decides which run it is: two machines may have given their runs one name.
+        reader.parquet(_literal(str(run.trace.resolve())))
+        .withColumns({"segment": segment, "row": F.col("_metadata.row_index")})
+        .withColumn("run", F.lit(run.name))
+        for run in runs
+        if run.segments()
+    ]
+    if not parts:
+        return ordered(empty(spark, TRACE).withColumns({"segment": F.lit(""), "row": F.lit(0)}))
+    return ordered(reduce(DataFrame.unionByName, parts))
+
+
+def ordered(events: DataFrame) -> DataFrame:
+    """Events with columns ``segment`` and ``row``: keeps each case's last segment, numbers its events and parts.
+
+    ``position`` counts from 0 in each case; ``part`` is 0 before a property's first example, then 1, 2, ….
+    """
+    case = Window.partitionBy(*CASE)
+    in_order = case.orderBy("row").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    starts = (F.col("kind") == "ExampleStarted").cast("long")
+    return (
+        events.withColumn("latest", F.max("segment").over(case))
+        .where(F.col("segment") == F.col("latest"))
+        .withColumns({"position": F.row_number().over(case.orderBy("row")) - 1, "part": F.sum(starts).over(in_order)})
+        .drop("segment", "latest", "row")
+    )
+
+
+def _literal(path: str) -> str:
+    """``path`` as Spark takes it: characters that Hadoop would read as a pattern are escaped."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

@@ -1,0 +1,89 @@
+"""The requirement catalogue as the report needs it. An id that it does not know is shown as an id and no more."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from harness.catalogue.requirements import Requirement
+from harness.words import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A requirement in the report's words; everything but the id is empty when the catalogue does not know it.
+
+    ``judgeable`` is whether a broker can be judged on it; ``profile`` is the family of brokers that it speaks of, empty
+    when it speaks of all.
+    """
+
+    id: str
+    source: str = ""
+    version: str = ""
+    section: str = ""
+    level: str = ""
+    statement: str = ""
+    link: str = ""
+    profile: str = ""
+    judgeable: bool = True
+
+
+SCHEMA = pa.schema(
+    [
+        ("requirement", pa.string()),
+        ("source", pa.string()),
+        ("version", pa.string()),
+        ("section", pa.string()),
+        ("level", pa.string()),
+        ("statement", pa.string()),
+        ("link", pa.string()),
+        ("profile", pa.string()),
+        ("judgeable", pa.bool_()),
+    ]
+)
+
+
+class Requirements:
+    """All requirements, in the order of the catalogue."""
+
+    def __init__(self, known: Iterable[Requirement]) -> None:
+        self._known = {each.id: _words(each) for each in known}
+        self._place = {each: place for place, each in enumerate(self._known)}
+
+    def __iter__(self) -> Iterator[Words]:
+        return iter(self._known.values())
+
+    def find(self, requirement: str) -> Words:
+        """What is known of ``requirement``: at least its id."""
+        return self._known.get(requirement) or Words(requirement)
+
+    def place(self, requirement: str) -> int:
+        """Where it stands in the catalogue; behind everything when unknown."""
+        return self._place.get(requirement, len(self._place))
+
+    def level(self, requirement: str) -> Level | None:
+        """How strongly it binds; None for an unknown id."""
+        words = self._known.get(requirement)
+        return None if words is None else Level(words.level)
+
+    def table(self) -> pa.Table:
+        """One row per requirement."""
+        rows = [{"requirement": each.id, **dataclasses.asdict(each)} for each in self]
+        return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _words(known: Requirement) -> Words:
+    return Words(
+        id=known.id,
+        source=known.source,
+        version=known.version,
+        section=known.section,
+        level=known.level.value,
+        statement=known.statement,
+        link=known.link,
+        profile=known.profile or "",
+        judgeable=known.testable and known.subject != "client",
+    )

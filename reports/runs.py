@@ -1,0 +1,168 @@
+"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses what is no run of this version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.trace.columns import FINGERPRINT, SCHEMA
+from harness.verdicts.results import NAME as RESULTS
+
+HEADER = "run.json"
+CASES = "cases.json"
+FORMAT = 1
+
+
+class UnreadableRun(Exception):
+    """A folder holds no run that can be reported: one sentence that says which file, what is wrong and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFacts:
+    """What a case says of itself: its docstring, and where it stands (``suites/stomp/test_x.py:12``)."""
+
+    doc: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder: what ``run.json`` says, and the segments of its trace."""
+
+    folder: Path
+    name: str
+    header: Mapping[str, Any]
+    cases: Mapping[str, CaseFacts] = field(default_factory=dict)
+
+    @property
+    def footer(self) -> Mapping[str, Any] | None:
+        """How the run ended; None for a run that was cut off."""
+        footer = self.header.get("footer")
+        return footer if isinstance(footer, dict) else None
+
+    @property
+    def targets(self) -> tuple[Mapping[str, Any], ...]:
+        """The targets as the header lists them."""
+        listed = self.header.get("targets")
+        listed = listed if isinstance(listed, list) else []
+        return tuple(each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str))
+
+    @property
+    def results(self) -> Path:
+        """The file with one line per case and target."""
+        return self.folder / RESULTS
+
+    @property
+    def torn(self) -> bool:
+        """Whether the last line of the results was cut off by a kill."""
+        if not self.results.exists() or self.results.stat().st_size == 0:
+            return False
+        with self.results.open("rb") as file:
+            file.seek(-1, 2)
+            return file.read(1) != b"\n"
+
+    @property
+    def trace(self) -> Path:
+        """The folder of recorded segments; may be missing when nothing was recorded."""
+        return self.folder / "trace"
+
+    def events(self) -> int:
+        """How many events the segments say they hold."""
+        return sum(int(pq.read_metadata(segment).num_rows) for segment in self.segments())
+
+    def segments(self) -> list[Path]:
+        """Every finished segment of the trace."""
+        return sorted(self.trace.glob("target=*/part-*.parquet"))
+
+
+def open_runs(folders: Iterable[Path]) -> list[Run]:
+    """The runs in ``folders``, in that order, each with a name of its own.
+
+    Raises :class:`UnreadableRun` for a folder that holds none. The footer of every segment is looked at, so a damaged
+    one is named before Spark meets it.
+    """
+    runs: list[Run] = []
+    for folder in folders:
+        run = open_run(folder)
+        if any(other.folder.resolve() == folder.resolve() for other in runs):
+            raise UnreadableRun(f"{folder} was given twice; give each run once")
+        alike = sum(other.header["run"] == run.name for other in runs)
+        runs.append(replace(run, name=f"{run.name} ({alike + 1})") if alike else run)
+    return runs
+
+
+def open_run(folder: Path) -> Run:
+    """The run in ``folder``; raises :class:`UnreadableRun`."""
+    path = folder / HEADER
+    if not path.is_file():
+        raise UnreadableRun(
+            f"{folder} is no run folder: it has no {HEADER}; give a folder that `brokerproof run` wrote"
+        )
+    header = _json_object(path)
+    if header.get("format") != FORMAT:
+        raise UnreadableRun(f"{path}: format is {header.get('format')!r}; this version reads format {FORMAT}")
+    name = header.get("run")
+    if not isinstance(name, str) or not name:
+        raise UnreadableRun(f"{path}: run is {name!r}; it must be the name of the run")
+    if header.get("fingerprint") != FINGERPRINT:
+        raise UnreadableRun(
+            f"{path}: the trace was recorded with the event table {header.get('fingerprint')!r} and this version has "
+            f"{FINGERPRINT!r}; report it with brokerproof {header.get('brokerproof', 'of that time')}, or record again"
+        )
+    run = Run(folder, name, header, _case_facts(folder / CASES))
+    for segment in run.segments():
+        _check_segment(segment)
+    return run
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UnreadableRun(f"{path}: is no readable JSON ({problem})") from None
+    if not isinstance(values, dict):
+        raise UnreadableRun(f"{path}: holds a {type(values).__name__}; it must be a JSON object")
+    return values
+
+
+def _case_facts(path: Path) -> dict[str, CaseFacts]:
+    if not path.exists():
+        return {}
+    facts: dict[str, CaseFacts] = {}
+    for case, values in _json_object(path).items():
+        if not isinstance(values, dict):
+            raise UnreadableRun(f"{path}: {case} holds a {type(values).__name__}; it must be a JSON object")
+        facts[case] = CaseFacts(str(values.get("doc") or ""), str(values.get("source") or ""))
+    return facts
+
+
+def _check_segment(segment: Path) -> None:
+    try:
+        schema = pq.read_schema(segment)
+    except (OSError, pa.ArrowException) as problem:
+        raise _damaged(segment, problem) from None
+    if not schema.equals(SCHEMA):
+        raise UnreadableRun(f"{segment}: has other columns than this version records; record again")
+
+
+def check_data(runs: Iterable[Run]) -> None:
+    """Reads every segment to its end, a batch at a time; raises :class:`UnreadableRun` for the first damaged one."""
+    for run in runs:
+        for segment in run.segments():
+            try:
+                with pq.ParquetFile(segment) as file:
+                    for _ in file.iter_batches():
+                        pass
+            except (OSError, pa.ArrowException) as problem:
+                raise _damaged(segment, problem) from None
+
+
+def _damaged(segment: Path, problem: Exception) -> UnreadableRun:
+    why = str(problem).splitlines()[0].rstrip(".")
+    return UnreadableRun(f"{segment}: is no readable Parquet segment ({why}); delete it or record again")

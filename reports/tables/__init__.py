@@ -1,0 +1,1 @@
+"""One module per table, each a small pure function DataFrame -> DataFrame."""

@@ -1,0 +1,37 @@
+"""Every quantity that was measured, against its interval."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def measurements(trace: DataFrame) -> DataFrame:
+    """``run, target, case, part, requirement, label, unit, value, lo, hi, margin, distance, lies``.
+
+    ``distance`` is how far the value lies from its nearest bound, in ``unit``: positive inside, negative outside, null
+    without bounds. ``lies`` is ``inside``, ``margin`` (outside, but by no more than the margin) or ``outside``.
+    """
+    above = F.col("value") - F.col("lo")
+    below = F.col("hi") - F.col("value")
+    distance = F.least(above, below)  # least() skips a bound that is missing
+    lies = (
+        F.when(distance.isNull() | (distance >= 0), "inside")
+        .when(distance >= -F.col("margin"), "margin")
+        .otherwise("outside")
+    )
+    return trace.where(F.col("kind") == "Measured").select(
+        "run",
+        "target",
+        "case",
+        "part",
+        "requirement",
+        "label",
+        "unit",
+        "value",
+        "lo",
+        "hi",
+        "margin",
+        distance.alias("distance"),
+        lies.alias("lies"),
+    )
