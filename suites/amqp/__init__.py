@@ -1,0 +1,1 @@
+"""What AMQP 1.0 asks of a broker, section by section."""

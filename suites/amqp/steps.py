@@ -1,0 +1,119 @@
+"""Steps that AMQP cases share: fill a queue, take what comes, judge a trace by oracles, and judge how something ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from harness.bench import Bench
+from harness.clients.amqp_books import Delivery, Link
+from harness.clients.amqp_tap import UNREADABLE
+from harness.clients.raw_amqp import AmqpPeer, Node, either, frame
+from harness.trace.events import Event
+from harness.verdicts.finding import Finding, combine
+from harness.wire.amqp import Frame
+from harness.wire.conversation import PATIENCE, Match
+from harness.words import CloseHow, Duration, Seen, ms
+
+Oracle = Callable[[Sequence[Event], int], list[Finding]]
+Requirements = tuple[str, ...]
+
+QUIET: Duration = ms(300)
+"""How long a surplus frame is waited for, behind the last one that should come."""
+
+UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
+
+
+@contextmanager
+def bystander(target: Bench) -> Iterator[AmqpPeer]:
+    """The control around a negative case: another connection works before it and still does afterwards."""
+    other = target.amqp()
+    other.settle()
+    yield other
+    other.settle()
+
+
+def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
+    """Wait until we may send ``credit`` messages. That the broker gives so much is a control."""
+    target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
+    target.control(link.credit >= credit, f"the broker gave {link.credit} credit of {credit} wanted; {peer.instead()}")
+
+
+def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
+    """Messages with these bodies, accepted, in this order, from a connection of their own. That it works is a control."""
+    peer = target.amqp()
+    link = peer.sender(node)
+    waiting = []
+    for body in bodies:
+        granted(target, peer, link)
+        waiting.append(peer.post(link, body))
+    for each in waiting:
+        peer.confirmed(link.session, each)
+    return peer
+
+
+def numbered(count: int, size: int = 0) -> list[bytes]:
+    """``count`` bodies that tell their number, of at least ``size`` octets."""
+    return [b"%d." % number + bytes(max(0, size - len(b"%d." % number))) for number in range(count)]
+
+
+def collect(
+    target: Bench, peer: AmqpPeer, link: Link, count: int, *, quiet: Duration = QUIET, within: Duration = PATIENCE
+) -> list[Delivery]:
+    """The next ``count`` deliveries of a link, fewer when they do not come, and what comes ``quiet`` longer besides."""
+
+    def arrived() -> int:
+        return sum(each.link is link for each in peer.deliveries)
+
+    def enough() -> bool:
+        return peer.ended is not None or arrived() >= count or any(map(peer.fatal, peer.inbox))
+
+    target.wait_until(enough, within)
+    if quiet:
+        target.wait_until(lambda: peer.ended is not None or arrived() > count, quiet)
+    return peer.take_deliveries(link)
+
+
+def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
+    """What they carry, in order."""
+    return [each.message.body for each in deliveries]
+
+
+def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
+    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does not cite is left out."""
+    for oracle in oracles:
+        for each in combine(oracle(target.outcome.events, peer.conn)):
+            if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
+                target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
+
+
+def connection_refused(
+    target: Bench, peer: AmqpPeer, requirements: Requirements, why: str, conditions: Sequence[str] = ()
+) -> Frame | None:
+    """The broker should give the connection up: a close with an error (one of ``conditions``), then the end.
+
+    A close may be lost when a reset overtakes it; then nothing is proved either way.
+    """
+    came = peer.watch_for(either(frame("close"), UNREAD))
+    if came is None or came.name != "close":
+        lost = peer.ended is not None and peer.ended.how is CloseHow.RESET
+        what = f"after {why} no close came, {peer.instead()}"
+        target.judge(requirements, False, what, uncertain="the close may be lost with the reset" if lost else None)
+        return None
+    fine = came.condition is not None and (not conditions or came.condition in conditions)
+    wanted = " or ".join(conditions) or "an error"
+    target.judge(requirements, fine, f"{why} was answered with close ({came.condition}), should be {wanted}")
+    if peer.ended is None:
+        peer.send("close")
+    return came
+
+
+def session_refused(
+    target: Bench, peer: AmqpPeer, requirements: Requirements, why: str, conditions: Sequence[str]
+) -> Frame | None:
+    """The broker should end the session with one of ``conditions``; the connection has to stay."""
+    came = peer.watch_for(either(frame("end"), frame("close")))
+    what = peer.instead() if came is None else f"{came.name} ({came.condition})"
+    fine = came is not None and came.name == "end" and came.condition in conditions
+    target.judge(requirements, fine, f"{why} was answered with {what}, should be end ({' or '.join(conditions)})")
+    return came

@@ -1,0 +1,177 @@
+"""Idle time-out (2.4.5), both ways: what the broker does while the client asks for signs of life, and when it falls
+silent itself. Both sides of every interval are judged."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp import AmqpPeer, frame
+from harness.oracles import amqp_liveness
+from harness.targets.parameters import speaking
+from harness.targets.target import Parameters, Target
+from harness.trace.events import HeartBeatReceived
+from harness.wire import amqp
+from harness.words import NS_PER_MS, Clock, Duration, ms, seconds
+from suites.amqp.steps import judge_trace
+
+LONGEST_REAL_MS = 1500
+LONGEST_JUDGED_MS = 70_000
+DEFAULT_MS = 60_000
+"""Of an acceptor that says nothing."""
+
+
+def timeouts(target: Target) -> st.SearchStrategy[int]:
+    """What a client may ask for, in milliseconds; in real time only what does not take long."""
+    corners = [500, 501, 999, 1000, 1001, 1500, 5000, 59_999, 60_000]
+    if target.clock is Clock.REAL:
+        return st.sampled_from([each for each in corners if each <= LONGEST_REAL_MS])
+    return st.one_of(st.sampled_from(corners), st.integers(100, LONGEST_JUDGED_MS))
+
+
+def slack(target: Bench, period: Duration) -> Duration:
+    """What is allowed beyond the time-out: nothing in virtual time, the host's lateness and a little in real time."""
+    return target.margin((0, period), target.now() - period)
+
+
+@case("AMQP10-IDLE-20", "AMQP10-IDLE-02", "AMQP10-IDLE-14", "AMQP10-IDLE-11", needs={"amqp"})
+@over(examples=60, asked=timeouts, busy=st.booleans())
+def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(target: Bench, asked: int, busy: bool) -> None:
+    """The client's open has an idle-time-out. For three times as long, whether the client says something or not, no
+    silence of the broker lasts longer than that."""
+    promise, own, _, signs = target.cited
+    peer = target.amqp(idle_time_out=asked)
+    announced = own_time_out(peer)
+    for _ in range(6):
+        target.advance(ms(asked) // 2)
+        if busy or (announced and ms(asked) * 2 > ms(announced)):
+            peer.beat()
+    margin = slack(target, ms(asked))
+    for found in amqp_liveness.idle(target.outcome.events, peer.conn, slack=margin):
+        target.judge(promise, found.seen.value == "HELD", found.detail)
+    judge_trace(target, peer, amqp_liveness.order)
+    seen = beats(target, peer)
+    target.judge(signs, seen > 0, f"{seen} empty frames came in {3 * asked} ms")
+    target.judge(own, announced != asked or seen > 0, f"the client asked for {asked} ms, the broker for {announced}")
+
+
+def own_time_out(peer: AmqpPeer) -> int:
+    """The broker's own idle-time-out in milliseconds; 0 for none."""
+    assert peer.opened is not None
+    return int(peer.opened.get("idle-time-out", 0))
+
+
+@case("AMQP10-IDLE-06", needs={"amqp"})
+@over(examples=4, asked=st.sampled_from([0, None]))
+def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
+    """The client asks for an idle-time-out of 0, or for none. The broker takes the open, and for two seconds sends no
+    empty frame, for none is due."""
+    peer = target.amqp(idle_time_out=asked)
+    target.advance(seconds(2))
+    seen = beats(target, peer)
+    target.judge("AMQP10-IDLE-06", peer.ended is None, f"an idle-time-out of {asked} was taken; {peer.instead()}")
+    target.judge("AMQP10-IDLE-06", not seen, f"{seen} empty frames came though the idle-time-out is {asked}")
+
+
+@case("AMQP10-IDLE-18", needs={"amqp"})
+@over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
+def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
+    """The client asks for an idle-time-out of 24 or 49 days, up to what 32 bits without sign can say. The broker takes the
+    open and has nothing to send for a good while."""
+    peer = target.amqp(idle_time_out=asked)
+    target.advance(ms(300))
+    seen = beats(target, peer)
+    taken = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
+    target.judge("AMQP10-IDLE-18", taken, f"an idle-time-out of {asked} was taken; {peer.instead()}")
+    target.judge(
+        "AMQP10-IDLE-18", seen <= 1, f"{seen if seen < 100 else 'hundreds of'} empty frames came in 300 ms for {asked}"
+    )
+
+
+def beats(target: Bench, peer: AmqpPeer) -> int:
+    """How many empty frames the broker has sent to ``peer``."""
+    return sum(isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.outcome.events)
+
+
+def short_acceptors(target: Target) -> st.SearchStrategy[str]:
+    """Acceptors whose silent connections are closed soon; in virtual time any that close them at all."""
+    known = speaking(target.acceptors(), "AMQP")
+
+    def limit(about: Parameters) -> int:
+        found = about.get("amqp_idle_timeout_ms")
+        return int(found) if isinstance(found, int) else DEFAULT_MS
+
+    names = [name for name, about in known.items() if 0 < limit(about) <= _longest(target)]
+    return st.sampled_from(sorted(names) or ["amqp"])
+
+
+def _longest(target: Target) -> int:
+    return 3000 if target.clock is Clock.REAL else LONGEST_JUDGED_MS
+
+
+@case("AMQP10-IDLE-01", "AMQP10-IDLE-03", "AMQP10-IDLE-05", "AMQP10-CLOSE-01", needs={"amqp", "amqp-idle-timeout"})
+@over(examples=20, acceptor=short_acceptors, pause=st.integers(0, 900))
+def test_a_silent_client_is_closed_in_time_and_not_before(target: Bench, acceptor: str, pause: int) -> None:
+    """The broker's open has an idle-time-out, and the client falls silent. It is not given up before that time is over;
+    it should be at twice that time, with a close that carries an error."""
+    lasts, closes, half, close_first = target.cited
+    peer = target.amqp(acceptor=acceptor)
+    announced = own_time_out(peer)
+    target.control(announced > 0, f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}")
+    target.advance(ms(pause * announced // 1000))
+    peer.beat()
+    since = target.now()
+    bounds = (ms(announced), 2 * ms(announced) + late(target, announced))
+    target.expect_interval((lasts, half), "the end of the silent connection", since, bounds)
+    target.wait_until(
+        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), bounds[1] + seconds(5)
+    )
+    close = peer.take(frame("close"))
+    if close is None and peer.ended is None:
+        target.judge(
+            (lasts, closes, half, close_first),
+            False,
+            f"silent for {(target.now() - since) // NS_PER_MS} ms and not closed",
+        )
+        return
+    silence = target.now() - since
+    target.judge_duration(lasts, "silence before the end", silence, (bounds[0], None), since)
+    target.judge_duration(half, "silence before the end, should be twice what was announced", silence, bounds, since)
+    target.judge(
+        closes,
+        close is not None and close.condition is not None,
+        f"the end was {close.brief() if close else peer.instead()}",
+    )
+    target.judge(close_first, close is not None, f"before the end came {close.brief() if close else 'no close'}")
+
+
+def late(target: Bench, announced: int) -> Duration:
+    """How much later than twice the announced time a broker may notice: it looks at intervals of its own."""
+    check = target.parameters("amqp").get("connection_ttl_check_interval_ms")
+    return ms(int(check)) if isinstance(check, int) else ms(announced)
+
+
+@case("AMQP10-IDLE-01", "AMQP10-IDLE-16", "AMQP10-IDLE-19", needs={"amqp", "amqp-idle-timeout"})
+@over(examples=20, acceptor=short_acceptors, kind=st.sampled_from(["empty", "empty on another channel", "flow"]))
+def test_frames_that_keep_coming_keep_the_connection(target: Bench, acceptor: str, kind: str) -> None:
+    """For three times the silence that would end the connection, the client sends a frame every time nine tenths of what
+    the broker announced are over: empty ones on channel 0 or another one, or flows of its session. It stays."""
+    lasts, flows, channels = target.cited
+    peer = target.amqp(acceptor=acceptor)
+    announced = own_time_out(peer)
+    target.control(announced > 0, f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}")
+    for _ in range(7):
+        target.advance(ms(announced) * 9 // 10)
+        if peer.ended is not None:
+            break
+        match kind:
+            case "empty":
+                peer.beat()
+            case "flow":
+                peer.flow()
+            case _:
+                peer.beat(amqp.encode_frame(b"", channel=9))
+    judged = {"empty": (lasts,), "flow": (lasts, flows)}.get(kind, (lasts, channels))
+    target.judge(judged, peer.ended is None, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}")
+    peer.settle()

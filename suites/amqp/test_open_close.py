@@ -1,0 +1,191 @@
+"""Opening and closing connections (2.4.1 to 2.4.3), and what limits channels and handles (2.7.1, 2.7.2)."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.amqp_books import Link
+from harness.clients.raw_amqp import AmqpPeer, frame
+from harness.oracles import amqp_liveness
+from harness.targets.target import RECONFIGURABLE, Target
+from harness.wire import amqp
+from harness.wire.conversation import PATIENCE
+from harness.words import ms
+from suites.amqp.steps import QUIET, bystander, connection_refused, fill, granted, judge_trace
+
+FRAMING = "amqp:connection:framing-error"
+
+
+@case("AMQP10-OPEN-01", "AMQP10-OPEN-02", "AMQP10-OPEN-04", needs={"amqp"})
+def test_open_is_the_brokers_first_frame(target: Bench) -> None:
+    """The client opens. The broker's first frame is an open, on channel 0."""
+    before, _, channel = target.cited
+    peer = target.amqp()
+    assert peer.opened is not None
+    target.judge(channel, peer.opened.channel == 0, f"the broker's open came on channel {peer.opened.channel}")
+    target.judge(before, True, "the broker's open came before anything else was answered")
+    judge_trace(target, peer, amqp_liveness.order)
+
+
+@case("AMQP10-OPEN-06", "AMQP10-SESS-02", needs={"amqp"})
+@over(examples=10, together=st.booleans())
+def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
+    """Header, open, begin and attach are sent without waiting for any answer, in one piece or frame by frame. All are
+    answered, in order."""
+    ahead, answered = target.cited
+    peer = target.amqp_peer()
+    peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    if together:
+        target.note("the frames are sent at one instant")
+    peer.open(answered=False)
+    if not together:
+        target.advance(ms(30))
+    session = peer.begin(answered=False)
+    link = peer.sender(target.node(), session=session, answered=False)
+    peer.expect(frame("protocol-header", id=0), proves=ahead)
+    peer.expect(frame("open"), proves=ahead)
+    peer.expect(frame("begin", remote_channel=0), proves=(ahead, answered))
+    peer.expect(frame("attach", name=link.name), proves=ahead)
+
+
+@case("AMQP10-CLOSE-01", "AMQP10-CLOSE-02", "AMQP10-CLOSE-09", "AMQP10-CLOSE-05", needs={"amqp"})
+@over(examples=12, channel=st.sampled_from([0, 0, 1, 7]), error=st.booleans(), busy=st.booleans())
+def test_close_is_answered_with_close_and_nothing_follows(target: Bench, channel: int, error: bool, busy: bool) -> None:
+    """The client closes, with an error or without, on channel 0 or another one, while messages are on their way to it or
+    not. The broker's close comes, on channel 0, it is the last frame, and the connection ends."""
+    writes, last, nothing, on_zero = target.cited
+    node = target.node()
+    if busy:
+        fill(target, node, [b"x" * 100] * 20)
+    peer = target.amqp()
+    if busy:
+        peer.receiver(node, credit=20)
+    peer.send("close", {"error": ("amqp:internal-error", "the client gives up") if error else None}, channel=channel)
+    close = peer.expect(frame("close"), proves=(writes, on_zero))
+    target.judge(on_zero, close.channel == 0, f"the broker's close came on channel {close.channel}")
+    target.wait_until(lambda: peer.ended is not None, PATIENCE)
+    behind = [each.brief() for each in peer.inbox]
+    late = [each for each in behind if not each.startswith(("transfer", "flow", "disposition", "attach"))]
+    target.judge(nothing, not late, f"behind the broker's close came {late or 'nothing'}")
+    judge_trace(target, peer, amqp_liveness.order)
+    target.judge(
+        last, peer.ended is not None, f"the connection {'ended' if peer.ended else 'stayed'} after both closes"
+    )
+
+
+@case("AMQP10-CLOSE-06", needs={"amqp"})
+def test_open_and_close_may_be_sent_together(target: Bench) -> None:
+    """Header, open and close come in one piece. The broker opens and closes, both on channel 0."""
+    peer = target.amqp_peer()
+    peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    peer.open(answered=False)
+    peer.close(answered=False)
+    target.wait_until(lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE)
+    opened = peer.take(frame("open"))
+    closed = peer.take(frame("close"))
+    target.judge(
+        "AMQP10-CLOSE-06",
+        opened is not None and closed is not None and opened.channel == closed.channel == 0,
+        f"an open and a close in one piece were answered with {opened and opened.brief()} and {closed and closed.brief()}",
+    )
+
+
+@case("AMQP10-CLOSE-08", needs={"amqp"})
+def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
+    """The client provokes a close with an error and goes on sending: begins, attaches, nonsense. Nothing is answered any
+    more; the connection ends after the client's own close, or before."""
+    with bystander(target):
+        peer = target.amqp()
+        peer.write(amqp.encode_frame(b"", size=4))
+        peer.send("begin", {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}, channel=5)
+        close = peer.expect(frame("close"))
+        target.control(
+            close.condition is not None, f"the close for a malformed frame carries an error: {close.brief()}"
+        )
+        if peer.ended is None:
+            peer.send("begin", {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}, channel=6)
+            peer.write(amqp.encode_frame(b"\x40"))
+        target.advance(QUIET)
+        target.judge(
+            "AMQP10-CLOSE-08", not peer.inbox, f"behind the broker's close came {[each.brief() for each in peer.inbox]}"
+        )
+
+
+@case("AMQP10-CHMAX-01", "AMQP10-OPEN-05", needs={"amqp"})
+@over(examples=10, most=st.sampled_from([0, 1, 5, 65535]))
+def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> None:
+    """The client announces a channel-max and a small max-frame-size, and begins as many sessions as that allows, up to
+    three. The broker uses no channel above it and no larger frame."""
+    used, limits = target.cited
+    peer = target.amqp(channel_max=most, max_frame_size=512)
+    for channel in range(1, min(most, 2) + 1):
+        peer.begin(channel)
+    peer.settle() if most > 2 else None
+    judge_trace(target, peer, amqp_liveness.limits)
+    target.judge(
+        limits, all(each.theirs is not None and each.theirs <= most for each in peer.sessions.values()), "channels"
+    )
+    target.judge(used, True, f"{len(peer.sessions)} sessions with a channel-max of {most}")
+
+
+def few_channels(target: Target) -> st.SearchStrategy[Where]:
+    """A broker that allows few channels."""
+    return st.sampled_from([0, 1, 7, 255]).map(
+        lambda most: Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_channel_max": most}})
+    )
+
+
+@case("AMQP10-CHMAX-02", "AMQP10-CHMAX-03", needs={"amqp", RECONFIGURABLE})
+@over(examples=12, where=few_channels, beyond=st.sampled_from([1, 2, 1000]))
+def test_a_channel_above_the_announced_maximum_is_refused(target: Bench, where: Where, beyond: int) -> None:
+    """A session is begun on the highest channel that the broker's open allows: it works. A frame comes on a higher one:
+    the broker closes with framing-error; another connection goes on."""
+    refused, allowed = target.cited
+    other = target.amqp()
+    peer = target.amqp(begin=False)
+    assert peer.opened is not None
+    most = peer.opened.get("channel-max", 65535)
+    peer.begin(most, proves=allowed)
+    peer.begin(most + beyond, answered=False)
+    connection_refused(target, peer, (refused,), f"a begin on channel {most + beyond}, {most} allowed,", [FRAMING])
+    other.publish(_ready(target, other), b"still served")
+
+
+def _ready(target: Bench, peer: AmqpPeer) -> Link:
+    link = peer.sender(target.node())
+    granted(target, peer, link)
+    return link
+
+
+@case("AMQP10-CHMAX-05", needs={"amqp", "amqp-handle-limit"})
+def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
+    """A link is attached with the highest handle that the broker's begin allows: it works. One is attached with the next:
+    the broker closes with framing-error; another connection goes on."""
+    with bystander(target):
+        peer = target.amqp()
+        assert peer.session.answer is not None
+        most = peer.session.answer.get("handle-max", 2**32 - 1)
+        link = peer.sender(target.node(), handle=most)
+        granted(target, peer, link)
+        peer.publish(link, b"by the highest handle")
+        if most == 2**32 - 1:
+            target.note("the broker allows every handle")
+            return
+        peer.sender(target.node(), handle=most + 1, answered=False)
+        connection_refused(
+            target, peer, ("AMQP10-CHMAX-05",), f"an attach with handle {most + 1}, {most} allowed,", [FRAMING]
+        )
+
+
+@case("AMQP10-CHMAX-04", needs={"amqp"})
+@over(examples=10, most=st.sampled_from([0, 1, 3]))
+def test_the_broker_attaches_no_handle_above_the_clients_maximum(target: Bench, most: int) -> None:
+    """The client's begin has a small handle-max, and it attaches as many links as that allows. The broker's handles are
+    not above it."""
+    peer = target.amqp(begin=False)
+    peer.begin(handle_max=most)
+    for _ in range(most + 1):
+        peer.sender(target.node())
+    judge_trace(target, peer, amqp_liveness.limits)

@@ -1,0 +1,175 @@
+"""SASL (part 5): the mechanisms that are offered, right and wrong credentials, and frames that are none."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.amqp_tap import UNREADABLE
+from harness.clients.raw_amqp import HEADER, SASL_ID, AmqpPeer, either, frame
+from harness.wire import amqp
+from harness.wire.amqp import SASL_FRAME, Frame
+from harness.wire.amqp_types import Array, Value
+from harness.wire.conversation import Match
+from suites.amqp.steps import bystander
+
+SMALLEST = 512
+"""MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
+NO_SUCH = "BROKERPROOF-NO-SUCH"
+
+
+def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
+    """A connection with the SASL headers exchanged, and the broker's mechanisms."""
+    peer = target.amqp_peer()
+    peer.header(SASL_ID)
+    peer.expect(frame(HEADER, id=SASL_ID, major=1, minor=0, revision=0), proves=proves)
+    return peer, peer.expect(frame("sasl-mechanisms"), proves=proves)
+
+
+def mechanisms(offer: Frame) -> list[str]:
+    """The names, however many."""
+    found = offer.get("sasl-server-mechanisms")
+    return [found] if isinstance(found, str) else list(found or ())
+
+
+def plain_response(target: Bench, login: str | None = None, passcode: str | None = None) -> bytes:
+    """PLAIN with the target's own credentials, unless given otherwise."""
+    identity = target.target.identity
+    name = identity.login if login is None else login
+    word = identity.passcode if passcode is None else passcode
+    return f"\0{name or 'anybody'}\0{word or 'anything'}".encode()
+
+
+def refused(target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str) -> None:
+    """Judge that the outcome is no success and the connection ends. An outcome may be lost in a reset."""
+    outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
+    if outcome is not None and outcome.name == "sasl-outcome":
+        target.judge(code, outcome.get("code") in (1, 2, 3, 4), f"{what} was answered with {outcome.brief()}")
+    else:
+        target.judge(code, peer.ended is not None, f"{what}: {peer.instead()}")
+    peer.expect_end(proves=ends)
+
+
+UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
+
+
+@case("AMQP10-SASL-01", "AMQP10-SASL-02", "AMQP10-SASL-03", "AMQP10-SASL-04", "AMQP10-SASL-05", needs={"amqp"})
+def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
+    """A client logs in. The broker answers the SASL header with its own; its frames are of type 1 with zero behind it and
+    no extended header, at most 512 octets, with one SASL body each and no payload."""
+    header, kind, zero, small, body = target.cited
+    peer, offer = begun(target, proves=header)
+    peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target)})
+    outcome = peer.expect(frame("sasl-outcome"))
+    for each in (offer, outcome):
+        target.judge(kind, each.type == SASL_FRAME, f"{each.name} has the type {each.type}")
+        target.judge(zero, each.channel == 0 and not each.extended, f"{each.name}: {each.channel}, {each.extended!r}")
+        target.judge(small, each.size <= SMALLEST, f"{each.name} has {each.size} octets")
+        target.judge(body, not each.payload, f"{each.name} is followed by {len(each.payload)} octets")
+
+
+@case("AMQP10-SASL-07", needs={"amqp"})
+def test_mechanisms_are_offered(target: Bench) -> None:
+    """The broker names at least one mechanism, each a symbol."""
+    _, offer = begun(target)
+    found = offer.fields.get("sasl-server-mechanisms")
+    listed = found.items if isinstance(found, Array) else (found,)
+    types = [each.type if isinstance(each, Value) else None for each in listed]
+    if isinstance(found, Array) and not types:
+        types = [None]
+    fine = bool(listed) and all(each == "symbol" for each in types)
+    target.judge("AMQP10-SASL-07", fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}")
+
+
+@case("AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp"})
+@over(examples=6, hostname=st.sampled_from([None, "localhost"]))
+def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
+    """A client logs in by PLAIN. The outcome is 0, headers are exchanged again, and the connection opens."""
+    code, again = target.cited
+    peer, offer = begun(target)
+    target.control("PLAIN" in mechanisms(offer), f"the broker offers {mechanisms(offer)}")
+    peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target), "hostname": hostname})
+    peer.expect(frame("sasl-outcome", code=0), proves=code)
+    peer.open(proves=again)
+    peer.begin()
+
+
+@case("AMQP10-SASL-11", "AMQP10-SASL-13", "AMQP10-SASL-14", needs={"amqp"})
+@over(
+    examples=12,
+    wrong=st.sampled_from(["passcode", "login", "empty", "swapped", "longer", "shorter"]),
+)
+def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
+    """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without additional-data, and the
+    connection ends; another connection goes on, and the right credentials still work."""
+    code, bare, ends = target.cited
+    with bystander(target):
+        identity = target.target.identity
+        name, word = identity.login or "", identity.passcode or ""
+        both = {
+            "passcode": (name, word + "x"),
+            "login": ("nobody-of-that-name", word),
+            "empty": (name, ""),
+            "swapped": (word + "-", name),
+            "longer": (name, word * 2),
+            "shorter": (name, word[:-1]),
+        }[wrong]
+        peer, _ = begun(target)
+        peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": f"\0{both[0]}\0{both[1]}".encode()})
+        outcome = peer.watch_for(frame("sasl-outcome"))
+        said = peer.instead() if outcome is None else outcome.brief()
+        target.judge(code, outcome is not None and outcome.get("code") == 1, f"a wrong {wrong}: {said}")
+        if outcome is not None:
+            target.judge(bare, "additional-data" not in outcome.fields, f"the refusal is {outcome.brief()}")
+        else:
+            target.judge(bare, True, "no outcome came")
+        peer.inbox.clear()
+        peer.expect_end(proves=ends)
+
+
+@case("AMQP10-SASL-10", "AMQP10-SASL-14", needs={"amqp"})
+@over(examples=6, name=st.sampled_from([NO_SUCH, "plain", "PLAIN ", "DIGEST-MD5"]))
+def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -> None:
+    """A client picks a mechanism that the broker did not name. Authentication fails and the connection ends; another
+    connection goes on."""
+    fails, ends = target.cited
+    with bystander(target):
+        peer, offer = begun(target)
+        name = name if name not in mechanisms(offer) else NO_SUCH
+        peer.send("sasl-init", {"mechanism": name, "initial-response": plain_response(target)})
+        refused(target, peer, fails, ends, f"the mechanism {name}, not of {mechanisms(offer)},")
+
+
+@case("AMQP10-SASL-06", "AMQP10-SASL-14", needs={"amqp"})
+def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
+    """A client sends an empty SASL frame. The connection ends, and no AMQP comes of it; another connection goes on."""
+    error, ends = target.cited
+    with bystander(target):
+        peer, _ = begun(target)
+        peer.write(amqp.encode_frame(b"", type=SASL_FRAME))
+        peer.expect_end(proves=(error, ends))
+
+
+@case("AMQP10-SASL-05", "AMQP10-SASL-02", "AMQP10-SASL-14", needs={"amqp"})
+@over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
+def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
+    """In place of sasl-init comes an AMQP open, a sasl-init in a frame of type 0, or a sasl-outcome from the
+    client. Nobody is logged in by it, and the connection ends; another goes on."""
+    body, kind, ends = target.cited
+    with bystander(target):
+        peer, _ = begun(target)
+        fields = {"mechanism": "PLAIN", "initial-response": plain_response(target)}
+        match what:
+            case "open":
+                peer.send("open", {"container-id": "brokerproof"})
+            case "type":
+                peer.send("sasl-init", fields, type=0)
+            case _:
+                peer.send("sasl-outcome", {"code": 0})
+        ended = target.wait_until(
+            lambda: peer.ended is not None or bool(peer.take(frame("sasl-outcome", code=0))), 10**10
+        )
+        held = ended and peer.ended is not None
+        target.judge((body, kind), held, f"{what} in place of sasl-init: {peer.instead()}")
+        target.judge(ends, held, f"{what} in place of sasl-init: {peer.instead()}")

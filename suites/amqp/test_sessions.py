@@ -1,0 +1,302 @@
+"""Sessions (2.5): begin and end, errors that end a session and nothing more, and the windows of both sides."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.raw_amqp import RECEIVER, either, ending, frame
+from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from harness.targets.target import Target
+from harness.trace.events import FrameReceived
+from harness.wire import amqp
+from suites.amqp.places import NEAR_WRAP, wrapping
+from suites.amqp.steps import (
+    QUIET,
+    bodies,
+    bystander,
+    collect,
+    fill,
+    granted,
+    judge_trace,
+    numbered,
+    session_refused,
+)
+from suites.strategies import near
+
+
+@case("AMQP10-SESS-02", needs={"amqp"})
+@over(
+    examples=20,
+    channels=st.lists(st.one_of(st.integers(0, 9), st.integers(0, 5000)), min_size=1, max_size=6, unique=True),
+)
+def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[int]) -> None:
+    """Sessions are begun on several channels at once, in any order. Each is answered with a begin whose remote-channel is
+    its own, all on different channels."""
+    peer = target.amqp(begin=False)
+    assert peer.opened is not None
+    most = peer.opened.get("channel-max", 65535)
+    sessions = [
+        peer.begin(min(channel, most - number), answered=False)
+        for number, channel in enumerate(channels)
+        if channel <= most
+    ]
+    for session in sessions:
+        peer.expect(frame("begin", remote_channel=session.channel), proves="AMQP10-SESS-02")
+    theirs = [session.theirs for session in sessions]
+    target.judge("AMQP10-SESS-02", len(set(theirs)) == len(theirs), f"the sessions were answered on channels {theirs}")
+
+
+UNATTACHED = "amqp:session:unattached-handle"
+
+
+@case("AMQP10-SESS-03", "AMQP10-SESS-05", needs={"amqp"})
+@over(examples=20, handle=st.sampled_from([1, 2, 255, 65535]))
+def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None:
+    """A flow has a handle that nothing is attached to. The broker ends the session with unattached-handle, and the
+    connection goes on with another session."""
+    with bystander(target):
+        peer = target.amqp()
+        peer.sender(target.node())
+        session = peer.session
+        peer.flow(session=session, handle=handle, delivery_count=0, link_credit=1)
+        came = session_refused(target, peer, target.cited, f"a flow with handle {handle}", [UNATTACHED])
+        if came is None or came.name != "end":
+            return
+        peer.end(session, answered=False)
+        link = peer.sender(target.node(), session=peer.begin(1))
+        granted(target, peer, link)
+        peer.publish(link, b"the connection goes on")
+
+
+@case("AMQP10-SESS-04", needs={"amqp", "amqp-session-errors"})
+@over(examples=20, flows=st.integers(1, 3), publish=st.booleans())
+def test_a_session_that_failed_drops_what_still_comes(target: Bench, flows: int, publish: bool) -> None:
+    """A session fails because of a flow for no link. What the client sends on it behind that, flows that are as wrong,
+    an attach, a message, is not answered, and the message is in no queue."""
+    peer = target.amqp()
+    node = target.node()
+    session = peer.session
+    sender = peer.sender(node)
+    granted(target, peer, sender)
+    for _ in range(flows):
+        peer.flow(session=session, handle=99, delivery_count=0, link_credit=1)
+    peer.sender(target.node(), answered=False)
+    if publish:
+        peer.post(sender, b"dropped")
+    end = peer.expect(ending("end", UNATTACHED))
+    other = peer.begin(1)
+    receiver = peer.receiver(node, session=other, credit=1)
+    peer.settle()
+    late = [each.brief() for each in peer.inbox if each.channel == end.channel and each.name != "begin"]
+    late = [each for each in late if each.startswith(("end", "attach", "disposition"))]
+    target.judge("AMQP10-SESS-04", not late, f"behind the end of a session that failed came {late or 'nothing'}")
+    found = bodies(collect(target, peer, receiver, 1, within=QUIET))
+    target.judge("AMQP10-SESS-04", not found, f"the queue has {found or 'nothing'} of what came behind the error")
+
+
+@case("AMQP10-SESS-07", needs={"amqp"})
+@over(examples=10, role=st.booleans())
+def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
+    """A second link is attached with the handle of the first. The broker answers with handle-in-use, of the session or of
+    the connection; another connection goes on."""
+    with bystander(target):
+        peer = target.amqp()
+        first = peer.sender(target.node())
+        peer.attach(role, target.node(), handle=first.handle, answered=False)
+        came = peer.watch_for(either(frame("end"), frame("close"), frame("attach")))
+        condition = None if came is None else came.condition
+        target.judge(
+            "AMQP10-SESS-07",
+            condition == "amqp:session:handle-in-use",
+            f"a handle in use was answered with {peer.instead() if came is None else came.brief()}",
+        )
+
+
+def _several_frames(target: Target) -> list[dict[str, object]]:
+    """Messages of several frames, and a window that closes within one."""
+    usual = Where(target.identity.default_amqp_acceptor)
+    return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
+
+
+@case("AMQP10-WIN-01", "AMQP10-WIN-02", "AMQP10-WIN-04", "AMQP10-WIN-07", needs={"amqp"})
+@over(
+    where=wrapping,
+    always=_several_frames,
+    examples=60,
+    window=near([1, 2, 5], low=0),
+    steps=st.lists(near([1, 3, 10], low=0), max_size=4),
+    count=st.integers(1, 12),
+    size=st.sampled_from([0, 10, 1500]),
+)
+def test_the_clients_window_is_used_up_and_never_passed(
+    target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
+) -> None:
+    """A session begins with a small incoming-window, and a queue has more for it than fits. The broker sends exactly as
+    many transfers as the window has room for; each flow opens it anew, and in the end all messages have come, in order."""
+    counts, respected, _, computed = target.cited
+    node, sent = target.node(), numbered(count, size)
+    fill(target, node, sent)
+    peer = target.amqp(begin=False, max_frame_size=512)
+    peer.begin(incoming_window=window)
+    link = peer.receiver(node, credit=1000)
+
+    def transfers() -> int:
+        return sum(
+            isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "transfer"
+            for each in target.outcome.events
+        )
+
+    def used_up(room: int) -> bool:
+        return peer.ended is not None or transfers() >= room or len(peer.deliveries) == count
+
+    def beyond(room: int) -> bool:
+        return transfers() > room
+
+    room = window
+    for step in [*steps, 1000]:
+        before = transfers()
+        target.wait_until(
+            partial(used_up, room),
+            QUIET * 10 if room else QUIET,
+        )
+        target.wait_until(partial(beyond, room), QUIET)
+        everything = len(peer.deliveries) == count
+        came = transfers()
+        target.judge(
+            (respected, computed),
+            came <= room and (came == room or everything),
+            f"with room for {room} transfers {came} came ({before} before), {len(peer.deliveries)} of {count} messages",
+        )
+        peer.flow(link, incoming_window=step, link_credit=1000)
+        room = came + step
+    got = collect(target, peer, link, count)
+    target.judge(counts, bodies(got) == sent, f"{len(got)} of {count} messages came, in order: {bodies(got) == sent}")
+    peer.flow(link, drain=True, link_credit=1)
+    peer.expect(frame("flow", link=link))
+    judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)
+
+
+@case("AMQP10-WIN-08", "AMQP10-WIN-10", needs={"amqp"})
+@over(where=wrapping, examples=20, window=st.integers(1, 4), count=st.integers(1, 6))
+def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
+    target: Bench, where: Where, window: int, count: int
+) -> None:
+    """Begin, attach and a flow without next-incoming-id are sent before the broker's begin is here. The flow's window
+    counts from the broker's first transfer-id."""
+    start, present = target.cited
+    node = target.node()
+    fill(target, node, numbered(count))
+    peer = target.amqp(begin=False)
+    session = peer.begin(incoming_window=0, answered=False)
+    link = peer.receiver(node, session=session, answered=False)
+    peer.flow(link, next_incoming_id=None, delivery_count=None, incoming_window=window, link_credit=100)
+    expected = min(window, count)
+    got = collect(target, peer, link, expected)
+    target.judge(
+        start, len(got) == expected, f"with a window of {window} from the start {len(got)} of {count} messages came"
+    )
+    peer.settle()
+    judge_trace(target, peer, amqp_windows.ids)
+    target.judge(present, True, "no flow of the broker was without next-incoming-id after both begins")
+
+
+@case("AMQP10-WIN-01", "AMQP10-WIN-05", "AMQP10-WIN-11", "AMQP10-DISP-06", needs={"amqp"})
+@over(examples=40, start=NEAR_WRAP, count=st.integers(1, 8), size=st.sampled_from([0, 600, 2000]))
+def test_ids_of_the_client_may_run_over_the_end(target: Bench, start: int, count: int, size: int) -> None:
+    """The client's transfer-ids and delivery-ids begin near the end of 32 bits. All its messages are accepted, the broker
+    names them by the right ids, and its flows tell ids that fit what was sent."""
+    transfer_ids, told, present, wraps = target.cited
+    node, sent = target.node(), numbered(count, size)
+    peer = target.amqp(begin=False)
+    peer.begin(next_outgoing_id=start)
+    link = peer.sender(node)
+    waiting = []
+    for body in sent:
+        granted(target, peer, link)
+        payload = body
+        waiting.append(peer.post(link, payload))
+    for each in waiting:
+        peer.confirmed(link.session, each, proves=wraps)
+    receiver = peer.receiver(node, credit=count)
+    got = collect(target, peer, receiver, count)
+    target.judge(transfer_ids, bodies(got) == sent, f"{len(got)} of {count} messages came back in order")
+    peer.flow(receiver, drain=True, link_credit=3)
+    peer.expect(frame("flow", link=receiver))
+    judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
+    flows = [
+        each
+        for each in target.outcome.events
+        if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
+    ]
+    target.judge(present, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id")
+    target.judge(told, bool(flows), f"{len(flows)} flows came")
+
+
+@case("AMQP10-CREDIT-22", needs={"amqp"})
+def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
+    """A flow without handle asks for an echo. The broker should answer with a flow of the session."""
+    peer = target.amqp()
+    peer.flow(echo=True)
+    came = peer.watch_for(frame("flow"), within=QUIET * 10)
+    said = peer.instead() if came is None else came.brief()
+    target.judge("AMQP10-CREDIT-22", came is not None, f"a flow of the session that asks for an echo: {said}")
+
+
+@case(
+    *("AMQP10-CREDIT-15", "AMQP10-CREDIT-19", "AMQP10-CREDIT-20", "AMQP10-CREDIT-21", "AMQP10-WIN-11"),
+    needs={"amqp", "amqp-echo"},
+)
+@over(examples=10, received=st.integers(0, 4))
+def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: int) -> None:
+    """A flow without handle asks for an echo, after some transfers or none. The answer has both windows and
+    next-outgoing-id, and neither delivery-count nor link-credit, available or drain."""
+    *fields, windows = target.cited
+    peer = target.amqp()
+    if received:
+        node = target.node()
+        fill(target, node, numbered(received))
+        collect(target, peer, peer.receiver(node, credit=received), received, quiet=0)
+    peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+    peer.flow(echo=True)
+    came = peer.expect(frame("flow", handle=None), proves=windows)
+    for requirement, name in zip(fields, ("delivery-count", "link-credit", "available", "drain"), strict=True):
+        target.judge(requirement, name not in came.fields, f"a flow without handle: {came.brief()}")
+    judge_trace(target, peer, amqp_windows.ids)
+
+
+@case("AMQP10-WIN-02", "AMQP10-CREDIT-09", needs={"amqp"})
+@over(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
+def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, credit: int) -> None:
+    """A queue has more than both the link's credit and the session's window let out. As many messages come as the smaller
+    of the two allows."""
+    respected, spent = target.cited
+    node = target.node()
+    fill(target, node, numbered(8))
+    peer = target.amqp(begin=False)
+    peer.begin(incoming_window=window)
+    link = peer.attach(RECEIVER, node)
+    peer.flow(link, link_credit=credit)
+    got = collect(target, peer, link, min(window, credit))
+    target.judge(
+        (respected, spent), len(got) == min(window, credit), f"window {window}, credit {credit}: {len(got)} came"
+    )
+    judge_trace(target, peer, amqp_windows.windows, amqp_credit.credit)
+
+
+@case("AMQP10-SESS-03", needs={"amqp"})
+def test_end_is_answered_with_end(target: Bench) -> None:
+    """The client ends a session, with an error and without. The broker's end comes, without an error of its own, and the
+    channel can be used again."""
+    peer = target.amqp()
+    for error in (None, ("amqp:internal-error", "the client gives up")):
+        end = peer.end(error=error, proves="AMQP10-SESS-03")
+        assert end is not None
+        target.judge("AMQP10-SESS-03", end.condition is None, f"the end was answered with {end.brief()}")
+        peer.begin()
+        link = peer.sender(target.node())
+        granted(target, peer, link)
+        peer.publish(link, amqp.PREFIX)

@@ -1,0 +1,100 @@
+"""@stomp/stompjs in Chromium against an acceptor for STOMP: what a web page does all day.
+
+Not collected with the rest, since it needs Chromium and npm: name the file, or run ``tox -e browser``.
+"""
+
+from __future__ import annotations
+
+from harness.bench import Bench
+from harness.case import case
+from harness.clients.raw_stomp import Destination
+from harness.clients.stompjs import Said, StompJsPeer, said
+from harness.words import RoutingType, ms, seconds
+
+ACCEPTED = "ARTEMIS-STOMP-ws-1"
+SERVER_BEATS = "ARTEMIS-STOMP-ttl-9"
+CLIENT_BEATS = "ARTEMIS-STOMP-ttl-3"
+INCOMING_MS, OUTGOING_MS = 500, 1000
+
+
+def open_page(target: Bench) -> StompJsPeer:
+    """A page whose client is connected, with heart-beats both ways."""
+    page = target.stompjs()
+    page.do(
+        "connect",
+        url=page.url,
+        headers=dict(target.connect_headers("1.2")),
+        incoming=INCOMING_MS,
+        outgoing=OUTGOING_MS,
+    )
+    connected = page.expect(said("connected"), proves=ACCEPTED)
+    version, protocol = connected.detail["headers"].get("version"), connected.detail["protocol"]
+    held = version == "1.2" and protocol in ("", "v12.stomp", "v11.stomp", "v10.stomp")
+    target.judge(ACCEPTED, held, f"STOMP {version} over the sub-protocol {protocol!r}")
+    return page
+
+
+def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object) -> None:
+    """The page sends a message and gets its receipt."""
+    page.do("publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content)
+    page.expect(said("receipt", id=receipt), proves=ACCEPTED)
+
+
+@case(ACCEPTED, needs={"websocket"})
+def test_a_page_sends_and_receives(target: Bench) -> None:
+    """A page connects, sends text and octets, which reach a plain client; subscribes, gets what a plain client sends, and
+    acknowledges one message of three. After it has left in order, the others are there for somebody else. Messages larger
+    than a frame may be travel too, in several frames."""
+    there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
+    plain = target.stomp()
+    page = open_page(target)
+    plain.subscribe(there)
+    publish(page, there, "text", body="größer ☕")
+    plain.message(body="größer ☕".encode(), proves=ACCEPTED)
+    octets = bytes([0, 1, 254, 255, 10, 0])
+    publish(page, there, "octets", octets=list(octets))
+    plain.message(body=octets, proves=ACCEPTED)
+    large = "x" * 100_000
+    publish(page, there, "large", body=large)
+    plain.message(body=large.encode(), proves=ACCEPTED)
+
+    page.do("subscribe", destination=back.name, headers={"ack": "client-individual", **dict(back.subscribe_headers)})
+    page.expect(said("receipt", id="subscribed"), proves=ACCEPTED)
+    for body in ("first ☕", "second", large):
+        plain.publish(back, body.encode())
+    first: Said = page.expect(said("message", body="first ☕"), proves=ACCEPTED)
+    page.expect(said("message", body="second"), proves=ACCEPTED)
+    page.expect(said("message", body=large), proves=ACCEPTED)
+    page.do("ack", id=first.detail["id"], receipt="acknowledged")
+    page.expect(said("receipt", id="acknowledged"), proves=ACCEPTED)
+    page.do("deactivate")
+    page.expect(said("closed"), proves=ACCEPTED)
+    page.expect(said("deactivated"))
+    plain.subscribe(back, "after", ack="client")
+    left = plain.message()
+    target.judge(ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}")
+
+
+@case(ACCEPTED, SERVER_BEATS, CLIENT_BEATS, needs={"websocket", "heart-beat", "connection-ttl"})
+def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
+    """A page says nothing but its heart-beats for six seconds, more than the TTL that they imply. The server's beats
+    arrive: the client, which would close the connection otherwise, does not, nor does the server. Then a SEND works."""
+    to = target.destination()
+    plain = target.stomp()
+    plain.subscribe(to)
+    page = open_page(target)
+    target.advance(seconds(6))
+    lines = [each.detail["line"] for each in page.inbox if each.step == "beat"]
+    ended = [each.brief() for each in page.inbox if page.fatal(each)]
+    arrived, sent = (sum(word in each for each in lines) for word in ("PONG", "PING"))
+    detail = f"in 6 s {arrived} beats came and {sent} went; {ended or 'the connection stands'}"
+    # At least every other beat that was agreed: a page has no more than the timers of its browser.
+    target.judge(SERVER_BEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail)
+    target.judge(CLIENT_BEATS, not ended, detail)
+    publish_after = "after the silence"
+    page.do("publish", destination=to.name, headers=dict(to.send_headers), receipt="after", body=publish_after)
+    page.expect(said("receipt", id="after"), proves=CLIENT_BEATS)
+    plain.message(body=publish_after.encode())
+    page.do("deactivate")
+    page.expect(said("closed"))
+    page.expect(said("deactivated"))

@@ -1,0 +1,1 @@
+"""Conformance: what becomes of messages between SEND and settlement."""

@@ -1,0 +1,201 @@
+"""No message is lost, doubled, invented or overtaken, whatever its producers and consumers do meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import Destination, StompPeer
+from harness.oracles.accounting import (
+    Attempted,
+    Books,
+    Confirmed,
+    Delivered,
+    Key,
+    Ledger,
+    Refused,
+    Returned,
+    Settled,
+    Withdrawn,
+)
+from harness.wire.conversation import PATIENCE
+from harness.wire.stomp import Frame
+from harness.words import CloseHow
+from suites.queues import QUIET
+
+PRODUCERS, CONSUMERS = 2, 3
+LONGEST = 9
+"""Steps of a plan. No message can be delivered ten times, after which a broker may bury it (max-delivery-attempts)."""
+
+
+@dataclass(frozen=True)
+class Send:
+    """``count`` messages, outside of a transaction ("") or inside one that ends so."""
+
+    producer: int
+    count: int
+    end: str
+
+
+@dataclass(frozen=True)
+class Join:
+    """A consumer subscribes, if it does not consume yet."""
+
+    consumer: int
+    ack: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """ACK or NACK of one of the messages that a consumer holds (counted modulo)."""
+
+    consumer: int
+    command: str
+    which: int
+
+
+@dataclass(frozen=True)
+class Leave:
+    """A consumer goes: by UNSUBSCRIBE, by DISCONNECT, or by losing its connection."""
+
+    consumer: int
+    how: str
+
+
+consumers = st.integers(0, CONSUMERS - 1)
+sends = st.builds(Send, st.integers(0, PRODUCERS - 1), st.integers(1, 3), st.sampled_from(["", "", "COMMIT", "ABORT"]))
+joins = st.builds(Join, consumers, st.sampled_from(["client", "client-individual"]))
+replies = st.builds(Answer, consumers, st.sampled_from(["ACK", "ACK", "NACK"]), st.integers(0, 9))
+leaves = st.builds(Leave, consumers, st.sampled_from(["UNSUBSCRIBE", "DISCONNECT", CloseHow.EOF, CloseHow.RESET]))
+plans = st.lists(st.one_of(sends, sends, joins, replies, replies, leaves), min_size=2, max_size=LONGEST)
+
+
+class Play:
+    """Carries out a plan on one queue and keeps the books."""
+
+    def __init__(self, target: Bench, queue: Destination) -> None:
+        self.target, self.queue, self.ledger = target, queue, Ledger()
+        self.producers = [target.stomp("1.2") for _ in range(PRODUCERS)]
+        self.consumers: dict[int, tuple[str, StompPeer, str]] = {}
+        self.unanswered: dict[str, list[Frame]] = {}
+        self._messages = self._names = 0
+
+    def step(self, step: Send | Join | Answer | Leave) -> None:
+        match step:
+            case Send():
+                self.send(step)
+            case Join():
+                if step.consumer not in self.consumers:
+                    self.join(step.consumer, step.ack)
+            case Answer():
+                if step.consumer in self.consumers:
+                    self.answer(step)
+            case Leave():
+                if step.consumer in self.consumers:
+                    self.leave(step.consumer, step.how)
+
+    def send(self, step: Send) -> None:
+        producer = self.producers[step.producer]
+        self._names += 1
+        within = {"transaction": f"t{self._names}"} if step.end else {}
+        if step.end:
+            producer.request("BEGIN", within)
+        keys: list[Key] = []
+        for _ in range(step.count):
+            self._messages += 1
+            keys.append(f"m{self._messages}".encode())
+            self.ledger.note(Attempted(keys[-1], f"producer {step.producer}"))
+            producer.publish(self.queue, keys[-1], within)
+        if step.end:
+            producer.request(step.end, within)
+        for key in keys:
+            self.ledger.note(Withdrawn(key) if step.end == "ABORT" else Confirmed(key))
+
+    def join(self, slot: int, ack: str) -> StompPeer:
+        self._names += 1
+        name = f"consumer {self._names}"
+        peer = self.target.stomp("1.2")
+        peer.subscribe(self.queue, "s", ack=ack)
+        self.consumers[slot] = (name, peer, ack)
+        self.unanswered[name] = []
+        return peer
+
+    def look(self, slot: int, *, settle: bool = True) -> None:
+        """Enters what a consumer got, ``settle``: after everything under way has arrived."""
+        name, peer, _ = self.consumers[slot]
+        if settle:
+            peer.settle()
+        for message in peer.take_messages():
+            marked = message.get("redelivered") == "true"
+            self.ledger.note(Delivered(message.body, name, marked))
+            self.unanswered[name].append(message)
+
+    def answer(self, step: Answer) -> None:
+        name, peer, ack = self.consumers[step.consumer]
+        self.look(step.consumer)
+        waiting = self.unanswered[name]
+        if not waiting:
+            return
+        at = step.which % len(waiting)
+        covered = waiting[: at + 1] if ack == "client" else waiting[at : at + 1]
+        peer.request(step.command, peer.naming(waiting[at]))
+        self.unanswered[name] = [each for each in waiting if each not in covered]
+        keys = tuple(each.body for each in covered)
+        self.ledger.note(Settled(keys) if step.command == "ACK" else Refused(keys))
+
+    def leave(self, slot: int, how: str) -> None:
+        self.look(slot)
+        name, peer, _ = self.consumers[slot]
+        if how == "UNSUBSCRIBE":
+            peer.request("UNSUBSCRIBE", {"id": "s"})
+            self.look(slot, settle=False)
+        elif how == "DISCONNECT":
+            peer.request("DISCONNECT")
+            self.look(slot, settle=False)
+            peer.leave()
+        else:
+            peer.leave(CloseHow(how))
+        del self.consumers[slot]
+        self.ledger.note(Returned(name, failed=how in tuple(CloseHow), noticed=how == "UNSUBSCRIBE"))
+
+    def balance(self) -> Books:
+        """Everybody leaves, one last consumer takes all there is, and the books are closed."""
+        for slot in list(self.consumers):
+            self.leave(slot, "DISCONNECT")
+        last = self.join(CONSUMERS, "auto")
+
+        def all_here() -> bool:
+            return {each.body for each in last.inbox if each.command == "MESSAGE"} >= self.ledger.must_come()
+
+        self.target.wait_until(lambda: all_here() or last.ended is not None, PATIENCE)
+        self.target.wait_until(lambda: last.ended is not None, QUIET)
+        self.look(CONSUMERS, settle=False)
+        return self.ledger.close()
+
+
+@case(
+    "ARTEMIS-CONCEPTS-queue-1",
+    "ARTEMIS-CONCEPTS-queue-2",
+    "ARTEMIS-GROUPING-fifo-1",
+    "ARTEMIS-REDELIVERY-back-1",
+    "ARTEMIS-REDELIVERY-marked-1",
+    needs={"queue-semantics", "redelivered-header", "transactions", "nack"},
+)
+@over(examples=150, plan=plans)
+def test_the_books_of_a_queue_balance(target: Bench, plan: list[Send | Join | Answer | Leave]) -> None:
+    """Two producers send to a queue, in transactions or not; up to three consumers come and go, acknowledge and refuse.
+    In the end every confirmed message was got by one consumer, none that was settled or taken back appears, each
+    producer's messages keep their order on the way to a consumer, and what comes again after a failure says so."""
+    once, gone, order, back, mark = target.cited
+    play = Play(target, target.destination())
+    for step in plan:
+        play.step(step)
+    books = play.balance()
+    target.judge(once, not (books.lost or books.shared or books.phantom), str(books))
+    target.judge(gone, not books.revived, str(books))
+    target.judge(order, not books.disordered, str(books))
+    target.judge(back, not books.abandoned, str(books))
+    target.judge(mark, not (books.unmarked or books.mismarked), str(books))

@@ -1,0 +1,181 @@
+"""Who gets a message: one consumer of a queue, every subscription of a topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import StompPeer
+from harness.wire.conversation import PATIENCE
+from harness.words import CloseHow, RoutingType
+from suites.queues import QUIET, bodies, collect, left_in, numbered, publish_all, receive
+
+
+def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
+    """What each of ``peers`` got, once ``count`` messages came to all of them together, and what came QUIET longer."""
+    before = sum(each.messages_seen for each in peers)
+    target.wait_until(lambda: sum(each.messages_seen for each in peers) - before >= count, PATIENCE)
+    target.advance(QUIET)
+    return [bodies(each.take_messages()) for each in peers]
+
+
+@case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics"})
+@over(examples=40, several=st.integers(2, 5), count=st.integers(1, 40), auto=st.booleans())
+def test_one_and_only_one_consumer_gets_a_message(target: Bench, several: int, count: int, auto: bool) -> None:
+    """Several consumers, each on a connection of its own, wait on one queue. Whatever is sent to it comes to exactly one
+    of them."""
+    queue, producer = target.destination(), target.stomp("1.2")
+    consumers = [target.stomp("1.2") for _ in range(several)]
+    for each in consumers:
+        each.subscribe(queue, ack="auto" if auto else "client-individual")
+    sent = numbered(min(count, 15 * several))
+    publish_all(producer, queue, sent)
+    came = all_of(target, consumers, len(sent))
+    times = Counter(body for each in came for body in each)
+    wrong = {body: times[body] for body in {*sent, *times} if times[body] != 1 or body not in sent}
+    target.judge(
+        target.cited,
+        not wrong,
+        f"{len(sent)} messages, {several} consumers, who got {[len(each) for each in came]}: "
+        + (f"not exactly once: {wrong!r}" if wrong else "each exactly once"),
+    )
+
+
+@case("ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2", needs={"queue-semantics"})
+def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
+    """Three consumers share twelve messages. One settles what it has, one is lost with what it has, one stays. What was
+    settled does not come again; what the lost one held comes to the one that stayed."""
+    once, gone = target.cited
+    queue, producer = target.destination(), target.stomp("1.2")
+    steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
+    for each in consumers:
+        each.subscribe(queue, ack="client")
+    publish_all(producer, queue, numbered(12))
+    target.wait_until(lambda: sum(each.messages_seen for each in consumers) >= 12, PATIENCE)
+    shares = [each.take_messages() for each in consumers]
+    target.control(sum(map(len, shares)) == 12, f"twelve messages were sent, the shares are {list(map(len, shares))}")
+    if shares[0]:
+        steady.ack(shares[0][-1], receipt=True)
+    steady.request("UNSUBSCRIBE", {"id": "0"})
+    lost.leave(CloseHow.RESET)
+    came = bodies(collect(target, staying, len(shares[1])))
+    settled, orphaned = bodies(shares[0]), bodies(shares[1])
+    words = f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed {came!r}"
+    target.judge(once, sorted(came) == sorted(orphaned), words)
+    target.judge(gone, not set(came) & set(settled), words)
+
+
+@case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics", "consumer-window"})
+def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
+    """Two consumers share a queue. One holds its only message and does not acknowledge it; the other takes whatever comes.
+    Of ten messages it gets the nine that the first has no room for."""
+    queue, full, free = target.destination(), target.stomp("1.2"), target.stomp("1.2")
+    full.subscribe(queue, ack="client", headers={"consumer-window-size": "0"})
+    free.subscribe(queue, ack="auto")
+    sent = numbered(10)
+    publish_all(target.stomp("1.2"), queue, sent)
+    came = all_of(target, [full, free], 10)
+    shares = [len(each) for each in came]
+    target.judge(
+        target.cited,
+        sorted(came[0] + came[1]) == sent and shares[0] <= 1,
+        f"a consumer with room for one message and one with room for all got {shares} of ten",
+    )
+
+
+@case("ARTEMIS-CONCEPTS-queue-2", needs={"queue-semantics"})
+def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
+    """A queue is emptied with acknowledgements, in mode auto and in mode client, and its consumer goes. Whoever comes
+    later gets nothing of it."""
+    for ack in ("auto", "client"):
+        queue, consumer = target.destination(), target.stomp("1.2")
+        publish_all(consumer, queue, numbered(5))
+        consumer.subscribe(queue, ack=ack)
+        messages = receive(target, consumer, 5)
+        target.control(len(messages) == 5, f"five messages were sent, {len(messages)} came")
+        if ack == "client":
+            consumer.ack(messages[-1], receipt=True)
+        consumer.request("DISCONNECT")
+        consumer.leave()
+        left = left_in(target, queue, "1.2", 0)
+        target.judge(
+            target.cited, not left, f"in mode {ack} five messages were acknowledged; there came again {left!r}"
+        )
+
+
+@case("ARTEMIS-CONCEPTS-topic-1", needs={"queue-semantics", "multicast"})
+@over(examples=30, several=st.integers(1, 5), count=st.integers(1, 30), together=st.booleans())
+def test_every_subscription_of_a_topic_gets_every_message(
+    target: Bench, several: int, count: int, together: bool
+) -> None:
+    """Several subscriptions of a topic, on connections of their own or all on one, get every message once."""
+    topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
+    peers = [target.stomp("1.2")] * several if together else [target.stomp("1.2") for _ in range(several)]
+    for number, peer in enumerate(peers):
+        peer.subscribe(topic, f"s{number}")
+    sent = numbered(count)
+    publish_all(producer, topic, sent)
+    distinct = list({id(each): each for each in peers}.values())
+    each_gets = count * several // len(distinct)
+    messages = [each for peer in distinct for each in collect(target, peer, each_gets, quiet=0)]
+    target.advance(QUIET)
+    messages += [each for peer in distinct for each in peer.take_messages()]
+    by_subscription = {number: [] for number in range(several)} if together else {}
+    if together:
+        for message in messages:
+            by_subscription[int(message["subscription"].removeprefix("s"))].append(message.body)
+        copies = list(by_subscription.values())
+    else:
+        copies = [bodies(messages)[start : start + count] for start in range(0, len(messages), count)]
+    target.judge(
+        target.cited,
+        len(copies) == several and all(sorted(each) == sorted(sent) for each in copies),
+        f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'}, copies: "
+        f"{[len(each) for each in copies]}",
+    )
+
+
+@case("ARTEMIS-CONCEPTS-topic-1", needs={"queue-semantics", "multicast"})
+@over(examples=6, size=st.sampled_from([1, 65_536, 102_399, 102_400, 250_000]))
+def test_large_copies_are_alike(target: Bench, size: int) -> None:
+    """A body of up to 250,000 octets goes to a topic with four subscriptions. Each copy is, octet for octet, what was
+    sent."""
+    topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
+    listeners = [target.stomp("1.2") for _ in range(4)]
+    for each in listeners:
+        each.subscribe(topic)
+    body = bytes(number % 251 for number in range(size))
+    producer.publish(topic, body)
+    came = [bodies(receive(target, each, 1)) for each in listeners]
+    wrong = [number for number, each in enumerate(came) if each != [body]]
+    target.judge(
+        target.cited, not wrong, f"{size} octets to four subscriptions; missing or spoilt at {wrong or 'none'}"
+    )
+
+
+@case("ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-CONCEPTS-topic-2", needs={"queue-semantics", "multicast"})
+def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
+    """A topic's subscriber listens, leaves and comes back. It gets what is sent while it is there, and not what was sent
+    before or meanwhile; a subscriber that stays gets everything from its SUBSCRIBE on."""
+    copies, ends = target.cited
+    topic, producer, staying = target.destination(RoutingType.MULTICAST), target.stomp("1.2"), target.stomp("1.2")
+    staying.subscribe(topic)
+    first = target.stomp("1.2")
+    producer.publish(topic, b"before")
+    first.subscribe(topic)
+    producer.publish(topic, b"during")
+    heard = bodies(receive(target, first, 1))
+    first.request("DISCONNECT")
+    first.leave()
+    producer.publish(topic, b"meanwhile")
+    second = target.stomp("1.2")
+    second.subscribe(topic)
+    producer.publish(topic, b"after")
+    later = bodies(collect(target, second, 1))
+    everything = bodies(collect(target, staying, 4))
+    target.judge(copies, everything == [b"before", b"during", b"meanwhile", b"after"], f"who stayed got {everything!r}")
+    target.judge(copies, heard == [b"during"], f"who listened in between got {heard!r}")
+    target.judge(ends, later == [b"after"], f"who came back got {later!r}")

@@ -1,0 +1,110 @@
+"""The order of a queue: first in, first out, for each producer and each consumer."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.words import RoutingType
+from suites.queues import bodies, collect, numbered, publish_all, receive
+
+REQUIREMENT = "ARTEMIS-GROUPING-fifo-1"
+
+
+@case(REQUIREMENT, needs={"queue-semantics"})
+@over(
+    examples=60,
+    always=lambda target: [
+        {"plan": [(0, 2, 3000), (0, 2, 0), (1, 1, 1500), (0, 1, 3000), (0, 1, 10)], "before": False},
+        {"plan": [(0, 6, 10)] * 8, "before": False},
+    ],
+    plan=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6), st.integers(0, 3000)), min_size=1, max_size=8),
+    before=st.booleans(),
+)
+def test_each_producer_keeps_its_order(target: Bench, plan: list[tuple[int, int, int]], before: bool) -> None:
+    """Three producers send runs of messages of many sizes, without waiting for each other; the consumer is there before
+    or comes afterwards. It gets each producer's messages in the order of sending."""
+    queue = target.destination()
+    producers = [target.stomp("1.2") for _ in range(3)]
+    consumer = target.stomp("1.2")
+    if before:
+        consumer.subscribe(queue)
+    sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    for who, count, size in plan:
+        for _ in range(count):
+            body = f"{who}/{len(sent[who])}/".encode().ljust(size, b".")
+            producers[who].publish(queue, body, receipt=False)
+            sent[who].append(body)
+    for producer in producers:
+        producer.settle()
+    if not before:
+        consumer.subscribe(queue)
+    total = sum(map(len, sent.values()))
+    came = bodies(receive(target, consumer, total))
+    got = {who: [body for body in came if body.startswith(b"%d/" % who)] for who in sent}
+    wrong = [who for who in sent if got[who] != sent[who]]
+    target.judge(
+        target.cited,
+        not wrong,
+        f"{total} messages of 3 producers: "
+        + (
+            "all in order"
+            if not wrong
+            else f"producer {wrong[0]} sent {_short(sent, wrong)} and it came {_short(got, wrong)}"
+        ),
+    )
+
+
+def _short(runs: dict[int, list[bytes]], which: list[int]) -> str:
+    return ",".join(body.split(b"/")[1].decode() for body in runs[which[0]])
+
+
+@case(REQUIREMENT, needs={"queue-semantics"})
+def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
+    """Messages wait in a queue. While a consumer takes them, with a receipt behind each ACK, more are sent by the same
+    producer. Nothing overtakes."""
+    queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
+    publish_all(producer, queue, numbered(10, "old"))
+    consumer.subscribe(queue, ack="client-individual")
+    came = []
+    for body in numbered(10, "new"):
+        message = consumer.message()
+        came.append(message.body)
+        producer.publish(queue, body)
+        consumer.ack(message, receipt=True)
+    came += bodies(receive(target, consumer, 10))
+    expected = numbered(10, "old") + numbered(10, "new")
+    target.judge(target.cited, came == expected, f"sent {expected!r}, came {came!r}")
+
+
+@case(REQUIREMENT, needs={"queue-semantics", "transactions"})
+def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
+    """Messages are sent in a transaction, then others outside it, and then comes the COMMIT. The messages of the
+    transaction come in at the COMMIT, in their order, behind the others."""
+    queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
+    producer.request("BEGIN", {"transaction": "t"})
+    for body in numbered(3, "in"):
+        producer.publish(queue, body, {"transaction": "t"})
+    publish_all(producer, queue, numbered(3, "out"))
+    producer.request("COMMIT", {"transaction": "t"})
+    consumer.subscribe(queue)
+    came = bodies(receive(target, consumer, 6))
+    expected = numbered(3, "out") + numbered(3, "in")
+    target.judge(target.cited, came == expected, f"the queue should hold {expected!r}, the consumer got {came!r}")
+
+
+@case(REQUIREMENT, needs={"queue-semantics", "multicast"})
+def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> None:
+    """Three subscriptions of a topic get thirty messages of one producer. Each subscription has a queue of its own, and
+    each gets them in the order of sending."""
+    topic = target.destination(RoutingType.MULTICAST)
+    producer, listeners = target.stomp("1.2"), [target.stomp("1.2") for _ in range(3)]
+    for listener in listeners:
+        listener.subscribe(topic)
+    sent = numbered(30)
+    publish_all(producer, topic, sent)
+    came = [bodies(collect(target, each, 30, quiet=0)) for each in listeners]
+    target.judge(
+        target.cited, all(each == sent for each in came), f"thirty were sent; they came as {[len(x) for x in came]}"
+    )

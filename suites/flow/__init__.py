@@ -1,0 +1,1 @@
+"""Conformance: connection TTL and consumer windows."""

@@ -1,0 +1,185 @@
+"""The credit that AMQP producers get in the Artemis family: amqpCredits, amqpLowCredits, and addresses that are full.
+
+The books of the raw peer hold what may still be sent; every flow of the broker corrects them. A producer that waits for
+each answer sees the exact moment of a refill; in a burst only the bound is certain (ARTEMIS-FLOW-amqp-1).
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.amqp_books import Link
+from harness.clients.raw_amqp import AmqpPeer, Node, frame
+from harness.targets.target import RECONFIGURABLE, Target
+from harness.trace.events import FrameReceived
+from harness.wire.conversation import PATIENCE
+from suites.amqp.steps import QUIET, collect, granted
+
+CREDIT, FULL, OVERSHOOT, REFUSED = (f"ARTEMIS-FLOW-amqp-{number}" for number in (1, 2, 3, 4))
+BODY = bytes(5000)
+"""Of each message to an address that is to be full soon."""
+
+
+def limits(target: Bench, acceptor: str) -> tuple[int, int]:
+    """amqpCredits and amqpLowCredits of an acceptor."""
+    about = target.parameters(acceptor)
+    return int(str(about["amqp_credits"])), int(str(about["amqp_low_credits"]))
+
+
+def small(target: Target) -> st.SearchStrategy[Where]:
+    """Acceptors that say how much credit they give: one of the fixtures, or drawn, from always full up to never low."""
+    fixed = st.just(Where("amqp-credits-10"))
+    if RECONFIGURABLE not in target.identity.capabilities:
+        return fixed
+    numbers = st.integers(1, 20).flatmap(lambda most: st.tuples(st.just(most), st.integers(0, most - 1)))
+    drawn = numbers.map(
+        lambda both: Where("amqp", {"acceptor": {"amqp_credits": both[0], "amqp_low_credits": both[1]}})
+    )
+    return st.one_of(fixed, drawn)
+
+
+def told(target: Bench, peer: AmqpPeer) -> list[int]:
+    """The link-credit of every flow of the broker that speaks of a link, in order."""
+    flows = [
+        dict(each.headers)
+        for each in target.outcome.events
+        if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
+    ]
+    return [int(each["link-credit"]) for each in flows if "link-credit" in each]
+
+
+def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[AmqpPeer, Link]:
+    """A sender on that acceptor, as soon as the broker has answered the attach."""
+    peer = target.amqp(acceptor=acceptor)
+    return peer, peer.sender(node or target.node())
+
+
+@case(CREDIT, needs={"amqp", "amqp-credit"})
+def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
+    """A producer attaches at an acceptor that says nothing of credits. The first flow gives it amqpCredits of the manual."""
+    most, _ = limits(target, "amqp")
+    peer, link = producer(target, "amqp")
+    first = peer.expect(frame("flow", link=link), proves=CREDIT)
+    given = first.get("link-credit")
+    target.judge(CREDIT, given == most, f"the first flow gives {given} credits, {most} are documented")
+
+
+@case(CREDIT, needs={"amqp", "amqp-credit"})
+@over(examples=40, where=small, rounds=st.integers(1, 3), settled=st.booleans())
+def test_credit_is_filled_up_at_the_low_mark(target: Bench, where: Where, rounds: int, settled: bool) -> None:
+    """A producer sends one message at a time and waits until the broker has taken it. Credit goes down by one each time,
+    and when amqpLowCredits are left, not before, a flow fills it up to amqpCredits."""
+    most, low = limits(target, where.acceptor)
+    peer, link = producer(target, where.acceptor)
+    granted(target, peer, link)
+    target.judge(CREDIT, link.credit == most, f"the producer got {link.credit} credits, should be {most}")
+    for _ in range(rounds):
+        for left in range(most - 1, low - 1, -1):
+            peer.publish(link, b"paced", settled=settled)
+            peer.settle()
+            if left > low:
+                target.require(
+                    CREDIT, link.credit == left, f"{link.credit} credits are left, should be {left} of {most}"
+                )
+        target.wait_until(lambda: link.credit == most or peer.ended is not None, PATIENCE)
+        detail = f"with {low} credits left, {link.credit} there are now; should be {most}; {peer.instead()}"
+        target.require(CREDIT, link.credit == most, detail)
+    surplus = [each for each in told(target, peer) if each > most]
+    target.judge(CREDIT, not surplus, f"flows gave up to {max(told(target, peer))} credits of {most}")
+
+
+@case(CREDIT, needs={"amqp", "amqp-credit"})
+@over(
+    examples=40,
+    where=small,
+    bursts=st.lists(st.tuples(st.integers(1, 25), st.booleans()), min_size=1, max_size=6),
+)
+def test_no_more_credit_is_outstanding_than_was_said(
+    target: Bench, where: Where, bursts: list[tuple[int, bool]]
+) -> None:
+    """A producer sends bursts, as many as its credit allows, settled and not. The credit it holds is never above
+    amqpCredits, and once all is answered it is above amqpLowCredits again."""
+    most, low = limits(target, where.acceptor)
+    peer, link = producer(target, where.acceptor)
+    for size, settled in bursts:
+        granted(target, peer, link)
+        waiting = [peer.post(link, b"burst", settled=settled) for _ in range(min(size, link.credit))]
+        for each in [] if settled else waiting:
+            peer.confirmed(link.session, each)
+        target.wait_until(lambda: link.credit > low or peer.ended is not None, PATIENCE)
+        detail = f"{len(waiting)} sent and answered, {link.credit} credits are there, the low mark is {low} of {most}"
+        target.require(CREDIT, low < link.credit <= most, detail)
+    peer.settle()
+    target.judge(
+        CREDIT, max(told(target, peer)) <= most, f"flows gave up to {max(told(target, peer))} of {most} credits"
+    )
+
+
+@case(CREDIT, needs={"amqp", "amqp-credit"})
+@over(examples=20, sizes=st.lists(st.sampled_from([0, 1, 1000, 20_000]), min_size=7, max_size=7))
+def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> None:
+    """A producer sends messages of different sizes, in one frame or many. Each costs one credit."""
+    most, low = limits(target, "amqp-credits-10")
+    peer = target.amqp(acceptor="amqp-credits-10", max_frame_size=512)
+    link = peer.sender(target.node())
+    granted(target, peer, link, most)
+    for number, size in enumerate(sizes[: most - low - 1], 1):
+        peer.publish(link, bytes(size))
+        peer.settle()
+        target.require(CREDIT, link.credit == most - number, f"{number} sent, {link.credit} of {most} credits are left")
+
+
+def full(target: Bench, kind: str = "block") -> Node:
+    """A fresh queue of an address that is full soon (fixtures/brokers/artemis/full.xml)."""
+    node = target.node()
+    return Node(f"{kind}.{node.address}", node.capabilities)
+
+
+@case(FULL, OVERSHOOT, needs={"amqp", "amqp-credit", "address-full"})
+@over(examples=3, late=st.booleans())
+def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late: bool) -> None:
+    """Large messages fill an address under BLOCK before the credit is used up: all that the credit allows are taken. No
+    more credit comes, for that producer or a new one, until a consumer has made room; then both get some."""
+    node = full(target)
+    most, _ = limits(target, "amqp-credits-10")
+    peer, link = producer(target, "amqp-credits-10", node)
+    granted(target, peer, link, most)
+    for _ in range(most):
+        peer.publish(link, BODY, proves=OVERSHOOT)
+    peer.settle()
+    peer.inbox.clear()
+    peer.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=FULL, why="the address is full")
+    target.judge(FULL, link.credit == 0, f"{link.credit} credits are there while the address is full")
+    other, second = producer(target, "amqp-credits-10", node) if late else (peer, link)
+    if late:
+        other.expect_nothing(for_=QUIET, of=frame("flow", link=second), proves=FULL, why="the address is full")
+    consumer = target.amqp()
+    taking = consumer.receiver(node, credit=most)
+    got = collect(target, consumer, taking, most, quiet=0)
+    target.judge(OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted came")
+    for each in got:
+        consumer.disposition(each)
+    consumer.settle()
+    for whose, who in ((peer, link), (other, second)):
+        target.wait_until(lambda who=who: who.credit > 0, PATIENCE)  # type: ignore[misc]
+        target.judge(FULL, 0 < who.credit <= most, f"with room again {who.credit} credits came; {whose.instead()}")
+
+
+@case(REFUSED, needs={"amqp", "amqp-credit", "address-full"})
+def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
+    """An address has max-size-bytes-reject-threshold 40960. Messages of 5000 octets are accepted while fewer octets than
+    that are there, and rejected with resource-limit-exceeded soon after."""
+    node = full(target, "reject")
+    peer, link = producer(target, "amqp", node)
+    states: list[str | None] = []
+    while len(states) < 12 and "rejected" not in states:
+        granted(target, peer, link)
+        found = peer.confirmed(link.session, peer.post(link, BODY), None)
+        states.append(found.kind("state"))
+        if states[-1] == "rejected":
+            condition = found.part("state").get("error")
+            target.judge(REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}")
+    taken = states.count("accepted")
+    target.judge(REFUSED, states[-1] == "rejected" and taken >= 5, f"the states of messages of 5000 octets: {states}")

@@ -1,0 +1,251 @@
+"""Connection TTL of the Artemis family: what CONNECTED answers, and when a silent connection is closed.
+
+The arithmetic is in harness/oracles/liveness.py with its sources. Both sides of every interval are judged: a broker
+that gives up early is as wrong as one that never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.raw_stomp import ERROR, StompPeer
+from harness.oracles.liveness import negotiate
+from harness.targets.parameters import speaking
+from harness.targets.target import RECONFIGURABLE, Target
+from harness.words import Clock, Duration, ms, seconds
+from suites.strategies import LONGEST_REAL_TTL_MS, Silence, places, silences
+
+DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, TRICKLE = (f"ARTEMIS-STOMP-ttl-{n}" for n in (2, 3, 4, 5, 6, 7, 8))
+
+LONGEST_JUDGED_MS = 10**11
+"""Three years. A longer TTL is judged by its header and by the connection being alive after a day."""
+GRACE: Duration = seconds(3)
+"""How long we wait beyond the interval before we say that the broker never closes."""
+
+
+def connect(target: Bench, plan: Silence) -> StompPeer:
+    """A peer connected as the plan says."""
+    text = None if plan.heart_beat is None else f"{plan.heart_beat[0]},{plan.heart_beat[1]}"
+    return target.stomp(plan.version, acceptor=plan.where.acceptor, heart_beat=text)
+
+
+def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
+    """Which statements of the chapter rule this TTL."""
+    about = target.parameters(plan.where.acceptor)
+    if plan.version == "1.0" or plan.heart_beat is None or plan.heart_beat[0] == 0:
+        return (DEFAULT,)
+    ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
+    product = plan.heart_beat[0] * float(about["heart_beat_to_connection_ttl_modifier"] or 0)
+    if product < int(about["connection_ttl_min_ms"] or 0):
+        return (BOUNDS, LOWER)
+    if product > ttl + 1:
+        return (BOUNDS, UPPER)
+    return (PRODUCT,)
+
+
+def judge_silence(target: Bench, peer: StompPeer, requirements: tuple[str, ...], ttl_ms: int) -> None:
+    """Waits for the close of a connection that has fallen silent and judges when it came."""
+    since = peer.spoke_at
+    assert since is not None
+    bounds = target.silence_interval(ttl_ms, peer.acceptor)
+    target.expect_interval(requirements, "close of the silent connection", since, bounds)
+    if not target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()):
+        waited = (target.now() - since) // ms(1)
+        target.judge(requirements, False, f"silent for {waited} ms with a TTL of {ttl_ms} ms, and not closed")
+        return
+    assert peer.ended is not None
+    target.judge_duration(requirements, "silence until the close", peer.ended.at - since, bounds, since)
+
+
+def corners(target: Target) -> Iterator[dict[str, Silence]]:
+    """On every acceptor: no client beats, client beats far below, amid and far above its bounds, and a 1.0 client, whose
+    header means nothing."""
+    # What is given last is tried first, and is what a failure shows: so the strangest come first.
+    if target.clock is Clock.VIRTUAL:  # two months of silence, to see the product leave 32 bits
+        yield {"plan": Silence(Where(target.identity.default_acceptor), "1.2", (3 * 10**9, 0))}
+    if RECONFIGURABLE in target.identity.capabilities:  # a product between a maximum and a higher minimum
+        bounds = {"connection_ttl_min_ms": 5000, "connection_ttl_max_ms": 3000}
+        where = Where(target.identity.default_acceptor, {"acceptor": bounds})
+        yield {"plan": Silence(where, "1.2", (2000, 0))}
+    longest = 100_000 if target.clock is Clock.VIRTUAL else LONGEST_REAL_TTL_MS
+    for acceptor, about in speaking(target.acceptors(), "STOMP").items():
+        for heart_beat in (None, (0, 0), (1, 1), (1000, 501), (10**6, 0)):
+            if negotiate(about, heart_beat).ttl_ms <= longest:
+                yield {"plan": Silence(Where(acceptor), "1.2", heart_beat)}
+        if negotiate(about, (900, 0), "1.0").ttl_ms <= longest:
+            yield {"plan": Silence(Where(acceptor), "1.0", (900, 0))}
+
+
+@case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
+@over(examples=334, always=corners, plan=silences)
+def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(target: Bench, plan: Silence) -> None:
+    """For any version, heart-beat header and acceptor parameters: CONNECTED answers what the arithmetic says, and the
+    connection, silent from then on, is closed neither before nor after the interval that TTL and check interval give."""
+    peer = connect(target, plan)
+    assert peer.connected is not None
+    expected = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor)
+    rules = regime(target, plan)
+    if plan.heart_beat is not None and plan.version != "1.0" and plan.heart_beat[1] != 0:
+        rules_for_header: tuple[str, ...] = (*rules, FLOOR)
+    else:
+        rules_for_header = rules
+    if plan.heart_beat is not None and plan.version != "1.0":
+        header = peer.connected.get("heart-beat")
+        target.judge(
+            rules_for_header,
+            header == expected.header,
+            f"heart-beat:{plan.heart_beat[0]},{plan.heart_beat[1]} was answered {header!r}, should be {expected.header!r}",
+        )
+    if expected.ttl_ms > LONGEST_JUDGED_MS:
+        target.advance(seconds(86_400))
+        target.judge(rules, peer.ended is None, f"a day of silence under a TTL of {expected.ttl_ms} ms")
+    else:
+        judge_silence(target, peer, rules, expected.ttl_ms)
+
+
+@case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
+def test_the_examples_of_the_chapter(target: Bench) -> None:
+    """The chapter's own numbers: 1000,0 makes a TTL of 2000 ms; 20000,0 with a maximum of 30000 is answered 0,15000; a
+    server beats no more often than every 500 ms; without client beats the acceptor's own TTL holds."""
+    examples = [
+        ("stomp", "1000,0", "0,1000", PRODUCT),
+        ("stomp", "20000,0", "0,20000", PRODUCT),
+        ("stomp", "1,0", "0,500", (BOUNDS, LOWER)),
+        ("stomp", "0,0", "0,30000", DEFAULT),
+        ("stomp", "1000,1", "500,1000", FLOOR),
+        ("stomp", "1000,501", "501,1000", FLOOR),
+        ("ttl-max-30000", "20000,0", "0,15000", (BOUNDS, UPPER)),
+        ("ttl-min-max", "0,0", "0,500", DEFAULT),
+        ("ttl-min-max", "1,0", "0,750", (BOUNDS, LOWER)),
+        ("ttl-min-max", "20000,0", "0,1500", (BOUNDS, UPPER)),
+        ("ttl-modifier-1", "5000,0", "0,5000", PRODUCT),
+        ("ttl-modifier-1.5", "5000,0", "0,5000", PRODUCT),
+    ]
+    known = target.target.acceptors(target.overrides)
+    for acceptor, asked, answer, requirement in examples:
+        if acceptor not in known:
+            target.note(f"the target has no acceptor {acceptor}")
+            continue
+        if asked.startswith("0,") and known[acceptor]["connection_ttl_override_ms"] != -1 and acceptor == "stomp":
+            target.note("connection-ttl-override takes the place of the default that the chapter's example shows")
+            continue
+        peer = target.stomp("1.2", acceptor=acceptor, heart_beat=asked)
+        assert peer.connected is not None
+        header = peer.connected.get("heart-beat")
+        target.judge(
+            requirement, header == answer, f"{acceptor}: heart-beat:{asked} was answered {header!r}, not {answer!r}"
+        )
+
+
+def short_ttls(target: Target) -> st.SearchStrategy[Silence]:
+    """Silences of at most four seconds, so that several fit into one example."""
+    return silences(target).filter(lambda each: 4 <= _ttl(target, each) <= 4000)
+
+
+def _ttl(target: Target, plan: Silence) -> int:
+    about = target.acceptors(plan.where.overrides)[plan.where.acceptor]
+    return negotiate(about, plan.heart_beat, plan.version).ttl_ms
+
+
+@case(TRICKLE, needs={"connection-ttl"})
+@over(examples=100, plan=short_ttls, kind=st.sampled_from(["eol", "frame", "part of a frame"]))
+def test_any_data_within_the_ttl_keeps_the_connection(target: Bench, plan: Silence, kind: str) -> None:
+    """Something, be it one octet of an unfinished frame, is sent just before each TTL has passed: the connection lives.
+    Then nothing is sent any more: it is closed inside its interval."""
+    peer = connect(target, plan)
+    ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
+    # In real time a sender that aims at the last millisecond proves only that hosts are late.
+    pause = ms(ttl) - 1 if target.virtual else ms(ttl) * 3 // 4
+    unfinished = iter(b"SEND\ndestination:never-finished\n" * 4)
+    for number in range(12 if target.virtual else 4):
+        target.advance(pause)
+        if peer.ended is not None:
+            break
+        if kind == "eol":
+            peer.beat()
+        elif kind == "frame":
+            peer.send("BEGIN", {"transaction": str(number)})
+        else:
+            peer.write(bytes([next(unfinished)]))
+    spoke = peer.spoke_at or 0
+    late = target.margin((0, ms(ttl)), spoke) > ms(ttl) // 4
+    target.judge(
+        TRICKLE,
+        peer.ended is None,
+        f"data every {pause / ms(1):g} ms under a TTL of {ttl} ms: "
+        + (
+            "the connection lives"
+            if peer.ended is None
+            else f"closed {(peer.ended.at - spoke) / ms(1):g} ms after data"
+        ),
+        uncertain="the host was late" if late else None,
+    )
+    if peer.ended is None:
+        judge_silence(target, peer, (TRICKLE,), ttl)
+
+
+@case(DEFAULT, needs={"connection-ttl", RECONFIGURABLE})
+def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
+    """TTL without client beats: the acceptor's connectionTtl, else connection-ttl-override, else a minute."""
+    for acceptor, override, expected in [(None, -1, 60_000), (None, 5000, 5000), (3000, 5000, 3000), (3000, -1, 3000)]:
+        overrides = {
+            "acceptor": {"connection_ttl_ms": acceptor},
+            "broker": {"connection_ttl_override_ms": override},
+        }
+        inner = Bench(target.target, target.cited, label="override", overrides=overrides, outcome=target.outcome)
+        target.note(f"connectionTtl {acceptor}, connection-ttl-override {override}")
+        for version in ("1.0", "1.2"):
+            peer = inner.stomp(version)
+            judge_silence(inner, peer, (DEFAULT,), expected)
+
+
+@case("ARTEMIS-STOMP-ttl-9", needs={"connection-ttl"})
+@over(examples=60, where=places, cy=st.sampled_from([1, 499, 500, 501, 600, 1000]))
+def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, cy: int) -> None:
+    """The server answers sx to a client that wants a beat every cy ms. From CONNECTED on, ends of line arrive at least
+    every max(sx, cy) ms, also when the client sends frames amid the period, which ask for no answer."""
+    requirement = target.cited[0]
+    peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
+    assert peer.connected is not None
+    sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
+    target.require(requirement, sx > 0, f"wanted a beat every {cy} ms, and the server promises one every {sx} ms")
+    period = ms(max(sx, cy))
+    start = last = target.now()
+    longest = 0
+    for _ in range(3):
+        heard = peer.heard_at
+        if not target.wait_until(lambda heard=heard: peer.heard_at != heard, period // 2) and peer.ended is None:
+            peer.send("BEGIN", {"transaction": f"t{target.now()}"})
+        target.wait_until(lambda heard=heard: peer.heard_at != heard, period + seconds(2))
+        if peer.ended is not None:
+            return  # the parameters of this place end the client before the server's beat is due
+        longest, last = max(longest, target.now() - last), target.now()
+    bounds = (0, period + target.punctuality(period))
+    target.judge_duration(requirement, "longest gap between signs of life", longest, bounds, start)
+
+
+@case(PRODUCT, "STOMP12-ERR-01", needs={"connection-ttl"})
+def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
+    """A connection that falls silent is closed, an active one beside it on the same acceptor is left alone, and whether
+    an ERROR frame announced the close is noted."""
+    silent = target.stomp("1.2", heart_beat="1000,0")
+    busy = target.stomp("1.2", heart_beat="1000,0")
+    ttl = target.negotiated((1000, 0)).ttl_ms
+    since = silent.spoke_at or 0
+    _, latest = target.silence_interval(ttl)
+    deadline = since + latest + GRACE
+    while silent.ended is None and target.now() < deadline:
+        target.advance(ms(400))
+        busy.beat()
+    target.require(PRODUCT, silent.ended is not None, f"the silent connection was closed under a TTL of {ttl} ms")
+    said = silent.take(ERROR)
+    target.judge(
+        "STOMP12-ERR-01",
+        said is not None and bool(said.get("message")),
+        "the close was announced: " + ("nothing" if said is None else said.brief()),
+    )
+    busy.settle()

@@ -1,0 +1,103 @@
+"""``brokerproof mutants``: which seeded faults the suites catch, and through which requirement."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harness.catalogue import requirements
+from harness.commands import failing
+from suites.mutation import controls, groups, matrix, report, survivors
+from suites.mutation.calls import all_calls
+from suites.mutation.matrix import Extent, Fate, Plan
+
+
+@click.command()
+@click.option("--mutant", "names", multiple=True, metavar="NAME", help="Only this one; repeat for several.")
+@click.option("--all", "every_case", is_flag=True, help="Run every case on every mutant, not only those that cite it.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write mutants.json there, a run folder say."
+)
+@click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke", show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of examples and links.")
+@click.option("-n", "processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Mutants at a time.")
+@click.option("--list", "only_list", is_flag=True, help="Name the mutants and their faults, and run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
+def mutants(
+    names: tuple[str, ...],
+    every_case: bool,
+    out: Path | None,
+    effort: str,
+    seed: int,
+    processes: int,
+    only_list: bool,
+    as_json: bool,
+) -> int:
+    """Judge the suites: run them against copies of the reference broker with one fault each.
+
+    A mutant is killed when its code was reached and a case fails through a requirement that the fault breaks. Exit 1
+    when one survives that survivors.txt does not list, when a listed one is killed, or when a control is wrong.
+    """
+    try:
+        chosen = [groups.named(name).name for name in names] or list(groups.MUTANTS)
+        listed = survivors.load()
+    except (ValueError, survivors.BadList) as problem:
+        raise failing.Usage(str(problem)) from None
+    if only_list:
+        _list(chosen, as_json)
+        return 0
+    plan = Plan(effort, seed, Extent.EVERY if every_case else Extent.CITING)
+    console = Console(stderr=True)
+    found = _judge(console, [name for name in chosen if name in groups.MUTANTS], plan, processes)
+    tried = {name: matrix.verdicts(name, plan) for name in _controls(chosen, names)}
+    data = report.as_data(
+        found, plan, cases=len(all_calls()), version=version("brokerproof"), controls=tried, listed=listed
+    )
+    if out is not None:
+        report.write(out, data)
+    wrong = survivors.complaints(found, listed, groups.MUTANTS) + controls.complaints(tried)
+    if as_json:
+        click.echo(json.dumps(data, ensure_ascii=False))
+    else:
+        report.show(Console(), found, requirements.load(), listed)
+        for name, counts in tried.items():
+            click.echo(f"{name}: {', '.join(f'{count} {verdict}' for verdict, count in sorted(counts.items()))}")
+    for sentence in wrong:
+        console.print(sentence, highlight=False, markup=False)
+    return 1 if wrong else 0
+
+
+def _controls(chosen: list[str], names: tuple[str, ...]) -> list[str]:
+    """All controls beside a whole matrix; of single ones those that were asked for."""
+    return [name for name in groups.CONTROLS if not names or name in chosen]
+
+
+def _judge(console: Console, names: list[str], plan: Plan, processes: int) -> list[Fate]:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("mutants", total=len(names))
+        if not console.is_terminal:
+            console.print(f"{len(names)} mutants", highlight=False)
+        return matrix.judge_all(names, plan, processes=processes, done=lambda fate: bar.advance(task))
+
+
+def _list(chosen: list[str], as_json: bool) -> None:
+    every = [groups.named(name) for name in chosen]
+    if as_json:
+        rows = [{"name": x.name, "fault": x.fault, "breaks": list(x.breaks), "recreates": x.recreates} for x in every]
+        click.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    for each in every:
+        click.echo(f"{each.name}: {each.fault}{f' ({each.recreates})' if each.recreates else ''}")

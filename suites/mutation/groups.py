@@ -1,0 +1,69 @@
+"""All mutants, by name, and the controls that stand beside them."""
+
+from __future__ import annotations
+
+from suites.mutation import (
+    acks,
+    beats,
+    connecting,
+    controls,
+    disconnect,
+    durable,
+    errors,
+    escapes,
+    framing,
+    limits,
+    message_headers,
+    nacks,
+    negotiation,
+    queues,
+    receipts,
+    redelivery,
+    routing,
+    subscriptions,
+    transactions,
+    ttl,
+    windows,
+)
+from suites.mutation.mutant import Group, Mutant
+
+GROUPS: tuple[Group, ...] = (
+    framing.framing,
+    escapes.escapes,
+    negotiation.negotiation,
+    connecting.connecting,
+    ttl.ttl,
+    beats.beats,
+    windows.windows,
+    acks.acks,
+    nacks.nacks,
+    transactions.transactions,
+    receipts.receipts,
+    errors.errors,
+    message_headers.message_headers,
+    redelivery.redelivery,
+    queues.queues,
+    routing.routing,
+    limits.limits,
+    subscriptions.subscriptions,
+    durable.durable,
+    disconnect.disconnect,
+)
+
+MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}
+CONTROLS: dict[str, Mutant] = {each.name: each for each in controls.controls.mutants}
+
+
+def named(name: str) -> Mutant:
+    """The mutant or control of that name. Raises ``ValueError`` with one sentence when there is none."""
+    found = MUTANTS.get(name) or CONTROLS.get(name)
+    if found is None:
+        import difflib
+
+        known = [*MUTANTS, *CONTROLS]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        raise ValueError(
+            f"there is no mutant {name!r}; "
+            + (f"perhaps {', '.join(near)}" if near else "brokerproof mutants --list names them")
+        )
+    return found

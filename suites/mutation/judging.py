@@ -1,0 +1,75 @@
+"""Whether a case killed a mutant, and what became of a mutant in the end.
+
+The rule: a mutant is killed by a case in which
+
+1. its mutated code was reached, and
+2. the verdict is FAIL or WARN, and
+3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break, and that requirement
+   is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
+
+A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY kills nothing. A case whose
+verdict is ERROR kills nothing either: there a control failed, and a control accuses nobody.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from harness.catalogue.requirements import Catalogue
+from harness.verdicts.finding import Finding
+from harness.verdicts.results import Result
+from harness.words import Level, Seen, Verdict
+from suites.mutation.mutant import Mutant
+
+
+class Status(enum.StrEnum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    WRONG_REASON = "killed for the wrong reason"
+    """A case that reached it failed, but only through requirements that it does not declare."""
+    ERROR = "error"
+    """No case failed, and at least one ended in an error of ours: only a control noticed something."""
+    SURVIVED = "survived"
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One case that killed a mutant, through one requirement. ``detail`` is the finding's sentence."""
+
+    case: str
+    requirement: str
+    level: str
+    detail: str
+
+
+def violated(result: Result) -> list[Finding]:
+    """What a case holds against the broker."""
+    if result.verdict not in (Verdict.FAIL, Verdict.WARN):
+        return []
+    return [each for each in result.findings if each.seen is Seen.VIOLATED and not each.uncertain]
+
+
+def kills(mutant: Mutant, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
+    """The requirements through which this result kills the mutant; empty when it does not."""
+    if not reached:
+        return []
+    found = []
+    for each in violated(result):
+        level = catalogue.find(each.requirement).level
+        if each.requirement in mutant.breaks and level is not Level.MAY:
+            found.append(Kill(result.case, each.requirement, level.value, each.detail[:300]))
+    return found
+
+
+def beside_the_point(mutant: Mutant, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
+    """What else the result holds against the mutant."""
+    if not reached:
+        return []
+    return [
+        Kill(result.case, each.requirement, level.value, each.detail[:300])
+        for each in violated(result)
+        if (level := catalogue.find(each.requirement).level) is not Level.MAY and each.requirement not in mutant.breaks
+    ]

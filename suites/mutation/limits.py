@@ -1,0 +1,75 @@
+"""Faults at the limits of frames."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reference_broker.core.parts import Parts
+from reference_broker.stomp import refusal
+from reference_broker.stomp.connection import StompConnection
+from reference_broker.stomp.frame import Frame
+from reference_broker.stomp.refusal import Refusal
+from suites.mutation.mutant import Group, Reached
+
+limits = Group("limits")
+
+REFUSED = "STOMP11-LIMIT-02 STOMP12-LIMIT-02"
+
+
+@limits.mutant(REFUSED)
+def exceeded_and_cut_off(parts: Parts, reached: Reached) -> Parts:
+    """A frame that is too large ends the connection without an ERROR."""
+
+    class Faulty(StompConnection):
+        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
+            if problem.message == refusal.TOO_LARGE.message:
+                reached()
+                self.close()
+            else:
+                super()._refuse(problem, frame)
+
+    return replace(parts, stomp=Faulty)
+
+
+@limits.mutant(REFUSED)
+def exceeded_and_kept(parts: Parts, reached: Reached) -> Parts:
+    """After the ERROR for a frame that is too large the connection stays open, and reads on in its midst."""
+
+    class Faulty(StompConnection):
+        keep = False
+
+        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
+            self.keep = problem.message == refusal.TOO_LARGE.message
+            super()._refuse(problem, frame)
+            self.keep = False
+
+        def close(self) -> None:
+            if self.keep:
+                reached()
+            else:
+                super().close()
+
+    return replace(parts, stomp=Faulty)
+
+
+@limits.mutant(REFUSED)
+def exceeded_and_ignored(parts: Parts, reached: Reached) -> Parts:
+    """A frame that is too large is swallowed: no ERROR, and whatever comes on the connection is not answered."""
+
+    class Faulty(StompConnection):
+        deaf = False
+
+        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
+            if problem.message == refusal.TOO_LARGE.message:
+                reached()
+                self.deaf = True
+            else:
+                super()._refuse(problem, frame)
+
+        def receive(self, now: int, data: bytes) -> None:
+            if self.deaf:
+                self._liveness.heard(now, data)
+            else:
+                super().receive(now, data)
+
+    return replace(parts, stomp=Faulty)

@@ -1,0 +1,190 @@
+"""Runs cases against mutants, in this process or in several, and says what became of each mutant.
+
+Everything happens in virtual time and is a function of seed and effort: two runs give the same matrix.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from types import FrameType
+
+from harness.catalogue import requirements
+from harness.catalogue.requirements import Catalogue
+from harness.execution import Call, Run, execute
+from harness.trace.recorder import Recorder
+from harness.verdicts.results import Result
+from harness.words import Clock, Verdict
+from suites.mutation import groups
+from suites.mutation.calls import all_calls
+from suites.mutation.controls import IDENTITY
+from suites.mutation.judging import Kill, Status, beside_the_point, kills
+from suites.mutation.mutant import Mutant
+from suites.mutation.target import MutantTarget
+
+LONGEST_CASE_S = 30.0
+"""A case on a mutant that takes longer is given up: some faults make a broker go round in circles."""
+
+
+class Extent(enum.StrEnum):
+    """Which cases are run on a mutant. What has not been killed by then is tried with all the others."""
+
+    FIRST = "first kill"
+    """Those that cite what it breaks, until one kills it."""
+    CITING = "citing cases"
+    """All of those that cite what it breaks: the matrix says through which requirements it can be killed."""
+    EVERY = "every case"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run: efforts are those of ``brokerproof run``."""
+
+    effort: str = "smoke"
+    seed: int = 1
+    extent: Extent = Extent.CITING
+
+
+@dataclass
+class Fate:
+    """What became of one mutant."""
+
+    mutant: str
+    status: Status
+    reached: int = 0
+    """How often its mutated code did something else than the original would have done, in all cases that ran."""
+    cases: int = 0
+    """Cases that ran."""
+    killed_by: list[Kill] = field(default_factory=list)
+    beside: list[Kill] = field(default_factory=list)
+    """Violations of requirements that the mutant does not declare."""
+    errors: list[str] = field(default_factory=list)
+    """Cases that ended in an error of ours, with its sentence."""
+    verdicts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class TooLong(BaseException):
+    """A case on a mutant took longer than any case should. Not an ``Exception``: nothing on the way may catch it."""
+
+
+@cache
+def _catalogue() -> Catalogue:
+    return requirements.load()
+
+
+def in_order(mutant: Mutant, calls: Sequence[Call]) -> list[Call]:
+    """Cases that cite what the mutant breaks come first, single ones before properties; then the others."""
+    breaks = set(mutant.breaks)
+    return sorted(calls, key=lambda call: (-min(1, len(breaks & set(call.cited))), call.case.over is not None, call.id))
+
+
+def results(mutant: Mutant, calls: Sequence[Call], plan: Plan) -> Iterator[tuple[Result, int]]:
+    """Each call's result on the mutant, and how often it was reached there."""
+    logging.getLogger("stomp.py").addHandler(logging.NullHandler())  # it warns of what the mutants do to it
+    target = MutantTarget(mutant)
+    facts = target.start(Path())
+    recorder = Recorder(None, run="", target=target.identity.name, clock=Clock.VIRTUAL)
+    run = Run(target, facts, _catalogue(), (), recorder, plan.effort, plan.seed, shrink=False)
+    for call in calls:
+        before = target.reached.count
+        with _guard():
+            try:
+                result = execute(run, call)
+            except TooLong:
+                result = Result(
+                    case=call.id,
+                    target=target.identity.name,
+                    requirements=call.cited,
+                    verdict=Verdict.ERROR,
+                    detail=f"given up after {LONGEST_CASE_S:g} s",
+                )
+        yield result, target.reached.count - before
+    target.stop()
+
+
+@contextmanager
+def _guard() -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_CASE_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def verdicts(name: str, plan: Plan) -> dict[str, int]:
+    """How often each verdict was given on a control, in every case there is; of one that changes something in the cases
+    in which that was reached."""
+    counts: Counter[str] = Counter()
+    control = groups.named(name)
+    for result, reached in results(control, all_calls(), plan):
+        if reached or name == IDENTITY:
+            counts[result.verdict.value] += 1
+    return dict(sorted(counts.items()))
+
+
+def judge(name: str, plan: Plan) -> Fate:
+    """Runs cases on one mutant."""
+    mutant = groups.named(name)
+    fate = Fate(name, Status.NOT_REACHED)
+    began = time.perf_counter()
+    calls = in_order(mutant, all_calls())
+    for call, (result, reached) in zip(calls, results(mutant, calls, plan), strict=False):
+        if fate.killed_by and plan.extent is not Extent.EVERY:
+            cites = bool(set(mutant.breaks) & set(call.cited))
+            if plan.extent is Extent.FIRST or not cites:
+                break
+        fate.cases += 1
+        fate.reached += reached
+        fate.verdicts[result.verdict.value] = fate.verdicts.get(result.verdict.value, 0) + 1
+        fate.killed_by += kills(mutant, result, reached, _catalogue())
+        fate.beside += beside_the_point(mutant, result, reached, _catalogue())
+        if result.verdict is Verdict.ERROR:
+            fate.errors.append(f"{result.case}: {result.detail[:200]}")
+    fate.status = _status(fate)
+    fate.seconds = round(time.perf_counter() - began, 3)
+    return fate
+
+
+def _status(fate: Fate) -> Status:
+    if fate.killed_by:
+        return Status.KILLED
+    if fate.beside:
+        return Status.WRONG_REASON
+    if not fate.reached:
+        return Status.NOT_REACHED
+    return Status.ERROR if fate.errors else Status.SURVIVED
+
+
+def judge_all(
+    names: Sequence[str], plan: Plan, *, processes: int = 2, done: Callable[[Fate], None] = lambda fate: None
+) -> list[Fate]:
+    """Judges these mutants side by side, in the order given; ``done`` is told of each as it is known."""
+    if processes <= 1 or len(names) <= 1:
+        fates = []
+        for name in names:
+            fates.append(judge(name, plan))
+            done(fates[-1])
+        return fates
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(judge, name, plan) for name in names]
+        found = []
+        for job in jobs:
+            found.append(job.result())
+            done(found[-1])
+    return found

@@ -1,0 +1,38 @@
+"""A mutant as a target: ``--target mutant:NAME`` judges one like any broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.targets import target_file
+from harness.targets.reference import VirtualTarget
+from harness.words import Instant
+from reference_broker import virtual
+from reference_broker.core.parts import STANDARD
+from suites.mutation.mutant import Mutant, Reached
+
+ORIGINAL = "reference"
+"""The shipped target whose broker is mutated."""
+
+
+class MutantTarget(VirtualTarget):
+    """The reference broker in virtual time with the fault of ``mutant``; ``reached`` counts for all its brokers."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        original = target_file.load(ORIGINAL)
+        assert isinstance(original, VirtualTarget)
+        self.mutant, self.reached = mutant, Reached()
+        identity = replace(original.identity, name=f"mutant-{mutant.name}", kind="mutant", deviations=None)
+        super().__init__(identity, self._made, original.config)
+
+    def _made(self, config: str, overrides: Mapping[str, Any], *, start: Instant) -> virtual.Made:
+        return virtual.make(config, overrides, start=start, parts=self.mutant.build(STANDARD, self.reached))
+
+
+def load(name: str) -> MutantTarget:
+    """The mutant ``name`` as a target. Raises ``ValueError`` when there is none."""
+    from suites.mutation import groups
+
+    return MutantTarget(groups.named(name))

@@ -1,0 +1,198 @@
+"""The suites are judged by what they catch: every mutant is killed, the controls behave, and the lists tell the truth."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.catalogue import requirements
+from harness.targets import target_file
+from harness.verdicts.finding import Finding
+from harness.verdicts.results import Result
+from harness.words import Level, Seen, Verdict
+from suites.mutation import controls, groups, matrix, survivors
+from suites.mutation.calls import all_calls
+from suites.mutation.command import mutants
+from suites.mutation.judging import Status, beside_the_point, kills
+from suites.mutation.matrix import Extent, Fate, Plan
+from suites.mutation.mutant import Mutant
+
+CATALOGUE = requirements.load()
+QUICK = Plan(extent=Extent.FIRST)
+
+
+# --- the matrix -------------------------------------------------------------------------------------------------------
+
+
+def test_every_mutant_is_killed_or_listed_as_a_survivor() -> None:
+    fates = matrix.judge_all(list(groups.MUTANTS), QUICK)
+    wrong = survivors.complaints(fates, survivors.load(), groups.MUTANTS)
+    assert not wrong, "\n".join([*wrong, "strengthen the suites; only what cannot be seen goes on survivors.txt"])
+
+
+@pytest.mark.parametrize("name", list(groups.CONTROLS))
+def test_the_controls_behave(name: str) -> None:
+    assert not controls.complaints({name: matrix.verdicts(name, QUICK)})
+
+
+def test_a_matrix_can_be_repeated() -> None:
+    first, second = (matrix.judge("windows.one-more-at-zero", Plan(seed=5)) for _ in range(2))
+    first.seconds = second.seconds = 0
+    assert first == second
+
+
+def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Mutant("broken", "broken", "The mutant crashes.", ("STOMP12-HDR-17",), "", _crash)
+    monkeypatch.setitem(groups.MUTANTS, "broken", broken)
+    monkeypatch.setattr(matrix, "all_calls", lambda: [each for each in all_calls() if "any_value" in each.id])
+    fate = matrix.judge("broken", QUICK)
+    assert fate.status is Status.ERROR
+    assert "the mutant itself" in fate.errors[0]
+
+
+def _crash(parts, reached):  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    def encoder(version):  # type: ignore[no-untyped-def]
+        reached()
+        raise RuntimeError("the mutant itself")
+
+    return replace(parts, encoder=encoder)
+
+
+# --- the rule by which a mutant counts as killed ----------------------------------------------------------------------
+
+MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
+BREAKS_ALL = Mutant("m", "g", "A fault.", (MUST, SHOULD, MAY), "", lambda parts, reached: parts)
+
+
+def result_of(verdict: Verdict, *findings: Finding) -> Result:
+    return Result("case", "target", tuple(each.requirement for each in findings), verdict, "", findings)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "finding", "reached", "killed"),
+    [
+        (Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so"), 1, True),
+        (Verdict.WARN, Finding(SHOULD, Seen.VIOLATED, "so"), 1, True),
+        (Verdict.NOTE, Finding(MAY, Seen.VIOLATED, "so"), 1, False),
+        (Verdict.FAIL, Finding(MAY, Seen.VIOLATED, "so"), 1, False),
+        (Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so"), 0, False),
+        (Verdict.ERROR, Finding(MUST, Seen.VIOLATED, "so"), 1, False),
+        (Verdict.INCONCLUSIVE, Finding(MUST, Seen.VIOLATED, "so", uncertain="late host"), 1, False),
+        (Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so", uncertain="late host"), 1, False),
+        (Verdict.PASS, Finding(MUST, Seen.HELD, "so"), 1, False),
+    ],
+)
+def test_what_kills(verdict: Verdict, finding: Finding, reached: int, killed: bool) -> None:
+    assert bool(kills(BREAKS_ALL, result_of(verdict, finding), reached, CATALOGUE)) is killed
+
+
+def test_a_case_that_fails_for_something_else_kills_nothing() -> None:
+    other = Finding("STOMP12-MSG-03", Seen.VIOLATED, "so")
+    result = result_of(Verdict.FAIL, other, Finding(MUST, Seen.HELD, "so"))
+    assert not kills(BREAKS_ALL, result, 1, CATALOGUE)
+    assert [each.requirement for each in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)] == ["STOMP12-MSG-03"]
+
+
+# --- what mutants say of themselves -----------------------------------------------------------------------------------
+
+
+def test_names_are_unique() -> None:
+    assert len(groups.MUTANTS) == sum(len(group.mutants) for group in groups.GROUPS)
+
+
+def test_mutants_say_what_they_break() -> None:
+    cited = {each for call in all_calls() for each in call.cited}
+    wrong = []
+    for mutant in groups.MUTANTS.values():
+        if not mutant.fault.endswith("."):
+            wrong.append(f"{mutant.name}: its docstring should be the fault in a sentence")
+        if not {CATALOGUE.find(each).level for each in mutant.breaks} - {Level.MAY}:
+            wrong.append(f"{mutant.name} breaks nothing that a broker must or should do")
+        if not cited & set(mutant.breaks):
+            wrong.append(f"{mutant.name}: no case cites any of {', '.join(mutant.breaks)}")
+    assert not wrong, "; ".join(wrong)
+
+
+def test_every_historical_bug_that_is_re_created_has_its_line() -> None:
+    page = Path(__file__).parents[2] / "docs" / "historical_bugs.md"
+    if not page.is_file():
+        pytest.skip("no checkout: the wheel has no docs")
+    table = page.read_text("utf-8").partition("\n## ")[0]
+    rows = set(re.findall(r"^\| ([^|]+?) \|.*`([a-z0-9.-]+)`", table, re.MULTILINE))
+    assert {(each.recreates, each.name) for each in groups.MUTANTS.values() if each.recreates} == rows
+
+
+# --- the list of survivors --------------------------------------------------------------------------------------------
+
+
+def test_the_list_of_survivors_only_shrinks() -> None:
+    fates = [Fate("a", Status.SURVIVED), Fate("b", Status.KILLED, killed_by=[]), Fate("c", Status.SURVIVED)]
+    fates[1].killed_by = kills(BREAKS_ALL, result_of(Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so")), 1, CATALOGUE)
+    said = survivors.complaints(fates, {"a": "it cannot be seen", "b": "nor this", "d": "gone"}, ["a", "b", "c"])
+    assert [sentence.split()[0] for sentence in said] == ["survivors.txt", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("name\n", "NAME: REASON"), ("name:\n", "REASON"), ("a: b\na: c\n", "twice")]
+)
+def test_a_bad_list_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "survivors.txt"
+    path.write_text(text)
+    with pytest.raises(survivors.BadList, match=words):
+        survivors.load(path)
+
+
+# --- as targets and as a command --------------------------------------------------------------------------------------
+
+
+def test_a_mutant_is_a_target_like_any() -> None:
+    target = target_file.load("mutant:ttl.modifier-forgotten")
+    assert target.identity.name == "mutant-ttl.modifier-forgotten"
+    with pytest.raises(
+        target_file.BadTarget, match=r"no mutant 'ttl\.modifier-forgot'; perhaps ttl\.modifier-forgotten"
+    ):
+        target_file.load("mutant:ttl.modifier-forgot")
+
+
+def test_the_calls_are_those_that_pytest_makes(tmp_path: Path) -> None:
+    home = Path(__file__).parents[1]
+    folder = tmp_path / "run"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        home / "conformance.ini",
+        "--rootdir",
+        home,
+        "-q",
+        "--collect-only",
+    ]
+    folders = sorted({str(home / call.case.suite) for call in all_calls()})
+    subprocess.run([*command, "-p", "no:cacheprovider", "--record", folder, *folders], check=True, capture_output=True)
+    collected = json.loads((folder / "cases.json").read_text("utf-8"))
+    assert sorted(collected) == [call.id for call in all_calls()]
+
+
+def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
+    name = "receipts.with-a-body"
+    ran = CliRunner().invoke(mutants, ["--mutant", name, "--out", str(tmp_path), "--json"], standalone_mode=False)
+    assert ran.return_value == 0, ran.output
+    data = json.loads((tmp_path / "mutants.json").read_text("utf-8"))
+    assert data["killed"] == 1
+    assert data["mutants"][0]["killed_by"][0]["requirement"] in groups.named(name).breaks
+    assert data["requirements"]["STOMP10-RECEIPT-03"] == {name: "●"}
+
+
+def test_the_command_refuses_a_mutant_that_it_does_not_know() -> None:
+    ran = CliRunner().invoke(mutants, ["--mutant", "receipts.with-a-bod"])
+    assert ran.exit_code == 4
+    assert "perhaps receipts.with-a-body" in ran.output

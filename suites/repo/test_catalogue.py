@@ -1,0 +1,182 @@
+"""The requirement catalogue against everything that speaks of it: cases, the broker, lists of known deviations."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.case import registry
+from harness.catalogue import coverage, deviations, profiles, requirements
+from harness.catalogue.cases import CaseInfo, citations, describe, import_suites
+from harness.targets.target import RECONFIGURABLE
+from harness.targets.target_file import SOCKETS
+from suites.repo.sources import ROOT, modules, texts
+
+CATALOGUE = requirements.load()
+FIXTURES = ROOT / "fixtures"
+
+COUNTS = {
+    "amqp10": 245,
+    "artemis-concepts": 4,
+    "artemis-flow": 20,
+    "artemis-grouping": 1,
+    "artemis-paging": 12,
+    "artemis-redelivery": 2,
+    "artemis-stomp": 34,
+    "rfc6455": 34,
+    "stomp10": 49,
+    "stomp11": 123,
+    "stomp12": 154,
+}
+"""Statements by document. Whoever adds or removes one says so here: none gets lost unseen."""
+
+STRENGTH = {
+    "MUST": ("MUST", "MUST NOT", "MUST never", "REQUIRED", "SHALL", "SHALL NOT", "must", "required"),
+    "SHOULD": ("SHOULD", "SHOULD NOT", "RECOMMENDED", "should", "recommended"),
+    "MAY": ("MAY", "OPTIONAL", "CAN", "may", "can"),
+}
+
+
+@cache
+def cases() -> dict[str, CaseInfo]:
+    """Every conformance case."""
+    import_suites()
+    return describe(registry().values())
+
+
+def test_no_statement_got_lost() -> None:
+    found = {each.name: 0 for each in CATALOGUE.documents}
+    for each in CATALOGUE.values():
+        found[each.document.name] += 1
+    assert found == COUNTS, "the number of statements changed: correct COUNTS in this file and say why in the commit"
+
+
+@pytest.mark.parametrize("requirement", CATALOGUE.values(), ids=lambda each: each.id)
+def test_a_statement_is_one_plain_sentence_or_two(requirement: requirements.Requirement) -> None:
+    for text in (requirement.statement, requirement.note, requirement.why_not):
+        assert "\n" not in text, f"{requirement.where}: write {requirement.id} on one line"
+        assert "  " not in text, f"{requirement.where}: {requirement.id} has two blanks in a row"
+        assert not text or text.endswith("."), f"{requirement.where}: {requirement.id} should end with a period"
+    assert len(requirement.statement) <= 300, f"{requirement.where}: {requirement.id} is long; say it shorter"
+
+
+def test_levels_follow_the_words_of_the_document() -> None:
+    meant = {verb: level for level, verbs in STRENGTH.items() for verb in verbs}
+    wrong = [
+        f"{each.id} has {each.verb!r} and level {each.level}"
+        for each in CATALOGUE.values()
+        if each.profile is None and each.verb in meant and meant[each.verb] != each.level and not each.note
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: follow the word, or say in a note why not"
+
+
+def test_every_section_is_used() -> None:
+    for document in CATALOGUE.documents:
+        used = {each.section for each in CATALOGUE.values() if each.document is document}
+        idle = document.anchors.keys() - used
+        assert not idle, f"fixtures/requirements/{document.name}.toml: no statement stands in {', '.join(sorted(idle))}"
+
+
+def test_ids_within_a_group_have_no_gaps() -> None:
+    groups: dict[str, list[int]] = {}
+    for each in CATALOGUE:
+        group, _, number = each.rpartition("-")
+        groups.setdefault(group, []).append(int(number))
+    torn = {group: sorted(found) for group, found in groups.items() if sorted(found) != list(range(1, len(found) + 1))}
+    assert not torn, f"{torn}: numbers run from 1 without gaps; a retired id keeps its place with testable = false"
+
+
+def test_cases_cite_what_the_catalogue_has() -> None:
+    wrong = coverage.unknown(CATALOGUE, citations(cases()))
+    assert not wrong, "; ".join(wrong)
+
+
+def test_cases_cite_a_specification_in_the_version_they_run_in() -> None:
+    import_suites()
+    wrong = [
+        f"{each.name}[{version}] cites {cited} of {CATALOGUE[cited].source}"
+        for each in registry().values()
+        for version, ids in each.by_version.items()
+        for cited in ids
+        if version is not None and cited in CATALOGUE and CATALOGUE[cited].version not in ("*", version)
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: cite the requirement of that version"
+
+
+def test_every_must_has_a_case_or_a_reason() -> None:
+    missing, _ = coverage.disagreements(CATALOGUE, citations(cases()), coverage.load_listed())
+    entries = "\n".join(coverage.entry(each, f"WHY: {CATALOGUE[each].statement}") for each in missing)
+    assert not missing, (
+        f"{len(missing)} testable MUST or DOC requirements have no case. Write one, or add to "
+        f"fixtures/requirements/{requirements.UNCOVERED}, with a reason of your own:\n{entries}"
+    )
+
+
+def test_the_uncovered_list_only_shrinks() -> None:
+    _, surplus = coverage.disagreements(CATALOGUE, citations(cases()), coverage.load_listed())
+    assert not surplus, (
+        f"fixtures/requirements/{requirements.UNCOVERED} is out of date; remove what is said of each: {'; '.join(surplus)}"
+    )
+
+
+def test_reasons_are_reasons() -> None:
+    idle = [each for each, reason in coverage.load_listed().items() if reason.startswith("WHY") or len(reason) < 15]
+    assert not idle, f"{', '.join(idle)}: say why there is no case, not what the requirement says"
+
+
+def test_capabilities_that_cases_need_can_be_had() -> None:
+    offered = {RECONFIGURABLE, SOCKETS}.union(*(profiles.load(name).capabilities for name in profiles.names()))
+    added = re.compile(r"add_capabilities\s*=\s*\[([^\]]*)\]")
+    for path in sorted(FIXTURES.glob("brokers/*/*.target.toml")):
+        text = path.read_text()
+        offered |= {"login"} if re.search(r"^login\s*=", text, re.MULTILINE) else set()
+        for listed in added.findall(text):
+            offered |= set(re.findall(r'"([^"]+)"', listed))
+    wrong = [
+        f"{each.id} needs {', '.join(sorted(each.needs - offered))}"
+        for each in cases().values()
+        if each.needs - offered
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: no profile or target file offers that, so the case never runs"
+
+
+def test_ids_named_in_code_and_documents_exist() -> None:
+    prefixes = "|".join(re.escape(each.prefix) for each in CATALOGUE.documents)
+    mention = re.compile(rf"\b(?:{prefixes})(?:-[A-Za-z0-9]+)*-[0-9]+\b")
+    paths = {path: file.read_text() for path, file in modules().items()}
+    paths |= {path: text for path, text in texts().items() if path.endswith((".md", ".xml"))}
+    wrong = [
+        f"{path}:{number} names {found}"
+        for path, text in paths.items()
+        if not path.startswith(("suites/units/", "suites/repo/"))
+        for number, line in enumerate(text.splitlines(), 1)
+        for found in mention.findall(line)
+        if found not in CATALOGUE
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: the catalogue has no such requirement"
+
+
+def _lists() -> list[Path]:
+    return sorted(FIXTURES.glob("brokers/*/known_deviations.toml"))
+
+
+@pytest.mark.parametrize("path", _lists(), ids=lambda path: path.parent.name)
+def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path) -> None:
+    citing = {case: set(info.requirements) for case, info in cases().items()}
+    for each in deviations.load(path):
+        assert not each.requirement or each.requirement in CATALOGUE, f"{each.where}: there is no {each.requirement}"
+        if each.requirement:
+            assert any(each.requirement in ids for ids in citing.values()), (
+                f"{each.where}: no case cites {each.requirement}"
+            )
+        if each.case:
+            glob = each.case.partition("[")[0]
+            pattern = re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in glob))
+            fits = [case for case in citing if pattern.fullmatch(case)]
+            assert fits, f"{each.where}: no case is called {each.case}"
+            assert not each.requirement or any(each.requirement in citing[case] for case in fits), (
+                f"{each.where}: {each.case} does not cite {each.requirement}"
+            )

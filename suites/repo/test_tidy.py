@@ -1,0 +1,172 @@
+"""Style that runs as a test: clocks and sleeps where they belong, small files, no private paths, no loose ends."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from suites.repo.sources import imports, modules, texts, tree, within
+
+MOST_LINES = 600
+
+CLOCKS = {
+    "harness/counterexamples/player.py": "becomes a script of its own, over sockets, that needs nothing of ours",
+    "harness/execution.py": "how long a case took, for the result",
+    "harness/run_folder.py": "when a run began, for its header",
+    "harness/targets/process.py": "waits for a process to be ready or to end",
+    "harness/worlds/canary.py": "measures how late the host is",
+    "harness/worlds/real.py": "real time is its subject",
+    "reference_broker/serve_asyncio.py": "the only place of the broker that knows sockets",
+    "suites/mutation/matrix.py": "how long a mutant took, for the reader",
+    "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
+    "reports/gateway.py": "waits for the JVM to be ready",
+}
+"""Where ``time`` or ``datetime`` is imported, and why. Conformance suites and oracles never stand here."""
+
+SLEEPS = {
+    "harness/worlds/canary.py": "the canary wakes on purpose, to see how late",
+    "reference_broker/serve_asyncio.py": "lets writers flush before a close",
+}
+PRINTS = {"harness/targets/leash.py": "its standard output is a protocol with the process that started it"}
+
+NO_CLOCK_RULE = ("benchmarks/",)
+"""Measuring time is what these are for."""
+
+
+def _joined(*parts: str) -> str:
+    return "".join(parts)
+
+
+PRIVATE = (
+    _joined("../", "shared"),
+    _joined("/work/", "shared"),
+    _joined("/work/", "main"),
+    _joined("/work/.", "mirror"),
+    _joined("/work/.", "library"),
+    _joined("/tmp/", "BRIEF"),
+    _joined("repo1.", "maven.org"),
+    _joined("repo.maven", ".apache.org"),
+    _joined("central.", "sonatype.com"),
+    _joined("py", "pi.org"),
+    _joined("files.python", "hosted.org"),
+    _joined("registry.", "npmjs.org"),
+    _joined("proxy.", "golang.org"),
+    _joined("crates", ".io"),
+    _joined("deb.", "debian.org"),
+)
+"""Folders of the machine this was written on, and hosts of package registries, which their own clients know."""
+
+LOOSE_ENDS = re.compile(r"\b(" + "|".join((_joined("TO", "DO"), _joined("FIX", "ME"), _joined("X", "XX"))) + r")\b")
+
+
+def _sleeps(path: str) -> Iterator[int]:
+    return _calls(tree(path), "sleep")
+
+
+def _calls(parsed: ast.Module, name: str) -> Iterator[int]:
+    """Lines on which ``name(…)`` or ``anything.name(…)`` is called."""
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Call):
+            called = node.func
+            if (isinstance(called, ast.Name) and called.id == name) or (
+                isinstance(called, ast.Attribute) and called.attr == name
+            ):
+                yield node.lineno
+
+
+def _clock_lines(path: str) -> list[int]:
+    return [each.line for each in imports(path) if within(each.name, ("time", "datetime"))]
+
+
+def _exempt(path: str) -> bool:
+    return path.startswith(NO_CLOCK_RULE)
+
+
+def test_clocks_are_read_where_they_belong() -> None:
+    wrong = [
+        f"{path}:{line}"
+        for path in modules()
+        if path not in CLOCKS and not _exempt(path)
+        for line in _clock_lines(path)
+    ]
+    assert not wrong, (
+        f"{', '.join(wrong)}: imports a clock. Take the instant as an argument; if this file really has to read one, "
+        "add it to CLOCKS in suites/repo/test_tidy.py with the reason"
+    )
+
+
+def test_nobody_sleeps() -> None:
+    wrong = [f"{path}:{line}" for path in modules() if path not in SLEEPS for line in _sleeps(path)]
+    assert not wrong, f"{', '.join(wrong)}: sleeps. Wait for something that happens: expect, settle, advance, a process"
+
+
+def test_print_is_left_to_commands() -> None:
+    wrong = [
+        f"{path}:{node.lineno}"
+        for path in modules()
+        if path not in PRINTS and not path.startswith("benchmarks/")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert not wrong, f"{', '.join(wrong)}: prints. Return the text, or use click.echo in a command"
+
+
+@pytest.mark.parametrize(("listed", "name"), [(CLOCKS, "CLOCKS"), (SLEEPS, "SLEEPS"), (PRINTS, "PRINTS")])
+def test_exceptions_are_still_needed(listed: dict[str, str], name: str) -> None:
+    used = {
+        "CLOCKS": lambda path: bool(_clock_lines(path)),
+        "SLEEPS": lambda path: any(_sleeps(path)),
+        "PRINTS": lambda path: any(_calls(tree(path), "print")),
+    }[name]
+    idle = [path for path in listed if path not in modules() or not used(path)]
+    assert not idle, f"{', '.join(idle)}: no longer needs its place in {name}; remove it from suites/repo/test_tidy.py"
+
+
+def test_files_are_small() -> None:
+    large = {
+        path: count for path, file in modules().items() if (count := len(file.read_text().splitlines())) > MOST_LINES
+    }
+    assert not large, f"{large}: longer than {MOST_LINES} lines; find the second noun and give it a file"
+
+
+def test_nothing_private_is_named() -> None:
+    wrong = [
+        f"{path}:{number} names {needle}"
+        for path, text in texts().items()
+        for needle in PRIVATE
+        if needle in text
+        for number, line in enumerate(text.splitlines(), 1)
+        if needle in line
+    ]
+    assert not wrong, f"{'; '.join(wrong)}: take it out; the repository stands on its own"
+
+
+def test_no_loose_ends() -> None:
+    wrong = [
+        f"{path}:{number}"
+        for path, text in texts().items()
+        if path.endswith((".py", ".md", ".toml", ".ini", ".xml"))
+        for number, line in enumerate(text.splitlines(), 1)
+        if LOOSE_ENDS.search(line)
+    ]
+    assert not wrong, f"{', '.join(wrong)}: finish it, or open an issue and take the mark out"
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [path for path in modules() if tree(path).body and ast.get_docstring(tree(path)) is None]
+    assert not silent, f"{', '.join(silent)}: begins without a docstring; one sentence on what it holds is enough"
+
+
+def test_every_part_says_what_it_is() -> None:
+    wanted = [path for path in modules() if path.endswith("/__init__.py") and not path.startswith("suites/units/")]
+    silent = [path for path in wanted if not ast.get_docstring(tree(path))]
+    assert not silent, f"{', '.join(silent)}: a package begins with a docstring that says what belongs in it"
+
+
+def test_the_needles_find_something() -> None:
+    assert LOOSE_ENDS.search("# " + _joined("TO", "DO") + ": later")
+    assert list(_calls(ast.parse("import time\ntime.sleep(1)\nsleep(2)"), "sleep")) == [2, 3]
+    assert not list(_calls(ast.parse("'time.sleep(1)'"), "sleep"))

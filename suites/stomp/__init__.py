@@ -1,0 +1,1 @@
+"""Conformance: STOMP framing, commands and heart-beats."""

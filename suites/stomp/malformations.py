@@ -1,0 +1,103 @@
+"""A grammar of malformed frames: each kind is one way in which a frame of a connected client can be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from harness.clients.raw_stomp import Destination
+from suites.stomp.octets import raw_frame, raw_line
+
+VERSIONS = frozenset({"1.0", "1.1", "1.2"})
+ESCAPING = VERSIONS - {"1.0"}
+
+
+@dataclass(frozen=True)
+class Malformation:
+    """One kind. ``octets`` has, for a destination and a version, what is written."""
+
+    name: str
+    octets: Callable[[Destination, str], bytes]
+    versions: frozenset[str] = VERSIONS
+    """Where it is malformed, or at least strange."""
+
+
+def send(*lines: bytes, body: bytes = b"evil", eol: bytes = b"\n") -> Callable[[Destination, str], bytes]:
+    """A SEND to a proper destination with these lines besides."""
+
+    def octets(to: Destination, version: str) -> bytes:
+        named = [raw_line("destination", to.name, version), *(raw_line(*each, version) for each in to.send_headers)]
+        return raw_frame("SEND", [*named, *lines], body, eol=eol)
+
+    return octets
+
+
+def literally(octets: bytes) -> Callable[[Destination, str], bytes]:
+    """These octets, whatever the destination."""
+    return lambda to, version: octets
+
+
+def command(text: str) -> Callable[[Destination, str], bytes]:
+    """What is a proper SEND but for its command."""
+    return lambda to, version: send()(to, version).replace(b"SEND", text.encode(), 1)
+
+
+KINDS = (
+    Malformation("a command nobody has", literally(b"HELLO\n\n\x00")),
+    Malformation("a command in small letters", command("send")),
+    Malformation("a blank before the command", command(" SEND")),
+    Malformation("a blank behind the command", command("SEND ")),
+    Malformation("a command with a tail", command("SENDING")),
+    Malformation("a command cut short", command("SEN")),
+    Malformation("a command that is not UTF-8", literally(b"S\xff\xfeND\n\n\x00")),
+    Malformation("a command of a thousand letters", literally(b"A" * 1000 + b"\n\n\x00")),
+    Malformation("no command, only headers", literally(b"destination:x\n\nbody\x00")),
+    Malformation("a NUL alone", literally(b"\x00")),
+    Malformation("NULs in a row", literally(b"\x00" * 20)),
+    Malformation("octets of no meaning", literally(bytes(range(255, 0, -1)) + b"\x00\n\x00")),
+    Malformation("an HTTP request", literally(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")),
+    Malformation(
+        "a frame of the server", literally(b"MESSAGE\ndestination:x\nmessage-id:1\nsubscription:0\n\nbody\x00")
+    ),
+    Malformation("CONNECTED from a client", literally(b"CONNECTED\nversion:1.2\n\n\x00")),
+    Malformation("ERROR from a client", literally(b"ERROR\nmessage:no\n\nno\x00")),
+    Malformation("a second CONNECT", literally(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:x\n\n\x00")),
+    Malformation("a header without a colon", send(b"no colon in here")),
+    Malformation("a header without a name", send(b":value")),
+    Malformation("a header that is a colon", send(b":")),
+    Malformation("a header that is not UTF-8", send(b"x-word:\xff\xfe\xc3\x28"), ESCAPING),
+    Malformation("a header name that is not UTF-8", send(b"x-\xff:value"), ESCAPING),
+    Malformation("a raw colon in a value", send(b"x-word:a:b"), ESCAPING),
+    Malformation("a CR within a value", send(b"x-word:a\rb"), frozenset({"1.2"})),
+    Malformation("two CRs before an LF", send(b"x-word:a\r\r"), frozenset({"1.2"})),
+    Malformation("lines that end with CR alone", send(eol=b"\r")),
+    Malformation("lines that end with CR LF", send(eol=b"\r\n"), frozenset({"1.0", "1.1"})),
+    Malformation("an undefined escape", send(b"x-word:a\\tb"), ESCAPING),
+    Malformation("an undefined escape in a name", send(b"x-\\t:a"), ESCAPING),
+    Malformation("an escape of nothing", send(b"x-word:a\\"), ESCAPING),
+    Malformation("a content-length of letters", send(b"content-length:four")),
+    Malformation("a content-length of nothing", send(b"content-length:")),
+    Malformation("a negative content-length", send(b"content-length:-1")),
+    Malformation("a content-length with a fraction", send(b"content-length:4.0")),
+    Malformation("a content-length beyond every number", send(b"content-length:" + b"9" * 30)),
+    Malformation("a content-length that is too small", send(b"content-length:1")),
+    Malformation("a SEND without destination", literally(b"SEND\n\nbody\x00")),
+    Malformation("a SUBSCRIBE without anything", literally(b"SUBSCRIBE\n\n\x00")),
+    Malformation("an UNSUBSCRIBE of nothing", literally(b"UNSUBSCRIBE\n\n\x00")),
+    Malformation("an ACK of nothing", literally(b"ACK\n\n\x00")),
+    Malformation("an ACK of no message", literally(b"ACK\nid:none\nmessage-id:none\nsubscription:none\n\n\x00")),
+    Malformation("a NACK of nothing", literally(b"NACK\n\n\x00")),
+    Malformation("a BEGIN of nothing", literally(b"BEGIN\n\n\x00")),
+    Malformation("a COMMIT of nothing", literally(b"COMMIT\n\n\x00")),
+    Malformation("a COMMIT of no transaction", literally(b"COMMIT\ntransaction:none\n\n\x00")),
+    Malformation("an ABORT of no transaction", literally(b"ABORT\ntransaction:none\n\n\x00")),
+    Malformation("a BEGIN with a body", literally(b"BEGIN\ntransaction:t\n\nbody\x00"), ESCAPING),
+    Malformation("an ack mode nobody has", literally(b"SUBSCRIBE\ndestination:x\nid:1\nack:sometimes\n\n\x00")),
+)
+
+
+def some_kinds() -> st.SearchStrategy[list[Malformation]]:
+    """A few of all kinds; those that the version allows are left out by who writes them."""
+    return st.lists(st.sampled_from(KINDS), min_size=3, max_size=6, unique_by=lambda each: each.name)

@@ -1,0 +1,104 @@
+"""Octets under the frames: what arrived exactly as it came, and writing in pieces of any size."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.clients.raw_stomp import StompPeer
+from harness.wire import stomp
+from harness.words import Instant, ms
+
+
+def tap(peer: StompPeer) -> bytearray:
+    """Everything that arrives on ``peer`` from now on, octet for octet; it grows as the connection speaks."""
+    heard = bytearray()
+    decode = peer.decode
+
+    def both(at: Instant, data: bytes) -> None:
+        heard.extend(data)
+        decode(at, data)
+
+    peer.decode = both  # type: ignore[method-assign]
+    return heard
+
+
+@dataclass(frozen=True)
+class RawFrame:
+    """A frame of the server before anything was unescaped: its lines without their ends."""
+
+    command: bytes
+    lines: tuple[bytes, ...]
+    body: bytes
+
+
+def raw_frames(heard: bytes | bytearray) -> Iterator[RawFrame]:
+    """The complete frames in ``heard``, cut as the grammar has it: ends of line, head, empty line, body, NUL."""
+    rest = bytes(heard)
+    while rest := rest.lstrip(b"\r\n"):
+        ends = [(rest.find(blank), len(blank)) for blank in (b"\n\n", b"\n\r\n") if blank in rest]
+        if not ends:
+            return
+        end, size = min(ends)
+        head, rest = rest[:end], rest[end + size :]
+        command, *lines = (line.removesuffix(b"\r") for line in head.split(b"\n"))
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), rest.find(b"\x00"))
+        if not 0 <= length < len(rest):
+            return
+        yield RawFrame(command, tuple(lines), rest[:length])
+        rest = rest[length + 1 :]
+
+
+def raw_line(name: str, value: str, version: str) -> bytes:
+    """A header line as this version writes it, without its end."""
+    return f"{stomp.escape(name, version)}:{stomp.escape(value, version)}".encode()
+
+
+def raw_frame(command: str, lines: Iterable[bytes], body: bytes = b"", *, eol: bytes = b"\n") -> bytes:
+    """A frame of lines that are written as they are."""
+    return eol.join([command.encode(), *lines, b"", b""]) + body + b"\x00"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a stream is cut: near the ``nth`` octet of a kind (modulo how many there are), or anywhere."""
+
+    near: int | None
+    nth: int
+    offset: int
+
+    def of(self, data: bytes) -> int:
+        """The position in ``data``, between 0 and its length."""
+        places = range(len(data)) if self.near is None else [i for i, octet in enumerate(data) if octet == self.near]
+        if not places:
+            return 0
+        return min(max(places[self.nth % len(places)] + self.offset, 0), len(data))
+
+
+_DELIMITERS = (0x00, 0x0A, 0x0D, ord(":"), ord("\\"), 0xC3, None)
+"""Cuts fall near these octets, where parsers keep their state; 0xC3 begins a character of two octets."""
+
+
+def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
+    """Some cuts, most of them one octet before, at or behind a delimiter."""
+    one = st.builds(Cut, st.sampled_from(_DELIMITERS), st.integers(0, 2000), st.integers(-1, 2))
+    return st.lists(one, max_size=most).map(tuple)
+
+
+def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable[Cut]) -> None:
+    """Write ``data`` cut ``where``. Between the pieces a moment passes, so that they arrive apart."""
+    positions = sorted({0, len(data), *(cut.of(data) for cut in where)})
+    for start, end in itertools.pairwise(positions):
+        peer.write(data[start:end])
+        target.advance(ms(1))
+
+
+def write_octet_by_octet(target: Bench, peer: StompPeer, data: bytes) -> None:
+    """Write ``data`` in as many pieces as it has octets."""
+    for octet in data:
+        peer.write(bytes([octet]))
+        target.advance(ms(1))

@@ -1,0 +1,172 @@
+"""ACK: how it names a message in each version, and which messages it settles in each mode.
+
+What was settled shows when the consumer goes away: the next consumer of the queue finds what was not.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.wire.conversation import PATIENCE
+from harness.words import CloseHow, RoutingType
+from suites.queues import INDIVIDUAL, collect, held, left_in, numbered, publish_all
+from suites.refusals import bystander, refused
+
+MOST = 8
+"""Messages that a subscription holds in these cases: far below any default window."""
+
+
+@case(
+    {
+        "1.0": "STOMP10-ACK-01",
+        "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"),
+        "1.2": ("STOMP12-ACK-01", "STOMP12-FH-06"),
+    }
+)
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: str) -> None:
+    """A message is acknowledged by what its MESSAGE said: message-id in 1.0, message-id and subscription in 1.1, the
+    header ack in 1.2. The ACK is confirmed, and the message does not come again when the connection is lost."""
+    mode = ack if version != "1.0" else "client"
+    queue, consumer = target.destination(), target.stomp(version)
+    consumer.publish(queue, b"taken")
+    message = held(target, consumer, queue, 1, mode)[0]
+    consumer.request("ACK", consumer.naming(message), proves=target.cited)
+    consumer.leave(CloseHow.RESET)
+    again = left_in(target, queue, version, 0)
+    target.judge(target.cited, not again, f"an acknowledged message came again: {again!r}")
+
+
+NAMELESS = {
+    "1.0": {"no message-id": ()},
+    "1.1": {"no message-id": ("subscription",), "no subscription": ("message-id",)},
+    "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
+}
+
+
+@case({"1.0": "STOMP10-ACK-01", "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": "STOMP12-ACK-01"})
+def test_an_ack_that_does_not_name_its_message_is_not_confirmed(target: Bench, version: str) -> None:
+    """A header by which ACK names its message is left out. The ACK must not be confirmed, and the message is not
+    consumed: the next consumer finds it. The complete ACK is accepted before."""
+    for number, (words, kept) in enumerate(NAMELESS[version].items()):
+        judged = target.cited[number : number + 1] if version == "1.1" else target.cited
+        with bystander(target, version):
+            queue, consumer = target.destination(), target.stomp(version)
+            publish_all(consumer, queue, numbered(2))
+            first, second = held(target, consumer, queue, 2, INDIVIDUAL[version])
+            consumer.ack(first, receipt=True)
+            target.note(f"ACK with {words}")
+            named = tuple((name, second[name]) for name in kept)
+            refused(target, consumer, "ACK", named, refuses=judged)
+            consumer.leave(CloseHow.RESET)
+            left = left_in(target, queue, version, 1)
+            target.judge(judged, left == [second.body], f"after an ACK with {words} the queue had {left!r}")
+
+
+@case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
+@over(
+    examples=40,
+    always=lambda target: [{"count": 30, "last": 0}, {"count": 30, "last": 29}],
+    count=st.integers(1, MOST),
+    last=st.integers(0, MOST - 1),
+)
+def test_in_mode_client_an_ack_covers_what_came_before(target: Bench, version: str, count: int, last: int) -> None:
+    """Some messages arrive in mode client, one of them is acknowledged, and the connection is lost. That one and all
+    before it are consumed; those behind it are not, and the next consumer gets exactly these."""
+    cumulative, kept = target.cited
+    last %= count
+    queue, consumer = target.destination(), target.stomp(version)
+    sent = numbered(count)
+    publish_all(target.stomp(version), queue, sent)
+    messages = held(target, consumer, queue, count, "client")
+    consumer.request("ACK", consumer.naming(messages[last]), proves=cumulative)
+    consumer.leave(CloseHow.RESET)
+    left = left_in(target, queue, version, count - last - 1)
+    words = f"of {count} messages number {last} was acknowledged, the next consumer got {left!r}"
+    target.judge(cumulative, not set(left) & set(sent[: last + 1]), words)
+    target.judge(kept, set(sent[last + 1 :]) <= set(left), words)
+
+
+@case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
+def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
+    """One connection holds messages of two queues by two subscriptions in mode client. The last message of the second
+    is acknowledged. That covers the whole second subscription and nothing of the first."""
+    cumulative, kept = target.cited
+    one, two, consumer = target.destination(), target.destination(), target.stomp(version)
+    producer = target.stomp(version)
+    publish_all(producer, one, numbered(3, "one"))
+    publish_all(producer, two, numbered(3, "two"))
+    consumer.subscribe(one, "one", ack="client")
+    target.control(
+        target.wait_until(lambda: consumer.messages_seen == 3, within=PATIENCE), "three messages should come"
+    )
+    consumer.take_messages()
+    consumer.subscribe(two, "two", ack="client")
+    target.control(target.wait_until(lambda: consumer.messages_seen == 6, within=PATIENCE), "three more should come")
+    consumer.ack(consumer.take_messages()[-1], receipt=True)
+    consumer.leave(CloseHow.RESET)
+    left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
+    target.judge(cumulative, not left_two, f"the acknowledged subscription left {left_two!r}")
+    target.judge(kept, sorted(left_one) == numbered(3, "one"), f"the other subscription left {left_one!r}")
+
+
+@case({"1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": ("STOMP12-ACK-01", "STOMP12-MSG-05")}, needs={"multicast"})
+def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: str) -> None:
+    """One connection has two subscriptions to a topic and gets a copy of a message by each. Each copy can be acknowledged
+    by what its own MESSAGE said, and what was said for the one acknowledges not the other."""
+    topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
+    for name in ("a", "b"):
+        peer.subscribe(topic, name, ack="client-individual")
+    peer.publish(topic, b"copied")
+    copies = collect(target, peer, 2)
+    target.control(len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies came")
+    for copy in copies:
+        peer.request("ACK", peer.naming(copy), proves=target.cited)
+    names = {peer.naming(copy) for copy in copies}
+    target.judge(target.cited, len(names) == 2, f"the copies are acknowledged by {sorted(names)!r}")
+
+
+@case({"1.1": ("STOMP11-SUB-11", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-13", "STOMP12-ACK-04")})
+@over(
+    examples=40,
+    always=lambda target: [{"taken": [True] + [False] * 29, "backwards": False}],
+    taken=st.lists(st.booleans(), min_size=1, max_size=MOST),
+    backwards=st.booleans(),
+)
+def test_in_mode_client_individual_an_ack_covers_one_message(
+    target: Bench, version: str, taken: list[bool], backwards: bool
+) -> None:
+    """Some messages arrive in mode client-individual, any of them are acknowledged in either order, and the connection is
+    lost. The next consumer gets exactly those that were not."""
+    individual, kept = target.cited
+    queue, consumer = target.destination(), target.stomp(version)
+    sent = numbered(len(taken))
+    publish_all(target.stomp(version), queue, sent)
+    messages = held(target, consumer, queue, len(taken), "client-individual")
+    chosen = [each for each, take in zip(messages, taken, strict=True) if take]
+    for message in reversed(chosen) if backwards else chosen:
+        consumer.request("ACK", consumer.naming(message), proves=individual)
+    consumer.leave(CloseHow.RESET)
+    rest = [body for body, take in zip(sent, taken, strict=True) if not take]
+    left = left_in(target, queue, version, len(rest))
+    words = f"acknowledged {[each.body for each in chosen]!r} of {len(sent)}, the next consumer got {left!r}"
+    target.judge(individual, set(rest) <= set(left), words)
+    target.judge(kept, sorted(left) == sorted(rest), words)
+
+
+@case("STOMP10-ACK-03")
+def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
+    """1.0 does not say whether an ACK in mode client covers earlier messages too. The second of three messages is
+    acknowledged and the connection is lost; what the next consumer gets is recorded."""
+    queue, consumer = target.destination(), target.stomp("1.0")
+    sent = numbered(3)
+    publish_all(consumer, queue, sent)
+    messages = held(target, consumer, queue, 3, "client")
+    consumer.ack(messages[1], receipt=True)
+    consumer.leave(CloseHow.RESET)
+    left = left_in(target, queue, "1.0", 1)
+    words = "cumulative" if left == sent[2:] else "individual" if sorted(left) == [sent[0], sent[2]] else "neither"
+    target.judge(target.cited, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}")

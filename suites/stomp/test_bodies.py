@@ -1,0 +1,248 @@
+"""Bodies: how long they are, what they may hold, and which frames have one."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import Destination, StompPeer, frame
+from harness.wire import stomp
+from harness.wire.stomp import Frame
+from harness.words import seconds
+from suites.stomp.aftermath import fate
+from suites.stomp.octets import Cut, cuts, write_in_pieces
+
+MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;.*)?", re.ASCII)
+PIECES = (
+    b"\x00",
+    b"\n",
+    b"\r\n",
+    b"\x00\n",
+    b"\n\n",
+    b"\x00\x00",
+    b"\xff",
+    b"\\c",
+    b"SEND\n\n\x00",
+    b"content-length:3\n\n",
+)
+
+
+def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
+    """A consumer and where it is subscribed."""
+    consumer, to = target.stomp(version), target.destination()
+    consumer.subscribe(to)
+    return consumer, to
+
+
+def octets(to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes) -> bytes:
+    """A SEND with exactly these headers besides those that name the destination."""
+    return stomp.encode("SEND", (("destination", to.name), *to.send_headers, *headers), body, version=version)
+
+
+@case(
+    {
+        "1.0": ("STOMP10-SEND-05", "STOMP10-SEND-06"),
+        "1.1": ("STOMP11-HDR-03", "STOMP11-HDR-02", "STOMP11-HDR-01", "STOMP11-BODY-01"),
+        "1.2": ("STOMP12-HDR-03", "STOMP12-HDR-06", "STOMP12-HDR-05", "STOMP12-BODY-01"),
+    }
+)
+@over(
+    examples=30,
+    pieces=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40)), max_size=12),
+    large=st.sampled_from([0, 0, 0, 1021, 4096, 65_537]),
+    where=cuts(5),
+)
+def test_content_length_counts_octets_whatever_they_are(
+    target: Bench, version: str, pieces: list[bytes], large: int, where: tuple[Cut, ...]
+) -> None:
+    """A body with NULs, ends of line, and what looks like frames, in any pieces and up to 64 KiB. With content-length
+    all of it is the body, and the frame behind it is understood. MESSAGE has the body and its content-length."""
+    body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
+    consumer, to = subscribed(target, version)
+    producer = target.stomp(version)
+    said = octets(to, version, (("content-length", len(body)),), body) + octets(to, version, (), b"next")
+    write_in_pieces(target, producer, said, where)
+    message = consumer.message(proves=target.cited)
+    target.judge(target.cited, message.body == body, f"{_brief(body)} came back as {_brief(message.body)}")
+    length = message.get("content-length")
+    target.judge(target.cited[1:3], length == str(len(body)), f"content-length of {len(body)} octets: {length}")
+    consumer.message(body=b"next", proves=target.cited)
+
+
+def _brief(body: bytes) -> str:
+    return f"{body[:40]!r} ({len(body)} octets)"
+
+
+@case({"1.0": "STOMP10-SEND-07", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"})
+@over(
+    examples=30,
+    texts=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60), min_size=1, max_size=5
+    ),
+)
+def test_without_content_length_the_first_nul_ends_the_body(target: Bench, version: str, texts: list[str]) -> None:
+    """Several SENDs in one go, none with content-length. Each body reaches up to the first NUL: text as it was sent."""
+    consumer, to = subscribed(target, version)
+    producer = target.stomp(version)
+    bodies = [f"{number} {text}".encode() for number, text in enumerate(texts)]
+    producer.write(b"".join(octets(to, version, (), body) for body in bodies))
+    for body in bodies:
+        consumer.message(body=body, proves=target.cited)
+
+
+@case({"1.0": "STOMP10-MESSAGE-04", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"})
+@over(
+    examples=20,
+    body=st.binary(min_size=1, max_size=60).map(lambda each: b"<\xff\xc3\x28" + each.replace(b"\0", b"") + b">"),
+)
+def test_a_body_without_content_length_need_not_be_text(target: Bench, version: str, body: bytes) -> None:
+    """A body of octets that are no UTF-8, without NUL and without content-length. It is a body like any other:
+    MESSAGE has the same octets."""
+    consumer, to = subscribed(target, version)
+    producer = target.stomp(version)
+    producer.publish(to, b"\xff control")
+    consumer.message(body=b"\xff control")
+    producer.write(octets(to, version, (), body))
+    message = consumer.message(proves=target.cited)
+    target.judge(target.cited, message.body == body, f"{body!r} came back as {message.body!r}")
+
+
+@case({"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"})
+@over(examples=30, missing=st.integers(1, 4), where=cuts(4))
+def test_a_body_longer_than_content_length_is_no_frame(
+    target: Bench, version: str, missing: int, where: tuple[Cut, ...]
+) -> None:
+    """SEND has a content-length that is 1 to 4 octets too small, so no NUL follows the octets that it counts. The
+    broker does not go on as if the frame were whole: it refuses, or waits. It never answers what comes behind, and never
+    delivers the octets that were counted as if they were a body."""
+    consumer, to = subscribed(target, version)
+    body = b"0123456789"
+    producer = target.stomp(version)
+    producer.publish(to, body)
+    consumer.message(body=body)
+    said = octets(to, version, (("content-length", len(body) - missing), ("receipt", "wrong")), body)
+    write_in_pieces(target, producer, said, where)
+    seen = fate(target, producer, within=seconds(2))
+    after = target.stomp(version)
+    after.publish(to, b"after")
+    consumer.message(body=b"after")
+    delivered = [each.body for each in consumer.take_messages()]
+    target.judge(
+        target.cited,
+        (seen.refused or not seen.answered) and body[:-missing] not in delivered,
+        f"content-length {len(body) - missing} for {len(body)} octets: delivered {delivered}, and {seen}",
+    )
+
+
+@case({"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"})
+@over(
+    examples=30,
+    always=lambda target: [{"length": "-1", "where": ()}, {"length": "four", "where": ()}],
+    length=st.sampled_from(["", "four", "-1", "-4", "4x", "0x4", "4.0", "1e1", "+-4", "٤x"]),
+    where=cuts(4),
+)
+def test_a_send_whose_content_length_is_no_number_is_refused(
+    target: Bench, version: str, length: str, where: tuple[Cut, ...]
+) -> None:
+    """The content-length of a SEND is no count of octets. The server cannot process the frame: it says ERROR and
+    disconnects, and publishes nothing. The same SEND with the right length is accepted before and after."""
+    consumer, to = subscribed(target, version)
+
+    def accepted() -> None:
+        peer = target.stomp(version)
+        peer.write(octets(to, version, (("content-length", 4),), b"good"))
+        consumer.message(body=b"good")
+
+    accepted()
+    offender = target.stomp(version)
+    write_in_pieces(target, offender, octets(to, version, (("content-length", length),), b"evil"), where)
+    seen = fate(target, offender)
+    target.judge(target.cited, seen.explained and seen.ended is not None, f"content-length:{length!r}: {seen}")
+    accepted()
+    delivered = [each.body for each in consumer.take_messages()]
+    target.judge(target.cited, not delivered, f"content-length:{length!r} delivered {delivered}")
+
+
+@case("STOMP12-HDR-02", "STOMP12-HDR-17")
+def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> None:
+    """Every client frame may carry content-length: with 0 on frames that have no body it changes nothing. Each frame
+    is receipted."""
+    peer, to = target.stomp("1.2"), target.destination()
+    zero = ("content-length", "0")
+    about = (("destination", to.name), *to.subscribe_headers, ("id", "0"), ("ack", "client"))
+    peer.request("SUBSCRIBE", (*about, zero), proves=target.cited)
+    peer.request("SEND", (("destination", to.name), *to.send_headers, zero), proves=target.cited)
+    peer.request("ACK", (*peer.naming(peer.message(body=b"")), zero), proves=target.cited)
+    peer.request("BEGIN", (("transaction", "t"), zero), proves=target.cited)
+    peer.request("ABORT", (("transaction", "t"), zero), proves=target.cited)
+    peer.request("UNSUBSCRIBE", (("id", "0"), zero), proves=target.cited)
+    peer.request("DISCONNECT", (zero,), proves=target.cited)
+
+
+@case("STOMP10-SUBSCRIBE-06")
+def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
+    """SUBSCRIBE has a body, which 1.0 says is ignored. The subscription exists and gets messages."""
+    peer, to = target.stomp("1.0"), target.destination()
+    headers = (("destination", to.name), ("id", "0"), *to.subscribe_headers, ("receipt", "subscribed"))
+    peer.send("SUBSCRIBE", headers, b"to be ignored")
+    peer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=target.cited)
+    peer.publish(to, b"body", proves=target.cited)
+    peer.message(body=b"body", proves=target.cited)
+
+
+@case({"1.0": "STOMP10-RECEIPT-03", "1.1": "STOMP11-BODY-02", "1.2": "STOMP12-BODY-02"})
+def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None:
+    """A session that gets CONNECTED and several RECEIPTs. None of them has a body."""
+    peer, to = target.stomp(version), target.destination()
+    assert peer.connected is not None
+    receipts: list[Frame] = [] if version == "1.0" else [peer.connected]
+    receipts.append(peer.request("SUBSCRIBE", (("destination", to.name), ("id", "0"), *to.subscribe_headers)))
+    receipts.append(peer.request("SEND", (("destination", to.name), *to.send_headers), b"body"))
+    receipts.append(peer.request("DISCONNECT"))
+    wrong = [each.brief() for each in receipts if each.body]
+    target.judge(
+        target.cited, not wrong, f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body"
+    )
+
+
+@case({"1.1": ("STOMP11-HDR-05", "STOMP11-HDR-06"), "1.2": ("STOMP12-HDR-07", "STOMP12-HDR-08")})
+@over(
+    examples=20,
+    media=st.sampled_from(
+        ["text/plain", "text/html;charset=utf-16", "application/xml;charset=utf-8", "image/png", "a/b"]
+    ),
+)
+def test_content_type_describes_the_body(target: Bench, version: str, media: str) -> None:
+    """SEND has a content-type; MESSAGE, which has the same body, has the same. An ERROR of the server's own that has a
+    body has a content-type that is a MIME type."""
+    consumer, to = subscribed(target, version)
+    producer = target.stomp(version)
+    producer.publish(to, b"body", {"content-type": media}, receipt=False)
+    message = consumer.message(body=b"body", proves=target.cited)
+    came = message.get("content-type")
+    target.judge(target.cited, came == media, f"SEND said content-type:{media}, MESSAGE says {came}")
+    stranger = target.peer(version)
+    stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.1"}))
+    for offender in (producer, stranger):
+        offender.send("COMMIT", {"transaction": "never begun"})
+        error = fate(target, offender, within=seconds(2)).error
+        if error is not None and error.body:
+            own = error.get("content-type")
+            should, must = target.cited
+            target.judge(should, own is not None, f"an ERROR with a body has content-type {own}")
+            held = own is None or MEDIA_TYPE.fullmatch(own) is not None
+            target.judge(must, held, f"an ERROR with a body has content-type {own}")
+
+
+@case({"1.1": "STOMP11-HDR-01", "1.2": "STOMP12-HDR-05"})
+@over(examples=20, body=st.binary(min_size=1, max_size=50).map(lambda each: each.hex().encode()))
+def test_a_message_with_a_body_has_its_content_length(target: Bench, version: str, body: bytes) -> None:
+    """SEND has a body but no content-length. MESSAGE should have one that counts the body's octets."""
+    consumer, to = subscribed(target, version)
+    target.stomp(version).write(octets(to, version, (), body))
+    message = consumer.message(body=body, proves=target.cited)
+    came = message.get("content-length")
+    target.judge(target.cited, came == str(len(body)), f"content-length of a body of {len(body)} octets: {came}")

@@ -1,0 +1,185 @@
+"""Large messages: bodies that a broker stores in another way arrive as others do.
+
+What counts is the acceptor by which a message comes in: bodies of ``stompMinLargeMessageSize`` octets and more are large. A
+broker may count a little differently (text takes more room than its octets), so sizes are drawn around the limit, half of it
+and twice it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import Destination, StompPeer
+from harness.targets.parameters import speaking
+from harness.targets.target import Target
+from harness.words import RoutingType
+from suites.queues import INDIVIDUAL, bodies, collect, receive
+
+NEEDS = {"large-messages"}
+LARGE = "ARTEMIS-STOMP-large-1"
+LIMIT = "stomp_min_large_message_size"
+MEBIBYTE = 1024 * 1024
+
+
+def limits(target: Target) -> dict[int, str]:
+    """An acceptor for each limit that the target's acceptors have."""
+    known = speaking(target.acceptors(), "STOMP")
+    found = {about[LIMIT]: name for name, about in sorted(known.items(), reverse=True)}
+    return {limit: name for limit, name in found.items() if isinstance(limit, int) and limit > 0}
+
+
+def sizes(target: Target) -> st.SearchStrategy[tuple[str, int]]:
+    """An acceptor and a size near its limit, or far above."""
+    return st.one_of(
+        *(
+            st.tuples(
+                st.just(name),
+                st.one_of(
+                    st.integers(-2, 2).map(lambda by, limit=limit: limit + by),
+                    st.integers(-40, 40).map(lambda by, limit=limit: max(1, limit // 2 + by)),
+                    st.integers(-2, 2).map(lambda by, limit=limit: 2 * limit + by),
+                ),
+            )
+            for limit, name in limits(target).items()
+        )
+    )
+
+
+def largest(target: Target) -> list[dict[str, Any]]:
+    """Always: the very limits, and bodies of a mebibyte."""
+    return [
+        {"place": (name, size), "spoken": "1.2", "octets": octets, "waits": octets}
+        for limit, name in limits(target).items()
+        for size in (limit - 1, limit, limit + 1, MEBIBYTE)
+        for octets in (True, False)
+    ]
+
+
+def body_of(size: int, *, octets: bool) -> bytes:
+    """A body of that size in which every part differs from its neighbours; octets have NUL and what is no UTF-8."""
+    pattern = bytes(range(256)) if octets else b"The quick brown fox jumps over the lazy dog. "
+    counted = b"".join(b"%d:" % number + pattern for number in range(size // len(pattern) + 1))
+    return counted[:size]
+
+
+def send(peer: StompPeer, to: Destination, body: bytes, *, octets: bool) -> None:
+    """SEND, with content-length if the body is octets."""
+    length = (("content-length", str(len(body))),) if octets else ()
+    peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
+
+
+def difference(sent: bytes, came: bytes) -> str:
+    """Where two bodies differ, in words."""
+    at = next((at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None)
+    if at is None:
+        return f"{len(came)} of {len(sent)} octets came"
+    return f"{len(came)} octets came for {len(sent)}, the first that differs is octet {at}"
+
+
+@case(LARGE, needs=NEEDS)
+@over(
+    examples=25,
+    always=largest,
+    place=sizes,
+    spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
+    octets=st.booleans(),
+    waits=st.booleans(),
+)
+def test_a_large_body_comes_whole(
+    target: Bench, place: tuple[str, int], spoken: str, octets: bool, waits: bool
+) -> None:
+    """A body with about as many octets as the acceptor's stompMinLargeMessageSize, half as many, twice as many or a mebibyte
+    is sent, as octets or as text, to a subscriber who is there or comes later. It comes whole, and so does a small message
+    behind it."""
+    acceptor, size = place
+    queue = target.destination()
+    producer, consumer = target.stomp(spoken, acceptor=acceptor), target.stomp(spoken)
+    body = body_of(size, octets=octets)
+    if not waits:
+        consumer.subscribe(queue)
+    send(producer, queue, body, octets=octets)
+    producer.publish(queue, b"small")
+    if waits:
+        consumer.subscribe(queue)
+    came = bodies(receive(target, consumer, 2))
+    what = f"{size} octets sent by {acceptor} as {'octets' if octets else 'text'}"
+    target.judge(target.cited, came[:1] == [body], f"{what}: {difference(body, came[0]) if came else 'nothing came'}")
+    target.judge(target.cited, came[1:] == [b"small"], f"{what}: behind it came {[each[:20] for each in came[1:]]!r}")
+
+
+@case(LARGE, needs=NEEDS)
+@over(examples=10, place=sizes, listeners=st.integers(2, 4))
+def test_every_subscriber_gets_a_large_body_whole(target: Bench, place: tuple[str, int], listeners: int) -> None:
+    """A large body is sent to a topic with several subscribers. Each gets it whole, and its header properties too."""
+    acceptor, size = place
+    topic = target.destination(RoutingType.MULTICAST)
+    consumers = [target.stomp("1.2") for _ in range(listeners)]
+    for each in consumers:
+        each.subscribe(topic)
+    body = body_of(size, octets=True)
+    target.stomp("1.2", acceptor=acceptor).publish(topic, body, {"color": "red"})
+    for number, each in enumerate(consumers):
+        messages = receive(target, each, 1)
+        came = [(message.body, message.get("color")) for message in messages]
+        words = difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
+        target.judge(
+            target.cited, came == [(body, "red")], f"subscriber {number} of {size} octets by {acceptor}: {words}"
+        )
+
+
+@case(LARGE, needs=NEEDS)
+@over(examples=10, place=sizes, spoken=st.sampled_from(["1.0", "1.1", "1.2"]), times=st.integers(1, 3))
+def test_a_large_body_that_comes_again_is_still_whole(
+    target: Bench, place: tuple[str, int], spoken: str, times: int
+) -> None:
+    """A consumer gets a large body, does not settle it and goes, several times over. The next one gets it whole again, and
+    once it is settled it is gone."""
+    acceptor, size = place
+    queue = target.destination()
+    body = body_of(size, octets=True)
+    target.stomp(spoken, acceptor=acceptor).publish(queue, body)
+    for turn in range(times + 1):
+        consumer = target.stomp(spoken)
+        consumer.subscribe(queue, ack=INDIVIDUAL[spoken])
+        messages = receive(target, consumer, 1)
+        words = difference(body, messages[0].body) if messages else "nothing came"
+        target.require(
+            target.cited, bodies(messages) == [body], f"{size} octets by {acceptor}, time {turn + 1}: {words}"
+        )
+        if turn == times:
+            consumer.ack(messages[0], receipt=True)
+        consumer.request("DISCONNECT")
+        consumer.leave()
+    last = target.stomp(spoken)
+    last.subscribe(queue)
+    last.publish(queue, b"small")
+    left = [each[:20] for each in bodies(collect(target, last, 1))]
+    target.judge(target.cited, left == [b"small"], f"after its ACK the next consumer got {left!r}")
+
+
+@case(LARGE, needs=NEEDS)
+@over(examples=10, place=sizes, window=st.sampled_from([0, 1, 1000, 50_000]))
+def test_a_body_larger_than_the_window_comes_all_the_same(target: Bench, place: tuple[str, int], window: int) -> None:
+    """Three large bodies wait for a consumer whose window is smaller than one of them. They come whole, one after the other
+    as each is settled: a window never cuts a body and never keeps one back for ever."""
+    acceptor, size = place
+    queue = target.destination()
+    producer, consumer = target.stomp("1.2", acceptor=acceptor), target.stomp("1.2")
+    sent = [b"%d" % number + body_of(size, octets=True) for number in range(3)]
+    for body in sent:
+        producer.publish(queue, body)
+    consumer.subscribe(queue, ack="client-individual", headers={"consumer-window-size": str(window)})
+    for number, body in enumerate(sent):
+        messages = receive(target, consumer, 1)
+        words = difference(body, messages[0].body) if messages else "nothing came"
+        target.require(
+            target.cited, bodies(messages)[:1] == [body], f"body {number} of {size} octets, window {window}: {words}"
+        )
+        for each in messages:
+            consumer.ack(each, receipt=True)
+        if len(messages) > 1:  # the window was larger than a body
+            return

@@ -1,0 +1,125 @@
+"""Which version a session speaks: the highest that both sides have, 1.0 when the client names none, and none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import CONNECTED, StompPeer, frame
+from harness.targets.target import Target
+from harness.words import CloseHow, seconds
+from suites.stomp.aftermath import fate
+
+KNOWN = ("1.0", "1.1", "1.2")
+STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1", "x")
+
+
+def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer:
+    """A connection that has said CONNECT with that accept-version (None: without the header)."""
+    peer = target.peer(version)
+    headers = [each for each in target.connect_headers("1.2") if each[0] != "accept-version"]
+    if accept is not None:
+        headers.insert(0, ("accept-version", accept))
+    peer.send("CONNECT", headers)
+    return peer
+
+
+def spoken(target: Bench) -> list[str]:
+    """The versions that this server has, in ascending order: each is asked for alone."""
+    found = []
+    for version in KNOWN:
+        connected = opened(target, version, version).watch_for(CONNECTED)
+        if connected is not None and connected.get("version", "1.0") == version:
+            found.append(version)
+    target.control(bool(found), "no version of STOMP is accepted")
+    return found
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> list[str]:
+    """What accept-version may list: known versions and strangers, in ascending order or in none."""
+    listed = draw(st.lists(st.sampled_from(KNOWN), min_size=1, max_size=4))
+    listed += draw(st.lists(st.sampled_from(STRANGE), max_size=3))
+    return sorted(listed) if draw(st.booleans()) else list(draw(st.permutations(listed)))
+
+
+def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
+    """Lists in which the highest version stands first, last and in between."""
+    for offered in (["1.2", "1.1", "1.0"], ["1.0", "1.2", "1.1"], ["1.1", "1.0"]):
+        yield {"offered": offered}
+
+
+@case("STOMP11-NEGO-04", "STOMP12-NEGO-04")
+@over(examples=20, always=turned_round, offered=offers())
+def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -> None:
+    """accept-version lists versions, some of which the server has, in any order and with strangers among them. The
+    session has the highest version in common, says so in CONNECTED, and reads headers as that version does."""
+    have = spoken(target)
+    common = [each for each in have if each in offered]
+    target.control(bool(common) or have != list(KNOWN), "a server with every version has one in common")
+    if not common:
+        return
+    highest = common[-1]
+    peer = opened(target, ",".join(offered), highest)
+    connected = peer.expect(CONNECTED, proves=target.cited)
+    said = connected.get("version", "1.0")
+    target.judge(target.cited, said == highest, f"accept-version:{','.join(offered)} gave version:{said}")
+    judge_dialect(target, peer, highest)
+
+
+def judge_dialect(target: Bench, peer: StompPeer, version: str) -> None:
+    """The session answers a receipt whose value each version writes in its own way."""
+    text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
+    peer.send("BEGIN", {"transaction": "t", "receipt": text})
+    peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=target.cited)
+
+
+@case("STOMP11-NEGO-03", "STOMP12-NEGO-03")
+def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
+    """CONNECT has no accept-version. If the server has 1.0 it opens a 1.0 session: CONNECTED names no other version,
+    and a backslash in a header is a backslash."""
+    peer = opened(target, None, "1.0")
+    connected = peer.expect(CONNECTED, proves=target.cited)
+    said = connected.get("version", "1.0")
+    target.judge(target.cited, said == "1.0", f"CONNECT without accept-version gave version:{said}")
+    judge_dialect(target, peer, "1.0")
+
+
+@case(
+    {
+        "1.1": ("STOMP11-NEGO-05", "STOMP11-CONNECT-02", "STOMP11-CONNECT-03"),
+        "1.2": ("STOMP12-NEGO-05", "STOMP12-CONNECT-02", "STOMP12-CONNECT-03"),
+    }
+)
+@over(examples=20, offered=st.lists(st.sampled_from(STRANGE), min_size=1, max_size=4))
+def test_without_a_common_version_there_is_no_session(target: Bench, version: str, offered: list[str]) -> None:
+    """accept-version lists only versions that no server has. The server says ERROR, which names the versions it does
+    have, and closes."""
+    listed, may, should = target.cited
+    have = spoken(target)
+    peer = opened(target, ",".join(offered), version)
+    connected = peer.watch_for(CONNECTED)
+    asked = f"accept-version:{','.join(offered)}"
+    target.require((listed, may), connected is None, f"{asked} was answered {connected and connected.brief()}")
+    # well before a broker's handshake timeout (10 s is usual) would end the connection for another reason
+    seen = fate(target, peer, end_within=seconds(5))
+    target.judge(may, seen.refused, f"{asked}: {seen}")
+    target.judge(should, seen.explained and seen.ended is not None, f"{asked}: {seen}")
+    if version == "1.2":
+        target.judge(listed, seen.explained and seen.ended is not None, f"{asked}: {seen}")
+    else:
+        said = (
+            "" if seen.error is None else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
+        )
+        missing = [each for each in have if each not in said]
+        lost = "the ERROR may have been lost before the reset" if seen.ended is CloseHow.RESET else None
+        target.judge(
+            listed,
+            seen.error is not None and not missing,
+            f"{asked}: {seen}; the server has {', '.join(have)}",
+            uncertain=lost if seen.error is None else None,
+        )
+    target.stomp(version)

@@ -1,0 +1,151 @@
+"""Malformed frames of every kind, in any pieces: who sent them may suffer, nobody else does.
+
+What a server does to a client that breaks the grammar is mostly its own affair: it may say ERROR, close, or read on.
+Three things are not: a 1.2 connection ends with its ERROR, other connections are served as before, and so are new
+ones. Where a version calls an error fatal, test_escapes judges that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import frame
+from harness.wire.conversation import PATIENCE
+from harness.words import CloseHow, ms, seconds
+from suites.stomp.aftermath import Bystander, Fate, fate, fates
+from suites.stomp.malformations import KINDS, Malformation, some_kinds
+from suites.stomp.octets import Cut, cuts, write_in_pieces
+
+SERVED = {
+    "1.0": ("STOMP10-RECEIPT-02", "STOMP10-CONNECT-02"),
+    "1.1": ("STOMP11-HDR-13", "STOMP11-CONNECT-01"),
+    "1.2": ("STOMP12-HDR-17", "STOMP12-CONNECT-01"),
+}
+
+
+def misbehave(
+    target: Bench, version: str, wrong: Iterable[Malformation], where: tuple[Cut, ...] = ()
+) -> list[tuple[str, Fate]]:
+    """Connections of their own say one kind each, in pieces: by the name of the kind, what became of them."""
+    present = [each for each in wrong if version in each.versions]
+    offenders = [target.stomp(version) for _ in present]
+    for offender, kind in zip(offenders, present, strict=True):
+        write_in_pieces(target, offender, kind.octets(target.destination(), version), where)
+    # Only 1.2 says that ERROR ends the connection; elsewhere that is not waited for.
+    seen = fates(target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50))
+    names = [each.name for each in present]
+    for name, became in zip(names, seen, strict=True):
+        target.note(f"{name}: {became}")
+    return list(zip(names, seen, strict=True))
+
+
+def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
+    """Whoever was connected is served, and whoever comes is admitted and served."""
+    served, admitted = SERVED[version]
+    bystander.check(proves=served)
+    peer = target.peer(version)
+    peer.connect(target.connect_headers(version), proves=admitted)
+    peer.request("BEGIN", {"transaction": "t"}, proves=served)
+
+
+@case(SERVED)
+@over(examples=30, wrong=some_kinds(), where=cuts())
+def test_others_do_not_notice_malformed_frames(
+    target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
+) -> None:
+    """Several connections each send a malformed frame, in pieces that end anywhere. A connection that was there all
+    along gets its receipts and messages, and a new one is admitted and served."""
+    bystander = Bystander(target, version)
+    misbehave(target, version, wrong, where)
+    judge_service(target, version, bystander)
+
+
+@case("STOMP12-ERR-02")
+@over(examples=30, wrong=some_kinds(), where=cuts())
+def test_an_error_ends_the_connection_in_1_2(target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]) -> None:
+    """Connections each send a malformed frame, in pieces that end anywhere. Those that are told ERROR are closed just
+    after it. COMMIT of a transaction that was never begun comes first, because no server can do that silently."""
+    never_begun = next(each for each in KINDS if each.name == "a COMMIT of no transaction")
+    for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
+        if seen.error is not None:
+            target.judge(target.cited, seen.ended is not None, f"{name}: {seen}")
+
+
+@case({"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"})
+def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str) -> None:
+    """Each kind of malformed frame once, on a connection of its own. Which of them the server tells by ERROR, which it
+    ends without a word, and which it lets pass is noted."""
+    bystander = Bystander(target, version)
+    told: list[str] = []
+    ended: list[str] = []
+    silent: list[str] = []
+    passed: list[str] = []
+    for name, seen in misbehave(target, version, KINDS):
+        if seen.error is not None:
+            told.append(name)
+        else:
+            (ended if seen.ended is not None else passed if seen.answered else silent).append(name)
+    bystander.check()
+    others = (("ended without a word", ended), ("fell silent", silent), ("let pass", passed))
+    detail = "; ".join(f"{words}: {', '.join(names)}" for words, names in others if names)
+    target.judge(target.cited, not detail, f"told by ERROR: {len(told)} kinds; {detail or 'no others'}")
+
+
+FIRST_WORDS = (
+    b"SEND\ndestination:x\nreceipt:r\n\nbody\x00",
+    b"SUBSCRIBE\ndestination:x\nid:0\nreceipt:r\n\n\x00",
+    b"DISCONNECT\nreceipt:r\n\n\x00",
+    b"connect\naccept-version:1.2\nhost:x\n\n\x00",
+    b"CONNECT \naccept-version:1.2\nhost:x\n\n\x00",
+    b"CONNECTX\naccept-version:1.2\nhost:x\n\n\x00",
+    b"CONNECT\naccept-version\n\n\x00",
+    b"CONNECT\n:1.2\n\n\x00",
+    b"\x00" * 9,
+    b"\n\n\n\n\n\n\n\n\x00",
+    b"AMQP\x00\x01\x00\x00",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x5a" * 40,
+)
+
+
+@case(SERVED)
+@over(
+    examples=30,
+    first=st.lists(st.one_of(st.sampled_from(FIRST_WORDS), st.binary(min_size=1, max_size=60)), min_size=1, max_size=6),
+    where=cuts(),
+    cut=st.booleans(),
+)
+def test_others_do_not_notice_connections_that_begin_wrongly(
+    target: Bench, version: str, first: list[bytes], where: tuple[Cut, ...], cut: bool
+) -> None:
+    """Connections begin with anything but a proper CONNECT: other frames, other protocols, octets of no meaning. Some
+    are then cut. A connection that was there all along and a new one are served as ever."""
+    bystander = Bystander(target, version)
+    for octets in first:
+        peer = target.peer(version)
+        write_in_pieces(target, peer, octets, where)
+        target.advance(ms(20))
+        if cut:
+            peer.leave(CloseHow.RESET)
+    judge_service(target, version, bystander)
+
+
+@case({"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"})
+def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -> None:
+    """The first frame is a SEND with everything that is right but for CONNECT before it. The server can turn the
+    connection away; it does not receipt the frame and publishes nothing."""
+    consumer, to = target.stomp(version), target.destination()
+    consumer.subscribe(to)
+    peer = target.peer(version)
+    peer.send("SEND", (("destination", to.name), *to.send_headers, ("receipt", "r")), b"evil")
+    seen = fate(target, peer, within=seconds(2))
+    receipted = peer.take(frame("RECEIPT", {"receipt-id": "r"})) is not None
+    target.stomp(version).publish(to, b"after")
+    consumer.message(body=b"after")
+    published = [each.brief() for each in consumer.take_messages()]
+    came = f"; receipted: {receipted}, published: {published or 'nothing'}"
+    target.judge(target.cited, seen.refused and not receipted and not published, f"SEND without CONNECT: {seen}{came}")

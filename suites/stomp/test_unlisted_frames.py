@@ -1,0 +1,33 @@
+"""Commands that the specification does not list: the server may answer with ERROR (and, in 1.2, then closes)."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bench import Bench
+from harness.case import case
+from harness.clients.raw_stomp import ERROR
+from harness.wire.conversation import PATIENCE
+from suites.queues import QUIET
+from suites.refusals import bystander
+
+
+@case({"1.1": "STOMP11-ONCE-02", "1.2": "STOMP12-CLIENT-02"})
+@pytest.mark.parametrize("command", ["HELLO", "SENDALL", "MESSAGE", "RECEIPT", "X" * 100])
+def test_an_unlisted_command_may_be_answered_with_error(target: Bench, version: str, command: str) -> None:
+    """A client that works sends a command that no version lists for clients. The server may answer with ERROR, and in 1.2
+    close then; what it does is recorded. Other connections notice nothing."""
+    with bystander(target, version):
+        peer = target.stomp(version)
+        peer.settle()
+        peer.send(command, {"x": "y"})
+        error = peer.watch_for(ERROR, within=QUIET * 2)
+        if error is not None and version == "1.2":
+            target.wait_until(lambda: peer.ended is not None, PATIENCE)
+        end = "stayed open" if peer.ended is None else f"ended ({peer.ended.how})"
+        answered = error is not None and (version == "1.1" or peer.ended is not None)
+        target.judge(
+            target.cited,
+            answered,
+            f"{command[:20]} was answered with {error.brief() if error else 'no ERROR'}, and the connection {end}",
+        )

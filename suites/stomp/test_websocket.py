@@ -1,0 +1,202 @@
+"""STOMP over WebSocket: an acceptor for STOMP takes both, and what STOMP asks for holds over either.
+
+Where a message begins and ends, and how it is cut into frames, means nothing to STOMP: the octets do.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.raw_stomp import MESSAGE, frame
+from harness.clients.raw_websocket import WebSocketChannel
+from harness.trace.events import HeartBeatReceived
+from harness.wire import websocket
+from harness.wire.websocket import Op
+from harness.words import ms, seconds
+from suites.stomp.aftermath import MOMENT, Bystander
+from suites.strategies import near
+from suites.websockets import (
+    Victim,
+    connect_frame,
+    limit_of,
+    limited_places,
+    messages,
+    padded_send,
+    send_frame,
+    session,
+)
+
+ACCEPTED, LIMIT, KIND = (f"ARTEMIS-STOMP-ws-{n}" for n in (1, 2, 3))
+VERSIONS = dict.fromkeys(("1.0", "1.1", "1.2"), ACCEPTED)
+KINDS = st.sampled_from([Op.BINARY, Op.TEXT])
+
+
+@case(VERSIONS, needs={"websocket"})
+def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> None:
+    """On the acceptor for plain STOMP, over WebSocket, in binary and in text messages: CONNECT, SUBSCRIBE, SEND, MESSAGE,
+    ACK, a transaction, UNSUBSCRIBE, DISCONNECT. A plain connection to the same acceptor exchanges messages with it."""
+    plain = target.stomp(version)
+    for op in (Op.BINARY, Op.TEXT):
+        to = target.destination()
+        socket = target.websocket()
+        peer = target.peer(version, over=socket)
+        assert isinstance(peer.channel, WebSocketChannel)
+        peer.channel.op = op
+        peer.connect(target.connect_headers(version), proves=ACCEPTED)
+        peer.subscribe(to, ack="client", proves=ACCEPTED)
+        plain.publish(to, b"from plain")
+        peer.ack(peer.message(body=b"from plain", proves=ACCEPTED), receipt=True)
+        peer.request("BEGIN", {"transaction": "t"}, proves=ACCEPTED)
+        peer.publish(to, b"over websocket", {"transaction": "t"}, proves=ACCEPTED)
+        peer.request("COMMIT", {"transaction": "t"}, proves=ACCEPTED)
+        peer.ack(peer.message(body=b"over websocket", proves=ACCEPTED), receipt=True)
+        peer.request("UNSUBSCRIBE", {"id": "0"}, proves=ACCEPTED)
+        plain.subscribe(to, f"back-{op}")
+        peer.publish(to, b"to plain", proves=ACCEPTED)
+        plain.message(body=b"to plain", proves=ACCEPTED)
+        peer.request("DISCONNECT", proves=ACCEPTED)
+
+
+@case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
+@over(examples=60, op=KINDS, sizes=st.lists(st.integers(0, 40), max_size=12), together=st.booleans())
+def test_frames_of_websocket_and_of_stomp_need_not_meet(
+    target: Bench, op: Op, sizes: list[int], together: bool
+) -> None:
+    """CONNECT and two SENDs travel in one message or in two, cut into fragments of any sizes, empty ones too. Each
+    is answered as if it had come whole."""
+    to, socket = target.destination(), target.websocket()
+    peer = target.peer(over=socket)
+    first, second = connect_frame(target), send_frame(to, b"one", "one") + b"\n" + send_frame(to, b"two", "two")
+    for part in [first + second] if together else [first, second]:
+        socket.message(part, op=op, sizes=sizes)
+    proves = target.cited if sizes else ("RFC6455-FRAG-04", ACCEPTED)
+    peer.expect(frame("CONNECTED"), proves=proves)
+    for name in ("one", "two"):
+        peer.expect(frame("RECEIPT", {"receipt-id": name}), proves=proves)
+    if not sizes:
+        socket.message(send_frame(to, b"three", "three"), op=op, sizes=[5])
+        peer.expect(frame("RECEIPT", {"receipt-id": "three"}), proves="RFC6455-FRAG-01")
+
+
+@case("RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
+def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
+    """SEND comes octet by octet, each in a message of its own. It is one SEND."""
+    to = target.destination()
+    _, peer = session(target)
+    peer.subscribe(to)
+    for octet in send_frame(to, b"in small pieces", "pieces"):
+        peer.write(bytes([octet]), as_event=False)
+    peer.expect(frame("RECEIPT", {"receipt-id": "pieces"}), proves=target.cited)
+    peer.message(body=b"in small pieces", proves=target.cited)
+
+
+@case(LIMIT, "RFC6455-LIMIT-01", "RFC6455-CLOSE-05", needs={"websocket"})
+@over(examples=40, where=limited_places, over_by=near([1, 1000], low=1), op=KINDS)
+def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(target: Bench, where: Where, over_by: int, op: Op) -> None:
+    """A SEND fills a frame up to the acceptor's limit, octet by octet: its receipt comes. Three frames that are together
+    larger make one message, and that is taken too. One frame that is larger, first announced and then sent if nothing
+    happens, fails the connection, with 1009 as the fitting code; another connection notices nothing."""
+    limit = limit_of(target, where.acceptor)
+    bystander = Bystander(target, "1.2")
+    victim = Victim(target, acceptor=where.acceptor)
+    for sizes, total in (((), limit), ((limit, limit), 2 * limit + 100)):
+        victim.socket.message(padded_send(victim.to, total), op=op, sizes=sizes)
+        victim.stomp.expect(frame("RECEIPT", {"receipt-id": "padded"}), proves=LIMIT)
+    victim.drain(2)
+    # The announcement comes alone, so that no octet is left unread and a Close cannot be lost to a reset.
+    whole = padded_send(victim.to, limit + over_by)
+    unmasked = bytes(4)
+    victim.socket.write(websocket.encode(op, b"", mask=unmasked, announce=len(whole)))
+    if not target.wait_until(lambda: victim.socket.ended is not None, MOMENT):
+        victim.socket.write(whole)
+    what = f"a frame of {limit + over_by} octets where {limit} are the limit"
+    victim.judge_failed((LIMIT, "RFC6455-LIMIT-01"), 1009, what)
+    bystander.check()
+
+
+@case(KIND, needs={"websocket", "websocket-fixtures"})
+def test_an_acceptor_may_send_text(target: Bench) -> None:
+    """Acceptor ws-text: what the broker sends comes in text messages. On the default acceptor it comes in binary ones.
+    The messages over either are the same."""
+    for acceptor, op in (("ws-text", Op.TEXT), (None, Op.BINARY)):
+        to = target.destination()
+        socket, peer = session(target, acceptor)
+        peer.subscribe(to)
+        peer.publish(to, "größer als 1".encode())
+        peer.message(body="größer als 1".encode())
+        kinds = {kind for kind, _ in messages(socket.frames)}
+        target.judge(KIND, kinds == {op}, f"messages of type {sorted(kinds)}, configured is {op}")
+
+
+@case("RFC6455-DATA-01", needs={"websocket", "websocket-text"})
+@over(examples=30, body=st.one_of(st.binary(min_size=1, max_size=20), st.text(min_size=1, max_size=20)))
+def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | str) -> None:
+    """Acceptor ws-text: a message whose body is any octets is delivered. As far as it comes in a text message, that is
+    UTF-8 as a whole."""
+    octets = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+    to = target.destination()
+    socket, peer = session(target, "ws-text")
+    peer.subscribe(to)
+    producer = target.stomp()
+    producer.publish(to, octets)
+    producer.publish(to, "schön".encode())
+    peer.watch_for(MESSAGE)
+    peer.watch_for(MESSAGE)
+    texts = [payload for op, payload in messages(socket.frames) if op == Op.TEXT]
+    bad = [payload for payload in texts if not _is_utf8(payload)]
+    target.control(bool(texts), "no text message came on the acceptor that sends text")
+    target.judge("RFC6455-DATA-01", not bad, f"{len(texts)} text messages, not UTF-8: {bad[0] if bad else 'none'!r}")
+
+
+@case("ARTEMIS-STOMP-ttl-9", ACCEPTED, needs={"websocket", "heart-beat"})
+def test_heart_beats_come_over_websocket(target: Bench) -> None:
+    """CONNECT asks for a beat every 500 ms. Within each agreed interval and a margin something arrives, for 2.5 seconds,
+    while the client says nothing but its own beats."""
+    socket = target.websocket()
+    peer = target.stomp(heart_beat="2000,500", over=socket)
+    assert peer.connected is not None
+    since = target.now()
+    agreed = ms(int((peer.connected.get("heart-beat") or "0,0").split(",")[0]))
+    target.control(agreed > 0, f"the server promises no beats: {peer.connected.brief()}")
+    for _ in range(5):
+        target.advance(ms(500))
+        peer.beat()
+    beats = [
+        event.at_ns
+        for event in target.outcome.events
+        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
+    ]
+    gaps = [late - early for early, late in zip([since, *beats], beats, strict=False)]
+    worst = max(gaps, default=target.now() - since)
+    bounds = (0, agreed + target.punctuality(agreed))
+    target.judge_duration("ARTEMIS-STOMP-ttl-9", "longest time without a beat", worst, bounds, since)
+    target.judge(ACCEPTED, len(beats) >= 2, f"{len(beats)} beats in 2.5 s over WebSocket")
+
+
+@case("ARTEMIS-STOMP-ttl-3", needs={"websocket", "connection-ttl"})
+@over(examples=20, cx=near([500, 1000, 1500], low=100))
+def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int) -> None:
+    """A client over WebSocket promises beats every cx ms and is silent: the connection ends in the interval that holds
+    for plain TCP."""
+    expected = target.negotiated((cx, 0), "1.2", None)
+    socket = target.websocket()
+    silent = target.stomp(heart_beat=f"{cx},0", over=socket)
+    since = silent.spoke_at
+    assert since is not None
+    bounds = target.silence_interval(expected.ttl_ms)
+    target.expect_interval(target.cited, "close of the silent connection", since, bounds)
+    if not target.wait_until(lambda: silent.ended is not None, bounds[1] + seconds(3)):
+        target.judge(target.cited, False, f"silent for {(target.now() - since) // ms(1)} ms, and not closed")
+        return
+    assert silent.ended is not None
+    target.judge_duration(target.cited, "silence until the close", silent.ended.at - since, bounds, since)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

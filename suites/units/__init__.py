@@ -1,0 +1,1 @@
+"""Ordinary tests of the harness, the reference broker and the reports."""

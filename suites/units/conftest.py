@@ -1,0 +1,20 @@
+"""Fixtures that several modules share. Imports stay inside: most tests need no Spark and must not wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests of the reports."""
+    from reports.session import session
+
+    with session(cores=2, brief=True) as found:
+        yield found

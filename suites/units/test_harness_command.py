@@ -1,0 +1,143 @@
+"""The brokerproof command from outside: a run end to end, its exit codes, and one sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.verdicts import results
+
+
+def brokerproof(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
+    arguments = ("run", "--target", "reference", "--suite", "flow", "--effort", "smoke", "--seed", "3", "--no-report")
+    ran = brokerproof(*arguments, "--case", "chapter or minus_one", "--out", "run", "--json", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    summary = json.loads(ran.stdout)
+    assert summary["verdicts"] == {"PASS": 2}
+    header = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert header["footer"]["exit_code"] == 0
+    assert [each["name"] for each in header["targets"]] == ["reference"]
+    assert list((tmp_path / "run" / "trace" / "target=reference").glob("part-*.parquet"))
+    # cut the last line off, as a kill would
+    path = tmp_path / "run" / results.NAME
+    first, second = path.read_text().splitlines(keepends=True)
+    path.write_text(first + second[:30])
+    again = brokerproof(*arguments, "--case", "chapter or minus_one", "--out", "run", "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.strip() == "run"
+    assert len(list(results.read(tmp_path / "run"))) == 2
+    path.write_text("garbled\n" + path.read_text())
+    garbled = brokerproof(*arguments, "--out", "run", "--resume", cwd=tmp_path)
+    assert garbled.returncode == 4
+    assert "results.ndjson, line 1: is no result" in garbled.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("run", "--target", "nonsense"), 4, "is no target file, HOST:PORT or stomp:// URL"),
+        (("run", "--target", "stomp://localhost"), 4, "should look like stomp://HOST:PORT"),
+        (("run", "--target", "127.0.0.1:1", "--out", "x"), 3, "127.0.0.1:1 does not accept connections"),
+        (
+            ("run", "--target", "reference", "--case", "no_such_case", "--out", "x"),
+            4,
+            "no case of the chosen suites fits",
+        ),
+        (("run", "--resume"), 4, "--resume needs --out"),
+        (("run", "--effort", "heroic"), 4, "heroic"),
+        (("explain", "STOMP12-HB-9"), 4, "STOMP12-HB-09"),
+        (("list", "--source", "amqp99"), 4, "no document is called 'amqp99'"),
+        (("nonsense",), 4, "nonsense"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    ran = brokerproof(*arguments, cwd=tmp_path)
+    assert ran.returncode == code
+    assert words in " ".join(ran.stderr.replace("│", " ").split())
+    assert "Traceback" not in ran.stderr
+
+
+TARGET = 'kind = "virtual"\nprofile = "artemis"\nfactory = "reference_broker.virtual:make"\nconfig = "broker.xml"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind = ", "is not TOML"),
+        ('kind = "magic"', "kind is 'magic'; it should be one of virtual, process, artemis, address"),
+        (TARGET + 'color = "blue"', "unknown key 'color'"),
+        (TARGET.replace('"artemis"', '"artemiss"'), "artemiss"),
+        (TARGET, "there is no file"),
+        (TARGET.replace('config = "broker.xml"\n', ""), "config is missing"),
+        (
+            'kind = "address"\nprofile = "stomp"\nendpoints = { stomp = "nowhere" }',
+            "endpoints.stomp should be HOST:PORT",
+        ),
+    ],
+)
+def test_a_wrong_target_file_is_named(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "my.target.toml").write_text(text)
+    ran = brokerproof("run", "--target", "my.target.toml", "--out", "x", cwd=tmp_path)
+    assert ran.returncode == 4
+    assert "my.target.toml" in ran.stderr
+    assert words in " ".join(ran.stderr.split())
+
+
+def test_an_unknown_setting_of_the_broker_is_a_failed_set_up(tmp_path: Path) -> None:
+    (tmp_path / "my.target.toml").write_text(TARGET)
+    (tmp_path / "broker.xml").write_text(
+        '<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core"><colour>blue</colour></core></configuration>'
+    )
+    ran = brokerproof("run", "--target", "my.target.toml", "--out", "x", cwd=tmp_path)
+    assert ran.returncode == 3
+    assert "broker.xml, line 1" in ran.stderr
+    assert "colour" in ran.stderr
+
+
+def test_the_doctor_and_the_lists_speak_json(tmp_path: Path) -> None:
+    checks = json.loads(brokerproof("doctor", "--json", cwd=tmp_path).stdout)
+    assert {"Python", "pyspark"} <= {each["name"] for each in checks}
+    rows = json.loads(brokerproof("list", "--source", "stomp12", "--json", cwd=tmp_path).stdout)
+    assert {each["id"] for each in rows} >= {"STOMP12-HB-09"}
+    facts = json.loads(brokerproof("explain", "STOMP12-HB-09", "--json", cwd=tmp_path).stdout)
+    assert facts["cases"]
+
+
+PLAIN = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+<security-enabled>false</security-enabled>
+<acceptors><acceptor name="stomp">tcp://127.0.0.1:61613?protocols=STOMP</acceptor></acceptors>
+</core></configuration>"""
+
+
+def test_nothing_worse_than_inconclusive_may_be_let_pass(tmp_path: Path) -> None:
+    (tmp_path / "my.target.toml").write_text(TARGET)
+    (tmp_path / "broker.xml").write_text(PLAIN)  # without the acceptors that the chapter's examples need
+    arguments = (
+        "run",
+        "--target",
+        "my.target.toml",
+        "--suite",
+        "flow",
+        "--case",
+        "examples_of_the_chapter",
+        "--no-report",
+    )
+    assert brokerproof(*arguments, "--out", "a", cwd=tmp_path).returncode == 2
+    assert brokerproof(*arguments, "--out", "b", "--inconclusive-ok", cwd=tmp_path).returncode == 0

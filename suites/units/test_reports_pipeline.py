@@ -1,0 +1,299 @@
+"""The whole report on a run that nobody ran: what is written, and that it stays small, escaped and readable."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from harness.catalogue.requirements import load
+from harness.verdicts.results import Result, append
+from harness.words import Verdict
+from reports import command, pipeline
+from reports.collect import Limits
+from reports.pipeline import Report, build
+from reports.requirements import Requirements
+from reports.runs import open_runs
+from suites.units.synthetic_run import full_run, header, write_header
+
+
+@pytest.fixture(scope="module")
+def requirements() -> Requirements:
+    return Requirements(load().values())
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, requirements: Requirements) -> Report:
+    folder = full_run(tmp_path_factory.mktemp("runs") / "2026-11-21T12-00-00")
+    return build(spark, open_runs([folder]), folder / "report", requirements)
+
+
+def text(report: Report, name: str = "index.html") -> str:
+    return (report.folder / name).read_text("utf-8")
+
+
+def page(report: Report, case: str, target: str) -> str:
+    (row,) = [each for each in report.model.cases if (each.case, each.target) == (case, target)]
+    assert row.page is not None
+    return text(report, row.page)
+
+
+def test_every_case_has_a_page_and_the_index_leads_to_it(written: Report) -> None:
+    links = set(re.findall(r'href="(cases/[^"]+)"', text(written)))
+    assert len(links) == written.pages == 16
+    assert all((written.folder / link).is_file() for link in links)
+
+
+def test_the_worst_cases_stand_first(written: Report) -> None:
+    assert [row.verdict for row in written.model.cases[:7]] == [
+        "ERROR",
+        "FAIL",
+        "FAIL",
+        "INCONCLUSIVE",
+        "KNOWN",
+        "WARN",
+        "SKIP",
+    ]
+    assert {row.verdict for row in written.model.cases[7:]} == {"PASS"}
+
+
+def test_nothing_comes_from_a_network_and_nothing_of_the_wire_is_markup(written: Report) -> None:
+    pages = [written.folder / "index.html", *(written.folder / "cases").iterdir()]
+    for path in pages:
+        found = path.read_text("utf-8")
+        assert "<script>alert" not in found
+        assert "<b>no CONNECTED" not in found
+        assert not re.search(r"(src|srcset)=|<link|@import|url\((?!#)", found)
+
+
+def test_a_page_says_what_was_asked_expected_and_seen(written: Report) -> None:
+    found = page(written, "stomp.liveness.a_silent_connection_is_closed[1.2]", "artemis")
+    for part in (
+        "stays silent is closed after its TTL, neither earlier nor later.",
+        "ARTEMIS-STOMP-ttl-3",
+        "suites/stomp/test_x.py:12",
+        "2 s to 4 s",
+        "4.999 s outside",
+        "17 heart-beats",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "AMQ229014: no data\\n\\x00\\xff&lt;b&gt;",
+        "Connection 1 was closed by the broker at 9 s, right after it sent ERROR.",
+        "brokerproof run --target artemis --case a_silent_connection_is_closed --effort normal --seed 123",
+    ):
+        assert part in found
+
+
+def test_a_property_shows_its_failing_example_first_and_how_many_there_were(written: Report) -> None:
+    found = page(written, "stomp.liveness.the_ttl_follows_the_arithmetic", "artemis")
+    assert "3 of 13 examples" in found
+    assert re.findall(r"<h3>(Example \d+)", found) == ["Example 12", "Example 0", "Example 1"]
+
+
+def test_a_skipped_case_says_why_nothing_crossed_the_wire(written: Report) -> None:
+    assert "the target lacks what the case needs" in page(written, "stomp.selectors.needs_selectors", "artemis")
+
+
+def test_the_matrix_has_the_worst_verdict_by_requirement(written: Report) -> None:
+    cells = {
+        row.words.id: [cell.verdict if cell else "" for cell in row.cells]
+        for group in written.model.groups
+        for row in group.rows
+    }
+    assert [column.target for column in written.model.columns] == ["reference", "artemis"]
+    assert cells["ARTEMIS-STOMP-ttl-3"] == ["PASS", "FAIL"]
+    assert cells["STOMP12-HB-04"] == ["PASS", "INCONCLUSIVE"]
+    assert cells["NOWHERE-SPEC-01"] == ["PASS", "PASS"]
+    assert written.model.groups[-1].source == ""
+
+
+def test_what_no_case_judged_is_listed_by_source(written: Report) -> None:
+    missing = {group.source: group for group in written.model.unjudged}
+    ids = {words.id for words in missing["STOMP 1.2"].words}
+    assert "STOMP12-FRAME-03" not in ids
+    assert missing["STOMP 1.2"].missing == len(ids) > 10
+
+
+def test_the_tables_are_written(written: Report) -> None:
+    sizes = {path.stem: pq.read_table(path).num_rows for path in (written.folder / "tables").iterdir()}
+    assert sizes["cases"] == 16
+    assert sizes["counts"] == 8
+    assert sizes["coverage"] > 200
+    assert sizes["errors"] == 5
+    assert sizes["liveness"] > 30
+    assert sizes["measurements"] > 20
+    assert sizes["frames"] > 400
+    assert sizes["matrix"] == 16
+
+
+def test_junit_tells_failures_errors_and_skips_apart(written: Report) -> None:
+    root = ElementTree.parse(written.folder / "junit.xml").getroot()
+    suites = {suite.get("name"): suite for suite in root}
+    assert suites["reference"].attrib | {"time": ""} == {
+        "name": "reference",
+        "tests": "8",
+        "failures": "0",
+        "errors": "0",
+        "skipped": "0",
+        "time": "",
+        "timestamp": "2026-11-21T12:00:00+00:00",
+    }
+    artemis = suites["artemis"]
+    counted = {key: artemis.get(key) for key in ("tests", "failures", "errors", "skipped")}
+    assert counted == {"tests": "8", "failures": "2", "errors": "1", "skipped": "3"}
+    assert len(artemis.findall("testcase/failure")) == 2
+    assert [each.get("message") for each in artemis.findall("testcase/error")] == [
+        "control failed: <b>no CONNECTED</b> within 5 s"
+    ]
+    skipped = sorted(str(each.get("message")) for each in artemis.findall("testcase/skipped"))
+    assert [each.partition(":")[0] for each in skipped[:2]] == ["inconclusive", "known deviation"]
+    for case in root.iter("testcase"):
+        assert case.get("name")
+        assert case.get("classname")
+        assert float(case.get("time", "")) == 0.25
+        assert case.findall("properties/property[@name='requirement']")
+    assert len(list(root.iter("testcase"))) == 16
+
+
+def test_ctrf_has_its_required_fields(written: Report) -> None:
+    found = json.loads(text(written, "ctrf.json"))
+    assert found["reportFormat"] == "CTRF"
+    assert found["results"]["tool"]["name"] == "brokerproof"
+    summary = found["results"]["summary"]
+    assert {key: summary[key] for key in ("tests", "passed", "failed", "pending", "skipped", "other")} == {
+        "tests": 16,
+        "passed": 10,
+        "failed": 3,
+        "pending": 0,
+        "skipped": 1,
+        "other": 2,
+    }
+    assert summary["stop"] - summary["start"] == 9000
+    assert len(found["results"]["tests"]) == 16
+    for test in found["results"]["tests"]:
+        assert test["status"] in ("passed", "failed", "skipped", "pending", "other")
+        assert isinstance(test["duration"], int)
+        assert test["filePath"] == "suites/stomp/test_x.py"
+
+
+def test_the_summary_and_the_badge(written: Report) -> None:
+    found = text(written, "summary.md")
+    assert "| target | cases | ERROR | FAIL | INCONCLUSIVE | KNOWN | WARN | SKIP | PASS |" in found
+    assert "| artemis | 8 | 1 | 2 | 1 | 1 | 1 | 1 | 1 |" in found
+    assert r"control failed: \<b\>no CONNECTED\</b\> within 5 s" in found
+    assert json.loads(text(written, "badge.json")) == {
+        "schemaVersion": 1,
+        "label": "brokerproof",
+        "message": "1 error, 9 of 16 pass",
+        "color": "9f4bd8",
+    }
+
+
+@pytest.fixture(scope="module")
+def several(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """One target in two runs, given newest first, the newest cut off: the report's folder, and what the command printed."""
+    folder = tmp_path_factory.mktemp("several")
+    said = {
+        "new": {"c.broke": Verdict.FAIL, "c.steady": Verdict.PASS, "c.mended": Verdict.PASS},
+        "old": {"c.broke": Verdict.PASS, "c.steady": Verdict.PASS, "c.mended": Verdict.ERROR, "c.gone": Verdict.PASS},
+    }
+    for month, (name, verdicts) in zip((11, 10), said.items(), strict=True):
+        values = header(name, finished=name == "old") | {"started": f"2026-{month}-21T12:00:00+00:00"}
+        values["targets"][0]["version"] = f"2.{month}.0"
+        write_header(folder / name, values)
+        for case, verdict in verdicts.items():
+            append(folder / name, Result(case, "reference", (), verdict, f"{verdict} it was"))
+    with (folder / "new" / "results.ndjson").open("a") as file:
+        file.write('{"case":')
+    kept = folder / "report" / "cases" / "notes.html"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    kept.with_name("artemis-old-case-0123456789.html").write_text("old")
+
+    @contextlib.contextmanager
+    def shared(*_: object, **__: object) -> Iterator[SparkSession]:
+        yield spark
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(command, "session", shared)
+        arguments = [*(str(folder / name) for name in said), "--out", str(folder / "report"), "--json"]
+        result = CliRunner().invoke(command.report, arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return folder / "report", json.loads(result.stdout)
+
+
+def test_what_was_written_is_printed(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, printed = several
+    assert printed["index"] == str(folder / "index.html")
+    assert Path(printed["index"]).is_file()
+    assert [(each["run"], each["finished"]) for each in printed["runs"]] == [("new", False), ("old", True)]
+    assert [(each["run"], each["target"], each["verdicts"]) for each in printed["targets"]] == [
+        ("old", "reference", {"ERROR": 1, "PASS": 3}),
+        ("new", "reference", {"FAIL": 1, "PASS": 2}),
+    ]
+
+
+def test_a_second_report_leaves_no_page_of_the_first(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, printed = several
+    names = {path.name for path in (folder / "cases").iterdir()}
+    assert (folder / "cases" / "notes.html").read_text() == "mine"
+    assert "artemis-old-case-0123456789.html" not in names
+    assert len(names) == printed["pages"] + 1 == 8
+
+
+def test_a_run_that_was_cut_off_is_named_everywhere(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    assert "Run new was cut off before it ended" in found
+    assert "new/results.ndjson was cut off and is left out" in found
+    assert "has no recorded trace" in found
+    assert "was cut off before it ended" in (folder / "summary.md").read_text()
+
+
+def test_several_runs_of_a_target_are_shown_over_time(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    section = found[found.index('<h2 id="time">') : found.index('<h2 id="cases">')]
+    assert "2 cases changed: 1 worse, 1 better" in section
+    cells = r'<tr><td class="case">c\.<wbr>(\w+)</td><td class="went (\w+)">\w+</td>(.*)</tr>'
+    steps = {
+        case: (way, re.findall(r'class="v (\w+)" href="cases/[^"]+" title="\w+ in (\w+)"', rest))
+        for case, way, rest in re.findall(cells, section)
+    }
+    assert steps == {
+        "broke": ("WORSE", [("PASS", "old"), ("FAIL", "new")]),
+        "mended": ("BETTER", [("ERROR", "old"), ("PASS", "new")]),
+    }
+    assert section.index("2.10.0") < section.index("2.11.0")
+    assert pq.read_table(folder / "tables" / "history.parquet").num_rows == 4
+
+
+def test_the_last_run_of_each_target_makes_the_headline(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    assert re.search(r"<h1>1 FAIL, 2 PASS <span", found)
+    assert json.loads((folder / "badge.json").read_text())["message"] == "cut off: 1 fail, 2 of 3 pass"
+    assert found.count('class="card"') == 1
+
+
+def test_the_index_stays_small_and_says_what_it_leaves_out(
+    spark: SparkSession, requirements: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "INDEX_OCTETS", 60_000)
+    write_header(tmp_path / "run", header("run"))
+    lines = [Result(f"c{each}", "reference", (), Verdict.WARN, "x" * 400).line() for each in range(400)]
+    (tmp_path / "run" / "results.ndjson").write_text("\n".join(lines) + "\n")
+    found = build(spark, open_runs([tmp_path / "run"]), tmp_path / "report", requirements, limits=Limits(pages=7))
+    assert len(text(found).encode()) <= 60_000
+    assert re.search(r"The worst \d+ of 400 results", text(found))
+    assert found.pages == len(list((tmp_path / "report" / "cases").iterdir())) == 7
+    tests = ElementTree.parse(tmp_path / "report" / "junit.xml").getroot()
+    assert len(list(tests.iter("testcase"))) == 400

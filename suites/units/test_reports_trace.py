@@ -1,0 +1,141 @@
+"""From segments to DataFrames: the schema, resumed runs, and the part of a case that its page shows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+from pyspark.testing import assertDataFrameEqual
+
+from harness.trace import events as ev
+from harness.trace.columns import SCHEMA
+from harness.trace.recorder import Recorder
+from harness.words import Clock, ms, seconds
+from reports.excerpts import HEAD, MARKED, TAIL, by_page, excerpts
+from reports.read import ordered, trace
+from reports.runs import Run, open_runs
+from reports.schema import TRACE, spark_type
+from suites.units.recorded import recorded
+from suites.units.synthetic_run import header, silence, write_header
+
+
+def test_the_schema_is_that_of_the_recorder() -> None:
+    assert TRACE.fieldNames() == SCHEMA.names
+    assert TRACE["at_ns"] == StructField("at_ns", LongType(), False)
+    assert TRACE["conn"] == StructField("conn", LongType(), True)
+    assert TRACE["body"].dataType == BinaryType()
+    pair = StructType([StructField("name", StringType(), False), StructField("value", StringType(), False)])
+    assert TRACE["headers"].dataType == ArrayType(pair, False)
+
+
+def test_a_column_type_nobody_agreed_on_is_refused() -> None:
+    with pytest.raises(TypeError, match="no Spark type is agreed for Arrow's float"):
+        spark_type(pa.float32())
+
+
+def run_of(folder: Path, *recordings: list[ev.Event], name: str = "r") -> Run:
+    """A run in which one case was recorded several times, a segment each, in that order."""
+    write_header(folder, header(name))
+    for number, events in enumerate(recordings):
+        recorder = Recorder(folder, name, "t=1", Clock.VIRTUAL, tag=str(9 - number))
+        recorder.write("c", events)
+        recorder.flush()
+        segment = folder / "trace" / "target=t=1" / f"part-{9 - number}-00000.parquet"
+        os.utime(segment, (1_700_000_000 + number, 1_700_000_000 + number))
+    (run,) = open_runs([folder])
+    return run
+
+
+def test_of_a_case_recorded_twice_the_last_recording_counts(spark: SparkSession, tmp_path: Path) -> None:
+    notes = [[ev.Noted(at_ns=each, detail=f"{when} {each}") for each in range(3)] for when in ("first", "second")]
+    expected = spark.createDataFrame(
+        [(place, 0, f"second {place}") for place in range(3)], "position int, part long, detail string"
+    )
+    found = trace(spark, [run_of(tmp_path / "r", *notes)])
+    assertDataFrameEqual(found.select("position", "part", "detail"), expected)
+
+
+def test_folders_with_strange_names_are_read_and_name_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    runs = [
+        run_of(tmp_path / "a [1] {x}*" / "out", [ev.Noted(at_ns=1, detail="one")], name="out"),
+        run_of(tmp_path / "b=2 ü" / "out", [ev.Noted(at_ns=1, detail="two")], name="out"),
+    ]
+    expected = spark.createDataFrame([("out", "one"), ("out (2)", "two")], "run string, detail string")
+    found = trace(spark, open_runs([run.folder for run in runs]))
+    assertDataFrameEqual(found.select("run", "detail"), expected)
+
+
+def test_a_run_without_a_trace_has_no_events(spark: SparkSession, tmp_path: Path) -> None:
+    write_header(tmp_path, header("r"))
+    assert trace(spark, open_runs([tmp_path])).count() == 0
+
+
+def test_examples_number_the_parts_of_a_case(spark: SparkSession) -> None:
+    kinds = ["CaseStarted", "ExampleStarted", "Noted", "ExampleStarted", "Noted"]
+    given = spark.createDataFrame(
+        [("r", "t", "c", kind, "s", row) for row, kind in enumerate(kinds)],
+        "run string, target string, case string, kind string, segment string, row int",
+    )
+    expected = spark.createDataFrame([(0, 0), (1, 1), (2, 1), (3, 2), (4, 2)], "position int, part long")
+    assertDataFrameEqual(ordered(given).select("position", "part"), expected)
+
+
+def chosen(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([("r", "t", "c", 0)], "run string, target string, case string, page int")
+
+
+def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_bound(spark: SparkSession) -> None:
+    closings = [seconds(3), ms(2002), ms(3999), seconds(9), seconds(8), ms(2500)]  # the fourth and fifth fail
+    events: list[ev.Event] = []
+    for number, closed in enumerate(closings):
+        part = silence(closed, example=number)
+        if closed > seconds(4):
+            part.append(ev.Judged(at_ns=closed, requirement="R", seen="VIOLATED", detail="late"))
+        events += part
+    rows = excerpts(recorded(spark, events), chosen(spark)).collect()
+    ((page, parts),) = by_page(row.asDict() for row in rows)
+    assert page == 0
+    assert [(each.part, each.examples) for each in parts] == [(5, 6), (4, 6), (2, 6)]
+    assert parts[0].rows[0]["kind"] == "ExampleStarted"
+    assert [row["index"] for row in parts[0].rows] == list(range(1, parts[0].events + 1))
+
+
+def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkSession) -> None:
+    events: list[ev.Event] = [
+        ev.FrameReceived(at_ns=each, conn=1, protocol="STOMP", command="MESSAGE", body=b"x" * 5000, body_size=5000)
+        for each in range(1000)
+    ]
+    events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
+    rows = excerpts(recorded(spark, events), chosen(spark)).collect()
+    ((_, (only,)),) = by_page(row.asDict() for row in rows)
+    assert [row["index"] for row in only.rows] == [*range(1, HEAD + 1), 501, *range(1000 - TAIL + 1, 1001)]
+    assert (only.events, only.part) == (1000, 0)
+    assert max(len(row["body"] or b"") for row in only.rows) <= 400
+
+
+def test_no_case_can_make_its_page_grow(spark: SparkSession) -> None:
+    events = [ev.Judged(at_ns=each, requirement="R", seen="HELD", detail="again") for each in range(1000)]
+    rows = excerpts(recorded(spark, events), chosen(spark)).collect()
+    assert len(rows) <= HEAD + TAIL + MARKED
+
+
+def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
+    events: list[ev.Event] = [
+        ev.FrameSent(
+            at_ns=1,
+            conn=1,
+            protocol="STOMP",
+            command="CONNECT",
+            headers=(("login", "me"), ("passcode", "hush")),
+            size=9,
+        ),
+        ev.OctetsSent(at_ns=2, conn=1, data=b"CONNECT\nAuthorization : hush\r\nx:y\n\n\x00", size=36),
+    ]
+    connect, octets = excerpts(recorded(spark, events), chosen(spark)).collect()
+    assert [tuple(each) for each in connect["headers"]] == [("login", "me"), ("passcode", "(blanked)")]
+    assert octets["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
+    assert octets["data_size"] == 36

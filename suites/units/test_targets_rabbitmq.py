@@ -1,0 +1,167 @@
+"""RabbitMQ as a process, without RabbitMQ: a small script stands in for the release's launcher and for epmd."""
+
+from __future__ import annotations
+
+import re
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.targets import rabbitmq
+from harness.targets.failure import SetUpFailed
+from harness.targets.native import listens
+from harness.targets.rabbitmq import RabbitmqProcess
+
+LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"
+EPMD = f"import sys, time; ports = [sys.argv[sys.argv.index('-port') + 1]]; {LISTEN}; time.sleep(60)"
+NODE = f"""
+import os, re, time
+from pathlib import Path
+text = Path(os.environ["RABBITMQ_CONFIG_FILE"]).read_text()
+ports = re.findall(r"tcp\\.(?:1 = 127\\.0\\.0\\.1:|port = )(\\d+)", text)
+{LISTEN}
+Path(os.environ["RABBITMQ_LOGS"]).write_text("Server startup complete; 3 plugins started.")
+time.sleep(60)
+"""
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{sys.executable} -I\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def release(folder: Path, node: str = NODE) -> Path:
+    """A release's folder whose launcher does ``node``."""
+    home = folder / "rabbitmq_server-3.99.1"
+    script(home / "sbin" / "rabbitmq-server", node)
+    for name in ("rabbit-3.99.1", "rabbitmq_stomp-3.99.1", "rabbitmq_management-3.99.1", "rabbitmq_amqp1_0-3.99.1"):
+        (home / "plugins" / name).mkdir(parents=True)
+    return home
+
+
+@pytest.fixture
+def erlang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "bin" / "epmd", EPMD)
+    script(tmp_path / "bin" / "erl", "")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+def test_a_machine_without_rabbitmq_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
+    monkeypatch.setattr(rabbitmq, "PACKAGED", tmp_path)
+    sentence = "not installed here .* apt-get install --no-install-recommends rabbitmq-server"
+    with pytest.raises(SetUpFailed, match=sentence):
+        RabbitmqProcess(tmp_path / "node").start()
+    assert not (tmp_path / "node").exists()
+
+
+def test_the_newest_installed_release_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
+    monkeypatch.setattr(rabbitmq, "PACKAGED", tmp_path)
+    for version in ("3.9.13", "3.10.8", "3.8.0"):
+        script(tmp_path / f"rabbitmq_server-{version}" / "sbin" / "rabbitmq-server", "")
+    (tmp_path / "rabbitmq_server-4.0.0").mkdir()  # removed, its folder is left
+    assert rabbitmq.version_of(rabbitmq.find_home()) == "3.10.8"
+
+
+def test_a_release_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = release(tmp_path).rename(tmp_path / "mine")
+    monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(home))
+    assert rabbitmq.version_of(rabbitmq.find_home()) == "3.99.1"
+    monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(tmp_path))
+    with pytest.raises(SetUpFailed, match=r"BROKERPROOF_RABBITMQ: .* has no sbin/rabbitmq-server"):
+        rabbitmq.find_home()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("listeners.tcp.1 = 5672", r"line 2: listeners\.tcp\.1 is set by the harness; leave it out"),
+        ("stomp.listeners.tcp.1 = 0.0.0.0:61613", r"line 2: stomp\.listeners\.tcp\.1 is set by the harness"),
+        ("management.tcp.port = 15672", r"line 2: management\.tcp\.port is set by the harness"),
+        ("heartbeat: 10", r"line 2: is not KEY = VALUE"),
+    ],
+)
+def test_settings_that_are_not_the_files_business_are_refused(tmp_path: Path, line: str, sentence: str) -> None:
+    path = tmp_path / "rabbitmq.conf"
+    path.write_text(f"# one\n{line}\n")
+    with pytest.raises(SetUpFailed, match=sentence):
+        rabbitmq.settings(path)
+
+
+def test_our_own_file_is_good_and_names_the_user() -> None:
+    found = rabbitmq.settings(rabbitmq.our_files() / "rabbitmq.conf")
+    assert (found["default_user"], found["default_pass"]) == ("brokerproof", "brokerproof")
+
+
+@pytest.mark.usefixtures("erlang")
+def test_a_node_gets_ports_a_folder_and_an_epmd_of_its_own_and_all_of_it_ends(tmp_path: Path) -> None:
+    process = RabbitmqProcess(tmp_path / "node", home=release(tmp_path))
+    with process as running:
+        assert set(running.ports) == {"amqp", "stomp", "management"}
+        assert (running.version, running.login, running.passcode) == ("3.99.1", "brokerproof", "brokerproof")
+        assert all(listens("127.0.0.1", port) for port in running.ports.values())
+        assert not process.ended()
+        with pytest.raises(SetUpFailed, match="has been started already"):
+            process.start()
+    assert process.ended()
+    assert not any(listens("127.0.0.1", port) for port in running.ports.values())
+    written = (tmp_path / "node" / "etc" / "rabbitmq.conf").read_text()
+    hosts = re.findall(r"= (\S+):\d+$", written, re.MULTILINE)
+    assert hosts == ["127.0.0.1", "127.0.0.1"]
+    assert "management.tcp.ip = 127.0.0.1" in written
+    plugins = (tmp_path / "node" / "etc" / "enabled_plugins").read_text()
+    assert plugins == "[rabbitmq_stomp,rabbitmq_amqp1_0,rabbitmq_management].\n"
+
+
+@pytest.mark.usefixtures("erlang")
+def test_only_what_is_enabled_gets_a_port(tmp_path: Path) -> None:
+    with RabbitmqProcess(tmp_path / "node", plugins=["rabbitmq_stomp"], home=release(tmp_path)) as running:
+        assert set(running.ports) == {"amqp", "stomp"}
+
+
+@pytest.mark.usefixtures("erlang")
+def test_an_unknown_plugin_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(SetUpFailed, match=r"RabbitMQ 3\.99\.1: has no plugin rabbitmq_stmp"):
+        RabbitmqProcess(tmp_path / "node", plugins=["rabbitmq_stmp"], home=release(tmp_path)).start()
+
+
+def test_erlang_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetUpFailed, match=r"erl and epmd are not on the PATH"):
+        RabbitmqProcess(tmp_path / "node", home=release(tmp_path)).start()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("[error] <0.1.0> You've tried to set x, but there is no setting with that name.", "You've tried to set x"),
+        (
+            "[error] <0.1.0> Error preparing configuration in phase y:\n[error] <0.1.0>   - Error transforming z\n"
+            "[error] <0.1.0>   - no integer",
+            "Error transforming z: no integer",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("erlang")
+def test_why_a_node_did_not_start_is_read_from_what_it_said(tmp_path: Path, said: str, reason: str) -> None:
+    home = release(tmp_path, f"print({said!r}); raise SystemExit(1)")
+    with pytest.raises(SetUpFailed, match=f"ended before it was ready: {reason}"):
+        RabbitmqProcess(tmp_path / "node", home=home).start()
+
+
+@pytest.mark.usefixtures("erlang")
+def test_other_ports_are_tried_when_one_was_taken_meanwhile(tmp_path: Path) -> None:
+    taken = (
+        "import os, pathlib\ncount = pathlib.Path(os.environ['HOME']).parents[1] / 'tries'\n"
+        "count.write_text(count.read_text() + 'x' if count.exists() else 'x')\n"
+        "if len(count.read_text()) < 3:\n"
+        "    print('Failed to start Ranch listener {acceptor,{127,0,0,1},9} in x for reason eaddrinuse (in use)')\n"
+        "    raise SystemExit(1)\n"
+    )
+    with RabbitmqProcess(tmp_path / "node", home=release(tmp_path, taken + NODE)):
+        assert (tmp_path / "tries").read_text() == "xxx"

@@ -1,0 +1,41 @@
+"""What --target may name, and what is known of a target before it is started. What is refused: test_harness_command."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.targets import target_file
+from harness.targets.address import AddressTarget
+from harness.targets.artemis_target import ArtemisTarget
+from harness.targets.process import ProcessTarget
+from harness.targets.reference import VirtualTarget
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("reference", VirtualTarget), ("reference-real", ProcessTarget), ("artemis", ArtemisTarget)],
+)
+def test_shipped_targets_load_by_name(name: str, kind: type) -> None:
+    target = target_file.load(name)
+    assert isinstance(target, kind)
+    assert target.identity.name == name
+    assert {"stomp", "login"} <= target.identity.capabilities
+
+
+def test_an_address_is_judged_by_the_specification_alone() -> None:
+    target = target_file.load("broker.example:61613")
+    assert isinstance(target, AddressTarget)
+    assert target.identity.profile.name == "stomp"
+    assert "connection-ttl" not in target.identity.capabilities
+    assert target.identity.deviations is None
+
+
+def test_a_url_may_name_login_passcode_and_profile() -> None:
+    target = target_file.load("stomp://me:s%3Aecret@broker.example:61613?profile=artemis")
+    identity = target.identity
+    assert (identity.login, identity.passcode) == ("me", "s:ecret")
+    assert {"login", "connection-ttl"} <= identity.capabilities
+    assert "amqp" not in identity.capabilities  # nobody said where
+    assert identity.deviations is not None
+    assert identity.deviations.name == "known_deviations.toml"
+    assert identity.deviations.is_file()
