@@ -1,0 +1,86 @@
+"""How many messages a second the broker's core handles, without sockets: ``python benchmarks/broker_core.py``.
+
+Two paths, one process, one core, all in memory, 1 KiB bodies with content-length, chunks of about 64 KiB:
+
+* send: SEND without receipt to one ``auto`` subscriber;
+* ack:  SEND without receipt to one ``client`` subscriber with a window of 200 KiB, every message acknowledged with a
+  receipt, the acknowledgements in chunks as large as the deliveries came.
+
+The clock here measures us; the broker itself gets instants as arguments.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import re
+import sys
+import time
+
+from harness.words import BytesReceived, Connected, Effect, SendBytes
+from reference_broker.config.settings import Settings
+from reference_broker.core.broker import Broker
+
+MESSAGES = 50_000
+BATCH = 60
+SEND = b"SEND\ndestination:queue\ncontent-length:1024\n\n" + b"x" * 1024 + b"\0"
+ACK_ID = re.compile(rb"\nack:([^\n]+)\n")
+
+
+def _broker(subscribe: bytes) -> Broker:
+    broker = Broker(Settings())
+    for conn in (1, 2):
+        broker.handle(0, Connected(conn, "stomp", "bench"))
+        broker.handle(0, BytesReceived(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
+    broker.handle(0, BytesReceived(2, b"SUBSCRIBE\nid:0\ndestination:queue\nsubscription-type:ANYCAST\n" + subscribe))
+    return broker
+
+
+def _sent(effects: list[Effect], conn: int) -> bytes:
+    return b"".join(each.data for each in effects if isinstance(each, SendBytes) and each.conn == conn)
+
+
+def send_path() -> float:
+    """Seconds for all messages to an auto subscriber."""
+    broker, chunk, got = _broker(b"\n\0"), SEND * BATCH, 0
+    began = time.perf_counter()
+    for _ in range(MESSAGES // BATCH):
+        got += len(_sent(broker.handle(0, BytesReceived(1, chunk)), 2))
+    took = time.perf_counter() - began
+    assert got > MESSAGES // BATCH * BATCH * 1024
+    return took
+
+
+def ack_path() -> float:
+    """Seconds in ``handle`` for all messages, each acknowledged with a receipt."""
+    broker, chunk, took, receipts = _broker(b"ack:client\nconsumer-window-size:204800\n\n\0"), SEND * BATCH, 0.0, 0
+    sent = 0
+    while sent < MESSAGES:
+        began = time.perf_counter()
+        effects = broker.handle(0, BytesReceived(1, chunk))
+        took += time.perf_counter() - began
+        sent += BATCH
+        while ids := ACK_ID.findall(out := _sent(effects, 2)):
+            acks = b"".join(b"ACK\nid:%b\nreceipt:r%b\n\n\0" % (each, each) for each in ids)
+            began = time.perf_counter()
+            effects = broker.handle(0, BytesReceived(2, acks))
+            took += time.perf_counter() - began
+            receipts += out.count(b"RECEIPT\n")
+        receipts += out.count(b"RECEIPT\n")
+    assert receipts == sent, (receipts, sent)
+    return took
+
+
+def main() -> None:
+    """Prints both figures; with ``--profile`` also where the time goes."""
+    for name, path in (("send", send_path), ("ack", ack_path)):
+        if "--profile" in sys.argv:
+            profile = cProfile.Profile()
+            profile.runcall(path)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(18)
+        took = min(path() for _ in range(3))
+        print(f"{name:5} {MESSAGES / took:9,.0f} messages/s  {took / MESSAGES * 1e6:5.1f} us each")
+
+
+if __name__ == "__main__":
+    main()

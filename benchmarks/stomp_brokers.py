@@ -1,0 +1,107 @@
+"""The brokers that ``stomp_throughput.py`` compares: each a process of its own on 127.0.0.1, ended when we end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from stomp_peers import Speech
+
+from harness.targets.failure import SetUpFailed
+from harness.targets.native import NativeProcess, free_ports, listens
+from harness.targets.rabbitmq import RabbitmqProcess
+
+START_S = 30
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that accepts connections. ``at_most`` bounds the SENDs without receipt that it survives; 0: no bound."""
+
+    name: str
+    version: str
+    pid: int
+    port: int
+    speech: Speech
+    window: bool = True
+    at_most: int = 0
+    note: str = ""
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used so far, on all cores. Seconds, in steps of 10 ms."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _process(stack: ExitStack, folder: Path, name: str, *arguments: str) -> tuple[NativeProcess, Path]:
+    console = folder / f"{name}.log"
+    process = NativeProcess([sys.executable, *arguments], folder=Path.cwd(), console=console, grace_s=3)
+    stack.callback(process.stop)
+    process.start()
+    return process, console
+
+
+def _last_line(console: Path) -> str:
+    lines = console.read_text("utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def reference(stack: ExitStack, folder: Path) -> list[Broker]:
+    """The reference broker of this checkout, without a configuration file."""
+    process, console = _process(stack, folder, "reference", "-m", "reference_broker", "--stomp", "0")
+    process.wait_until_ready(
+        lambda: console.read_text("utf-8").endswith("}\n"), within_s=START_S, reason=lambda: _last_line(console)
+    )
+    ready = json.loads(console.read_text("utf-8").splitlines()[0])
+    speech = Speech(
+        where="{}",
+        send="destination-type:ANYCAST\n",
+        subscribe="subscription-type:ANYCAST\n",
+        window="consumer-window-size:{octets}\n",
+    )
+    return [Broker("reference", ready["version"], ready["pid"], ready["stomp"], speech)]
+
+
+def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
+    """RabbitMQ with nothing but its STOMP plugin."""
+    process = RabbitmqProcess(folder / "rabbitmq", plugins=["rabbitmq_stomp"])
+    stack.callback(process.stop)
+    running = process.start()
+    speech = Speech(window="prefetch-count:{messages}\n", login=running.login, passcode=running.passcode)
+    return [Broker("RabbitMQ", running.version, running.pid, running.ports["stomp"], speech)]
+
+
+def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
+    """coilmq with its store in memory, twice: as the others, and with one message at a time.
+
+    STOMP 1.1, because its 1.2 wants the host to be its own name. ``client``, because it takes ``client-individual`` for
+    ``auto``; it then waits for the ACK of one message before it sends the next. It has no window.
+    """
+    if importlib.util.find_spec("coilmq") is None:
+        raise SetUpFailed("coilmq: is not installed in this environment; install it with: pip install coilmq")
+    port = free_ports(1)[0]
+    arguments = ["-m", "coilmq.start", "--host", "127.0.0.1", "--port", str(port)]
+    process, console = _process(stack, folder, "coilmq", *arguments)
+    process.wait_until_ready(lambda: listens("127.0.0.1", port), within_s=START_S, reason=lambda: _last_line(console))
+    assert process.pid is not None
+    version, speech = importlib.metadata.version("coilmq"), Speech(version="1.1", mode="client")
+    note = "one message at a time, each with a receipt"
+    return [
+        Broker("coilmq", version, process.pid, port, speech, window=False),
+        Broker("coilmq, one by one", version, process.pid, port, speech, window=False, at_most=1, note=note),
+    ]
+
+
+BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
+    "reference": reference,
+    "rabbitmq": rabbitmq,
+    "coilmq": coilmq,
+}
+"""How each is started. Raises :class:`harness.targets.failure.SetUpFailed` when it cannot be had."""

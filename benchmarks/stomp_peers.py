@@ -1,0 +1,274 @@
+"""Producer and consumer of ``stomp_throughput.py``: two processes with raw sockets that do as little as they can.
+
+They must not be what is measured. Frames are encoded before the clock starts and written many at a time. Frames that
+arrive are counted by their NUL, which no body and no header of ours contains, and nothing is parsed but the one header
+that an ACK must repeat. Each job ends with a DISCONNECT whose receipt must come, behind exactly as many frames as were
+due: a lost, doubled or refused message fails the run instead of flattering it.
+
+Both read the same monotonic clock of the host, so the producer's first instant and the consumer's last can be subtracted.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+READ = 1 << 20
+"""Octets asked of the socket at once."""
+BURST = 64
+"""Messages written at once where nothing limits the messages in flight."""
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What one broker wants to hear.
+
+    ``host`` goes into CONNECT. ``where`` makes a destination of a name. ``send`` and ``subscribe`` are header lines that
+    ask for an anycast queue where the name alone does not. ``window`` is the header line that asks for a window, in
+    which ``{messages}`` or ``{octets}`` stands for its size. ``mode`` is the acknowledgement that settles one message.
+    """
+
+    version: str = "1.2"
+    host: str = "/"
+    login: str = ""
+    passcode: str = ""
+    where: str = "/queue/{}"
+    send: str = ""
+    subscribe: str = ""
+    window: str = ""
+    mode: str = "client-individual"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run as both peers see it.
+
+    ``in_flight`` is how many SENDs may wait for their receipt, 0 for SENDs without receipts. ``acks`` says whether the
+    consumer acknowledges, ``window`` how many messages its broker may have outstanding then (0: do not ask). With
+    ``backlog`` the consumer subscribes only when the broker has confirmed the last message. ``patience_s`` is how long
+    nothing may happen before the run counts as failed.
+    """
+
+    port: int
+    speech: Speech
+    queue: str
+    messages: int
+    size: int
+    in_flight: int
+    acks: bool
+    window: int
+    backlog: bool
+    patience_s: float
+
+
+class Failed(Exception):
+    """The broker did not do its part; the sentence says what came instead."""
+
+
+class _Wire:
+    """A connected session."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.socket = socket.create_connection(("127.0.0.1", job.port), timeout=job.patience_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        speech = job.speech
+        login = f"login:{speech.login}\npasscode:{speech.passcode}\n" if speech.login else ""
+        head = f"accept-version:{speech.version}\nhost:{speech.host}\n{login}"
+        self.ask(f"CONNECT\n{head}\n\0".encode(), b"CONNECTED\n")
+
+    def read(self) -> bytes:
+        """What has arrived, at least one octet."""
+        try:
+            data = self.socket.recv(READ)
+        except TimeoutError:
+            raise Failed(f"nothing came for {self.job.patience_s:g} s") from None
+        if not data:
+            raise Failed("the broker closed the connection")
+        return data
+
+    def write(self, data: bytes) -> None:
+        try:
+            self.socket.sendall(data)
+        except TimeoutError:
+            raise Failed(f"the broker took nothing for {self.job.patience_s:g} s") from None
+
+    def ask(self, frame: bytes, answer: bytes) -> bytes:
+        """Sends a frame and returns its one-frame answer, which must begin like ``answer``."""
+        self.write(frame)
+        data = b""
+        while b"\0" not in data:
+            data += self.read()
+        if not data.lstrip(b"\r\n").startswith(answer):
+            raise Failed(f"expected {answer.decode().strip()}, got {data[:200]!r}")
+        return data
+
+    def leave(self, more: bytes = b"") -> None:
+        """Ends the session; ``more`` has been read already and must be nothing but this one receipt's beginning."""
+        self.write(b"DISCONNECT\nreceipt:the-end\n\n\0")
+        data = more
+        while b"\0" not in data:
+            data += self.read()
+        if not data.lstrip(b"\r\n").startswith(b"RECEIPT\n") or b"the-end" not in data:
+            raise Failed(f"expected nothing but the last RECEIPT, got {data[:200]!r}")
+        self.socket.close()
+
+
+def _subscribe(wire: _Wire, frame_octets: int) -> None:
+    job, speech = wire.job, wire.job.speech
+    mode = f"ack:{speech.mode}\n" if job.acks else "ack:auto\n"
+    window = speech.window.format(messages=job.window, octets=job.window * frame_octets) if job.window else ""
+    where = speech.where.format(job.queue)
+    head = f"id:0\ndestination:{where}\n{speech.subscribe}{mode}{window}"
+    frame = f"SUBSCRIBE\n{head}receipt:subscribed\n\n\0".encode()
+    if not job.backlog:
+        wire.ask(frame, b"RECEIPT\n")
+    else:  # messages may come at once, so the receipt is left out
+        wire.write(frame.replace(b"receipt:subscribed\n", b""))
+
+
+def _send_frame(job: Job, receipt: str) -> bytes:
+    where = job.speech.where.format(job.queue)
+    head = f"destination:{where}\n{job.speech.send}content-length:{job.size}\n{receipt}"
+    return f"SEND\n{head}\n".encode() + b"x" * job.size + b"\0"
+
+
+def _frame_octets(job: Job) -> int:
+    """How long a MESSAGE to this subscription is: measured, for windows in octets."""
+    probe = Job(**{**vars(job), "queue": job.queue[:-1] + "~", "window": 1, "messages": 1, "backlog": False})
+    wire = _Wire(probe)
+    _subscribe(wire, 1)
+    message = wire.ask(_send_frame(probe, ""), b"MESSAGE\n")
+    wire.write(b"".join(_ack(probe, message)))
+    wire.leave()
+    return len(message)
+
+
+def _ack(job: Job, frames: bytes) -> list[bytes]:
+    if job.speech.version == "1.2":
+        return [b"ACK\nid:%b\n\n\0" % each for each in _ACK.findall(frames)]
+    return [b"ACK\nsubscription:0\nmessage-id:%b\n\n\0" % each for each in _MESSAGE_ID.findall(frames)]
+
+
+_ACK = re.compile(rb"\nack:([^\n]+)\n")
+_MESSAGE_ID = re.compile(rb"\nmessage-id:([^\n]+)\n")
+
+
+def _meet(pipe: Connection) -> None:
+    pipe.send("ready")
+    if pipe.recv() != "go":
+        raise Failed("called off")
+
+
+def produce(job: Job, pipe: Connection) -> dict[str, int]:
+    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all were confirmed."""
+    wire = _Wire(job)
+    if job.in_flight:
+        frames = [_send_frame(job, f"receipt:r{number}\n") for number in range(job.messages)]
+    else:
+        frame = _send_frame(job, "")
+        burst = frame * BURST
+    _meet(pipe)
+    first = time.monotonic_ns()
+    if job.in_flight:
+        sent = receipts = 0
+        while receipts < job.messages:
+            allowed = min(job.messages, receipts + job.in_flight)
+            if allowed > sent:
+                wire.write(b"".join(frames[sent:allowed]))
+                sent = allowed
+            data = wire.read()
+            receipts += data.count(b"\0")
+        confirmed = time.monotonic_ns()
+        wire.leave()
+    else:
+        whole, rest = divmod(job.messages, BURST)
+        for _ in range(whole):
+            wire.write(burst)
+        wire.write(frame * rest)
+        wire.leave()
+        confirmed = time.monotonic_ns()
+    return {"first": first, "confirmed": confirmed}
+
+
+def consume(job: Job, pipe: Connection) -> dict[str, int]:
+    """Receives the messages; ``last`` is the instant at which the last one was there whole."""
+    octets = _frame_octets(job) if "octets" in job.speech.window and job.window else 1
+    wire = _Wire(job)
+    if not job.backlog:
+        _subscribe(wire, octets)
+    _meet(pipe)
+    if job.backlog:
+        _subscribe(wire, octets)
+    began = time.monotonic_ns()
+    try:
+        last, seen = _acknowledged(wire) if job.acks else _counted(wire)
+    except _Cut as cut:
+        raise Failed(f"{cut} after {cut.frames} of {job.messages} messages") from None
+    if seen < job.messages * job.size:
+        raise Failed(f"{job.messages} frames had {seen} octets, which is less than their bodies")
+    return {"began": began, "last": last, "octets": seen}
+
+
+class _Cut(Exception):
+    def __init__(self, problem: Exception, frames: int) -> None:
+        super().__init__(str(problem))
+        self.frames = frames
+
+
+def _counted(wire: _Wire) -> tuple[int, int]:
+    frames = octets = 0
+    due = wire.job.messages
+    data = b""
+    try:
+        while frames < due:
+            data = wire.read()
+            octets += len(data)
+            frames += data.count(b"\0")
+    except (Failed, OSError) as problem:
+        raise _Cut(problem, frames) from None
+    last = time.monotonic_ns()
+    if frames > due or b"\nERROR\n" in data or b"\0ERROR\n" in data:
+        raise Failed(f"something else than {due} messages came: {data[-200:]!r}")
+    wire.leave(data[data.rindex(b"\0") + 1 :])
+    return last, octets
+
+
+def _acknowledged(wire: _Wire) -> tuple[int, int]:
+    job = wire.job
+    frames = octets = 0
+    tail = b""
+    last = 0
+    try:
+        while frames < job.messages:
+            data = wire.read()
+            octets += len(data)
+            last = time.monotonic_ns()
+            if tail:
+                data = tail + data
+            end = data.rfind(b"\0") + 1
+            tail = data[end:]
+            if end:
+                whole = data[:end]
+                acks = _ack(job, whole)
+                if len(acks) != whole.count(b"\0"):
+                    raise Failed(f"expected messages, got {whole[-200:]!r}")
+                frames += len(acks)
+                wire.write(b"".join(acks))
+    except (Failed, OSError) as problem:
+        raise _Cut(problem, frames) from None
+    wire.leave(tail)
+    return last, octets
+
+
+def work(pipe: Connection) -> None:
+    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the reason why there is none."""
+    while (task := pipe.recv()) is not None:
+        role, job = task
+        try:
+            pipe.send({"produce": produce, "consume": consume}[role](job, pipe))
+        except (Failed, OSError) as problem:
+            pipe.send(f"{role}r: {problem}")
