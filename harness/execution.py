@@ -21,12 +21,17 @@ from harness.trace.events import CaseEnded
 from harness.verdicts.finding import Finding, combine
 from harness.verdicts.results import Result
 from harness.verdicts.verdict import judge, merge
+from harness.wire.conversation import ControlFailed
 from harness.words import Clock, Seen, Verdict
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
 ATTEMPTS = 3
-"""How often a case in real time is run while the host leaves its findings uncertain."""
+"""How often a case in real time is run while the host leaves its findings uncertain, or a control fails.
+
+A failed control says nothing about the broker but that the case could not be put to it. In real time that may be a
+race of a moment; what it was stays in the result's detail.
+"""
 SIDE_BY_SIDE_EXAMPLES = 16
 
 
@@ -37,16 +42,18 @@ def execute(run: Run, call: Call) -> Result:
     if missing:
         return _result(run, call, Verdict.SKIP, f"the target has no {', '.join(sorted(missing))}", Outcome(), 0, began)
     most = ATTEMPTS if run.target.clock is Clock.REAL else 1
+    before = ""
     for attempt in range(1, most + 1):
         outcome = Outcome()
-        error = _attempt(run, call, outcome, attempt)
+        problem = _attempt(run, call, outcome, attempt)
         findings = _complete(call, outcome.findings)
-        uncertain = error is None and any(each.uncertain for each in findings)
-        if not uncertain:
+        if isinstance(problem, ControlFailed):
+            before += f" (attempt {attempt}: {explain(problem)})" if attempt < most else ""
+        elif problem is not None or not any(each.uncertain for each in findings):
             break
     outcome.findings = findings
-    if error is not None:
-        verdict, detail = Verdict.ERROR, error
+    if problem is not None:
+        verdict, detail = Verdict.ERROR, explain(problem)
     else:
         judged = _judged(run, call, findings)
         failing = frozenset(each.requirement for each, verdict, _ in judged if verdict is Verdict.FAIL)
@@ -61,11 +68,11 @@ def execute(run: Run, call: Call) -> Result:
             keep.keep(run, call, example, failing, run.counterexamples)
     outcome.events.append(CaseEnded(at_ns=outcome.events[-1].at_ns if outcome.events else 0, detail=verdict.value))
     run.recorder.write(call.id, outcome.events)
-    return _result(run, call, verdict, detail, outcome, attempt, began)
+    return _result(run, call, verdict, detail + before, outcome, attempt, began)
 
 
-def _attempt(run: Run, call: Call, outcome: Outcome, attempt: int) -> str | None:
-    """One attempt; returns why it is an error of ours, or None."""
+def _attempt(run: Run, call: Call, outcome: Outcome, attempt: int) -> Exception | None:
+    """One attempt; returns what makes it an error of ours, or None."""
     seed = _seed(run, call, attempt)
     try:
         if call.case.over is None:
@@ -75,7 +82,7 @@ def _attempt(run: Run, call: Call, outcome: Outcome, attempt: int) -> str | None
         else:
             _side_by_side(run, call, outcome, seed)
     except Exception as problem:
-        return explain(problem)
+        return problem
     return None
 
 

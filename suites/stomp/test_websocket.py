@@ -5,6 +5,7 @@ Where a message begins and ends, and how it is cut into frames, means nothing to
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import strategies as st
 
 from harness.bench import Bench
@@ -60,12 +61,12 @@ def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> N
 
 
 @case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
-@over(examples=60, op=KINDS, sizes=st.lists(st.integers(0, 40), max_size=12), together=st.booleans())
+@over(examples=60, op=KINDS, sizes=st.lists(st.integers(1, 40), max_size=12), together=st.booleans())
 def test_frames_of_websocket_and_of_stomp_need_not_meet(
     target: Bench, op: Op, sizes: list[int], together: bool
 ) -> None:
-    """CONNECT and two SENDs travel in one message or in two, cut into fragments of any sizes, empty ones too. Each
-    is answered as if it had come whole."""
+    """CONNECT and two SENDs travel in one message or in two, cut into fragments of any sizes. Each is answered as if it
+    had come whole."""
     to, socket = target.destination(), target.websocket()
     peer = target.peer(over=socket)
     first, second = connect_frame(target), send_frame(to, b"one", "one") + b"\n" + send_frame(to, b"two", "two")
@@ -78,6 +79,16 @@ def test_frames_of_websocket_and_of_stomp_need_not_meet(
     if not sizes:
         socket.message(send_frame(to, b"three", "three"), op=op, sizes=[5])
         peer.expect(frame("RECEIPT", {"receipt-id": "three"}), proves="RFC6455-FRAG-01")
+
+
+@case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
+@pytest.mark.parametrize("before", [0, 9, 30], ids=["first", "after the command", "in the headers"])
+def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
+    """One of the fragments that CONNECT travels in has no octets. The rest is answered as if it were not there."""
+    socket = target.websocket()
+    peer = target.peer(over=socket)
+    socket.message(connect_frame(target), op=Op.TEXT, sizes=[before, 0] if before else [0])
+    peer.expect(frame("CONNECTED"), proves=target.cited)
 
 
 @case("RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})

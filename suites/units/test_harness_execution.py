@@ -179,6 +179,34 @@ def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -
     assert (found.verdict, found.attempts) == (Verdict.PASS, 2)
 
 
+def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_told() -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    tries: list[int] = []
+
+    def fails(bench: Bench) -> None:
+        tries.append(1)
+        bench.control(False, "it raced")
+
+    def fails_once(bench: Bench) -> None:
+        tries.append(1)
+        bench.control(len(tries) > 1, "it raced")
+        bench.judge(MUST, True, "seen")
+
+    def crashes(bench: Bench) -> None:
+        tries.append(1)
+        raise RuntimeError("boom")
+
+    found = execute(run_of(target), made(fails, MUST))
+    assert (found.verdict, found.attempts, len(tries)) == (Verdict.ERROR, 3, 3)
+    tries.clear()
+    found = execute(run_of(target), made(fails_once, MUST))
+    assert (found.verdict, found.attempts) == (Verdict.PASS, 2)
+    assert found.detail == f"{MUST}: seen (attempt 1: control failed: it raced)"
+    tries.clear()
+    assert execute(run_of(target), made(crashes, MUST)).verdict is Verdict.ERROR
+    assert len(tries) == 1
+
+
 class RealTimeTwin:
     """The reference in virtual time that says it is real, to test what real time changes in the bookkeeping."""
 
