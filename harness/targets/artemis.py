@@ -108,6 +108,12 @@ def install(version: str | None = None) -> Path:
     return unpacked(maven.download(candidates, cache_folder() / "dl"), home)
 
 
+def installed() -> dict[str, Path]:
+    """Every unpacked release with its folder."""
+    homes = (cache_folder() / "artemis").glob("apache-artemis-*")
+    return dict(sorted((each.name.removeprefix("apache-artemis-"), each) for each in homes))
+
+
 def _key(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in version.split("."))
 

@@ -7,18 +7,67 @@ started, so that a later process of the same number is never taken for the broke
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.targets import artemis
+from harness.targets import artemis, proton_examples
 from harness.targets.artemis import ArtemisProcess, RunningBroker
 from harness.targets.cache import cache_folder, locked, remove
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import end, started_at
+from harness.targets.proton_examples import ProtonProcess
 
-NAMES = ("artemis",)
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How brokers of one name are had. ``stop_s`` is how long one may take to end before it is killed. Seconds."""
+
+    install: Callable[[str | None], Path]
+    installed: Callable[[], Mapping[str, Path]]
+    """Folder by release."""
+    release: Callable[[str | None], str]
+    """The release that is started when this one, or none, is named."""
+    start: Callable[[str, Path, Path | None, str], RunningBroker]
+    """By release, folder, configuration file and choice of ports."""
+    stop_s: float
+
+
+def _start_artemis(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
+    config = artemis.our_files() / "broker.xml" if config is None else config
+    return ArtemisProcess(config, version, folder, ports=ports, free=True).start()
+
+
+def _start_proton(name: str, version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
+    if config is not None or ports != "free":
+        raise SetUpFailed(f"{name}: has no configuration file and no ports of its own; leave them out")
+    return ProtonProcess(name, folder, version, free=True).start()
+
+
+def _proton(name: str) -> _Kind:
+    return _Kind(
+        install=functools.partial(proton_examples.install, name),
+        installed=functools.partial(proton_examples.installed, name),
+        release=lambda version: proton_examples.install(name, version).name,
+        start=functools.partial(_start_proton, name),
+        stop_s=proton_examples.STOP_S,
+    )
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "artemis": _Kind(
+        install=artemis.install,
+        installed=artemis.installed,
+        release=lambda version: version or artemis.default_version(),
+        start=_start_artemis,
+        stop_s=artemis.STOP_S,
+    ),
+    **{name: _proton(name) for name in proton_examples.NAMES},
+}
+NAMES = tuple(_KINDS)
 """The brokers that can be installed and started here."""
 
 
@@ -34,8 +83,7 @@ class Listed:
 
 def install(name: str, version: str | None = None) -> Path:
     """Downloads and unpacks a release unless that was done; returns its folder. Raises :class:`SetUpFailed`."""
-    _known(name)
-    return artemis.install(version)
+    return _known(name).install(version)
 
 
 def start(
@@ -51,15 +99,14 @@ def start(
     ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the instance's (None:
     one in the cache). Raises :class:`SetUpFailed`, also when that release is running already.
     """
-    _known(name)
-    version = artemis.default_version() if version is None else version
+    kind = _known(name)
+    version = kind.release(version)
     state = _state(name, version)
     with locked(state):
         if (running := _running(state)) is not None:
             raise SetUpFailed(f"{name} {version}: runs already as process {running.pid}; stop it first")
-        config = artemis.our_files() / "broker.xml" if config is None else config
         folder = cache_folder() / "instances" / f"{name}-{version}" if folder is None else folder
-        broker = ArtemisProcess(config, version, folder, ports=ports, free=True).start()
+        broker = kind.start(version, folder, config, ports)
         values = dataclasses.asdict(broker) | {"ports": dict(broker.ports), "started_at": started_at(broker.pid)}
         state.write_text(json.dumps(values, default=str, indent=1) + "\n", "utf-8")
         state.chmod(0o600)
@@ -68,13 +115,13 @@ def start(
 
 def stop(name: str, version: str | None = None) -> list[RunningBroker]:
     """Ends the broker of that name and release (None: every release) and says which ones ran."""
-    _known(name)
+    kind = _known(name)
     ended = []
     for state in sorted(_folder().glob(f"{name}-{version or '*'}.json")):
         with locked(state):
             running = _running(state)
             if running is not None:
-                end(running.pid, artemis.STOP_S)
+                end(running.pid, kind.stop_s)
                 ended.append(running)
             remove(state)
     return ended
@@ -82,17 +129,17 @@ def stop(name: str, version: str | None = None) -> list[RunningBroker]:
 
 def listing() -> list[Listed]:
     """Every installed release, and whether :func:`start` left it running."""
-    homes = (cache_folder() / "artemis").glob("apache-artemis-*")
-    versions = {each.name.removeprefix("apache-artemis-"): each for each in homes}
     return [
-        Listed("artemis", version, home, _running(_state("artemis", version)))
-        for version, home in sorted(versions.items())
+        Listed(name, version, home, _running(_state(name, version)))
+        for name, kind in _KINDS.items()
+        for version, home in kind.installed().items()
     ]
 
 
-def _known(name: str) -> None:
-    if name not in NAMES:
+def _known(name: str) -> _Kind:
+    if name not in _KINDS:
         raise SetUpFailed(f"{name}: is no broker that can be installed here; known are {', '.join(NAMES)}")
+    return _KINDS[name]
 
 
 def _folder() -> Path:

@@ -4,12 +4,13 @@
 add targets under a word of their own, as ``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a
 function from NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A file has::
 
-    kind = "virtual" | "process" | "artemis" | "address"
+    kind = "virtual" | "process" | "artemis" | "proton" | "address"
     profile = "artemis"            # what is expected of it
     config = "broker.xml"          # beside the file; virtual, process, artemis
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process
-    version = "2.56.0"             # artemis; optional
+    version = "2.56.0"             # artemis, proton; optional
+    broker = "proton-c" | "proton-python"  # proton
     endpoints = { stomp = "127.0.0.1:61613" }   # address
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """
@@ -30,6 +31,8 @@ from harness.catalogue.tables import BadData
 from harness.targets.address import AddressTarget
 from harness.targets.artemis_target import ArtemisTarget
 from harness.targets.process import ProcessTarget
+from harness.targets.proton_examples import NAMES as EXAMPLES
+from harness.targets.proton_target import ProtonTarget
 from harness.targets.reference import VirtualTarget
 from harness.targets.target import Identity, Target
 
@@ -56,6 +59,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
     "virtual": {"factory": str, "config": str},
     "process": {"command": list, "config": str},
     "artemis": {"config": str, "version": str},
+    "proton": {"broker": str, "version": str},
     "address": {"endpoints": dict, "config": str},
 }
 _OPTIONAL = {"version"} | (_COMMON.keys() - {"kind", "profile"})
@@ -188,9 +192,16 @@ def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Targe
     return AddressTarget(identity, endpoints, config)
 
 
+def _proton(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
+    if values["broker"] not in EXAMPLES:
+        raise BadTarget(f"{path}: broker is {values['broker']!r}; it should be one of {', '.join(EXAMPLES)}")
+    return ProtonTarget(identity, values["broker"], values.get("version"))
+
+
 _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "virtual": lambda who, values, path: VirtualTarget(who, values["factory"], _beside(path, values["config"])),
     "process": lambda who, values, path: ProcessTarget(who, values["command"], _beside(path, values["config"])),
     "artemis": lambda who, values, path: ArtemisTarget(who, _beside(path, values["config"]), values.get("version")),
+    "proton": _proton,
     "address": _address,
 }

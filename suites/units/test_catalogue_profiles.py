@@ -27,7 +27,7 @@ def test_a_profile_has_parameters_of_four_types(tmp_path: Path) -> None:
 def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
     with pytest.raises(profiles.UnknownProfile, match=r"no profile has the name 'artemsi'; did you mean 'artemis'\?"):
         profiles.load("artemsi")
-    with pytest.raises(profiles.UnknownProfile, match="there are activemq, artemis, rabbitmq, stomp"):
+    with pytest.raises(profiles.UnknownProfile, match="there are activemq, artemis, proton, rabbitmq, stomp"):
         profiles.load("qqq")
     with pytest.raises(profiles.UnknownProfile):
         profiles.load("../requirements/stomp12")
