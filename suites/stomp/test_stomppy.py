@@ -128,7 +128,9 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
     consumer.expect_nothing(for_=QUIET, of=MESSAGE, proves=target.cited, why="it has unsubscribed")
     left = left_in(target, queue, version, 1)
     # Not judged here: a broker may settle what it delivered in mode auto only later, and then give it to the next one too.
-    target.control(left[-1:] == [b"after"], f"a message to a queue without consumer should wait for one; {left!r} waited")
+    target.control(
+        left[-1:] == [b"after"], f"a message to a queue without consumer should wait for one; {left!r} waited"
+    )
 
 
 @st.composite
