@@ -124,7 +124,7 @@ class _Session:
         target = self._load_target()
         listed = target.identity.deviations
         try:
-            known = () if listed is None else tuple(deviations.load(listed))
+            known = () if listed is None else tuple(deviations.load(listed, target.identity.name))
             catalogue = requirements.load()
         except BadData as problem:
             pytest.exit(str(problem), returncode=_USAGE)

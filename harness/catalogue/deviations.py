@@ -6,6 +6,7 @@ A broker's deviation never bends a case. It goes into ``fixtures/brokers/<family
     requirement = "STOMP12-ENC-10"          # or case, or both
     case = "stomp.headers.blanks_stay*"     # * stands for any text, ? for one character; [1.2] is itself
     versions = ">=2.6, <2.60"               # of the broker; without it every version
+    target = "proton-python"                # for a family of several brokers: only that target
     expected = "came back without its blanks"   # regular expression: what the finding has to say
     reason = "The decoder of CONNECT trims values."
     link = "https://…"
@@ -31,6 +32,7 @@ _DEVIATION = {
     "case": Key(str, required=False),
     "requirement": Key(str, required=False),
     "versions": Key(str, required=False),
+    "target": Key(str, required=False),
     "expected": Key(str),
     "reason": Key(str),
     "link": Key(str),
@@ -50,6 +52,8 @@ class Deviation:
     link: str
     where: str
     """The file and line it stands in."""
+    target: str = ""
+    """The only target it speaks of; empty for any."""
     sometimes: bool = False
     """A race that need not show in every run."""
 
@@ -59,11 +63,15 @@ class Deviation:
         return " in ".join(each for each in (self.requirement, self.case) if each)
 
 
-def load(path: Path) -> list[Deviation]:
-    """The deviations of one file. Raises :class:`~harness.catalogue.tables.BadData` for the first wrong entry."""
+def load(path: Path, target: str | None = None) -> list[Deviation]:
+    """The deviations of one file: all of them, or those that speak of the target of that name.
+
+    Raises :class:`~harness.catalogue.tables.BadData` for the first wrong entry.
+    """
     values, text = read(path)
     only(path, values, "deviation")
-    return [_deviation(entry) for entry in entries(path, "deviation", _DEVIATION, values, text)]
+    found = [_deviation(entry) for entry in entries(path, "deviation", _DEVIATION, values, text)]
+    return [each for each in found if target is None or each.target in {"", target}]
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:

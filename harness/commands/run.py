@@ -172,7 +172,9 @@ def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) ->
         ]
         passing += [
             f"{identity.name}: the known deviation {each.name} did not show; remove it from {each.where}"
-            for each in deviations.not_shown(deviations.load(identity.deviations), held, versions[identity.name])
+            for each in deviations.not_shown(
+                deviations.load(identity.deviations, identity.name), held, versions[identity.name]
+            )
         ]
     return passing
 

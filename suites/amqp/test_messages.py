@@ -293,7 +293,7 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     target.judge(bare, came.message.bare == payload, f"{len(payload)} octets went in, {len(came.message.bare)} came")
 
 
-@case("AMQP10-MSG-09", "AMQP10-MSG-01", needs={"amqp"})
+@case("AMQP10-MSG-09", "AMQP10-MSG-01", needs={"amqp", "amqp-redelivery"})
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
     """A receiver holds a message and its connection is cut. The message comes to the next one, whole, and the header says

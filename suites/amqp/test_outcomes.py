@@ -63,7 +63,7 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[amqp.Frame]:
     return Match(f"disposition by which the broker settles delivery {delivery.id}", accepts)
 
 
-@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-MSG-09", needs={"amqp"})
+@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery"})
 @over(
     examples=60,
     fates=st.lists(st.booleans(), min_size=1, max_size=6),
@@ -93,7 +93,7 @@ def test_released_messages_can_be_had_again_unchanged(
         target.judge(counts, not any(map(failures, got)), f"delivery-counts after release: {list(map(failures, got))}")
 
 
-@case("AMQP10-OUT-11", "AMQP10-MSG-09", needs={"amqp"})
+@case("AMQP10-OUT-11", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery"})
 @over(
     examples=40,
     failed=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=5),
@@ -120,7 +120,7 @@ def test_a_failed_delivery_is_counted(target: Bench, failed: list[bool | None], 
     )
 
 
-@case("AMQP10-OUT-12", "AMQP10-OUT-09", needs={"amqp"})
+@case("AMQP10-OUT-12", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery"})
 @over(examples=20, count=st.integers(1, 4), refused=st.integers(0, 3), failed=st.booleans())
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
@@ -146,7 +146,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     target.judge(here, bodies(elsewhere) == [barred], f"another link got {bodies(elsewhere)}, should be {barred!r}")
 
 
-@case("AMQP10-OUT-13", needs={"amqp"})
+@case("AMQP10-OUT-13", needs={"amqp", "amqp-redelivery"})
 @over(
     examples=20,
     own=st.dictionaries(st.sampled_from(["x-opt-a", "x-opt-b"]), st.text("abc", max_size=3)),
@@ -169,7 +169,7 @@ def test_annotations_of_modified_are_merged(target: Bench, own: dict[str, str], 
     target.judge("AMQP10-OUT-13", fits, f"{own} merged with {new} should be {own | new}; came {dict(have)}")
 
 
-@case("AMQP10-OUT-02", "AMQP10-OUT-01", "AMQP10-TERM-08", needs={"amqp"})
+@case("AMQP10-OUT-02", "AMQP10-OUT-01", "AMQP10-TERM-08", needs={"amqp", "amqp-redelivery"})
 @over(
     examples=30,
     first=st.sampled_from(["accepted", "released"]),
@@ -194,7 +194,7 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     target.judge(never, first != "accepted" or b"decided" not in bodies(back), detail)
 
 
-@case("AMQP10-OUT-03", "AMQP10-OUT-17", needs={"amqp"})
+@case("AMQP10-OUT-03", "AMQP10-OUT-17", needs={"amqp", "amqp-redelivery"})
 @over(examples=30, asked=st.sampled_from(["accepted", "released", "failed"]), how=st.sampled_from(["none", "received"]))
 def test_the_default_outcome_applies_where_no_state_is_known(target: Bench, asked: str, how: str) -> None:
     """A receiver asks for a default-outcome and settles a message without an outcome. The default-outcome that the broker's
@@ -265,7 +265,7 @@ def test_a_source_names_outcomes_by_their_symbols(target: Bench, asked: set[str]
     target.judge(nowhere, "received" not in told, f"{len(got.frames)} transfers told the states {told}")
 
 
-@case("AMQP10-OUT-19", needs={"amqp"})
+@case("AMQP10-OUT-19", needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     """A receiver's source names neither outcomes nor default-outcome. A message that is accepted is gone."""
     node = target.node()
@@ -279,7 +279,7 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     )
 
 
-@case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp"})
+@case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp", "amqp-redelivery"})
 @over(examples=20, state=st.sampled_from(sorted(STATES)), again_state=st.booleans())
 def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: str, again_state: bool) -> None:
     """A client tells an outcome without settling, and settles later, if the broker has not done so meanwhile: with the same
@@ -302,7 +302,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: st
     target.judge(once, len(back) == (not gone), f"{state}: {len(back)} messages came again")
 
 
-@case("AMQP10-DISP-01", "AMQP10-DISP-02", "AMQP10-DISP-03", "AMQP10-DISP-05", needs={"amqp"})
+@case("AMQP10-DISP-01", "AMQP10-DISP-02", "AMQP10-DISP-03", "AMQP10-DISP-05", needs={"amqp", "amqp-redelivery"})
 @over(
     examples=60,
     counts=st.tuples(st.integers(1, 5), st.integers(0, 5)),
@@ -354,7 +354,7 @@ def test_a_range_covers_what_it_names_and_no_more(
     target.judge(role, len(mine) == total, f"of {total} messages the client sent itself {len(mine)} are there")
 
 
-@case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp"})
+@case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp", "amqp-redelivery"})
 @over(examples=12, first=st.sampled_from([7, 1000, 2**31, 2**32 - 1]), width=st.integers(0, 3))
 def test_a_disposition_for_nothing_held_changes_nothing(target: Bench, first: int, width: int) -> None:
     """A disposition names deliveries that the client does not hold. What it does hold is untouched: the broker goes on,

@@ -72,7 +72,7 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     target.judge((answered, soon), fine, f"{credit} credits for {count} messages: {len(got)} came, {back} came back")
 
 
-@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-OUT-11", "AMQP10-TERM-08", needs={"amqp"})
+@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-OUT-11", "AMQP10-TERM-08", needs={"amqp", "amqp-redelivery"})
 @over(examples=20, outcome=st.sampled_from(["accepted", "released", "modified"]), failed=st.booleans())
 def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: bool) -> None:
     """Proton settles a message as accepted, released or modified. It is gone, or comes again to the next connection with

@@ -82,7 +82,7 @@ def test_mechanisms_are_offered(target: Bench) -> None:
     target.judge("AMQP10-SASL-07", fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}")
 
 
-@case("AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp"})
+@case("AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp", "login"})
 @over(examples=6, hostname=st.sampled_from([None, "localhost"]))
 def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
     """A client logs in by PLAIN. The outcome is 0, headers are exchanged again, and the connection opens."""
