@@ -36,6 +36,7 @@ from harness.worlds.virtual import VirtualWorld
 from harness.worlds.world import Channel, Unreachable
 
 if TYPE_CHECKING:
+    from harness.clients.management import Admin
     from harness.clients.proton_blocking import BlockingPeer, ContainerPeer
     from harness.clients.proton_engine import ProtonPeer
     from harness.clients.raw_amqp import AmqpPeer, Node
@@ -305,6 +306,12 @@ class Bench:
         peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})
         return peer
 
+    def admin(self) -> Admin:
+        """What the broker says of its addresses, over a connection of its own. For targets with the capability "admin"."""
+        from harness.clients.management import Admin
+
+        return Admin(self, self.stomp)
+
     def node(self, routing: RoutingType = RoutingType.ANYCAST) -> Node:
         """An AMQP address nobody has used before, with the capabilities that tell this family of brokers its routing."""
         from harness.clients.raw_amqp import Node
@@ -312,7 +319,9 @@ class Bench:
         kind = routing.value.lower()
         about = self.profile.parameters
         capabilities = str(about.get(f"{kind}_node_capabilities", "")).split()
-        return Node(str(about.get(f"{kind}_node", "{name}")).format(name=self._fresh_name()), tuple(capabilities))
+        name = self._fresh_name()
+        self.target.provide(name, routing)
+        return Node(str(about.get(f"{kind}_node", "{name}")).format(name=name), tuple(capabilities))
 
     def _fresh_name(self) -> str:
         self._names += 1

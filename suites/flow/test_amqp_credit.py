@@ -134,7 +134,7 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
 def full(target: Bench, kind: str = "block") -> Node:
     """A fresh queue of an address that is full soon (fixtures/brokers/artemis/full.xml)."""
     node = target.node()
-    return Node(f"{kind}.{node.address}", node.capabilities)
+    return Node(f"full.{kind}.{node.address}", node.capabilities)
 
 
 @case(FULL, OVERSHOOT, needs={"amqp", "amqp-credit", "address-full"})

@@ -23,7 +23,7 @@ COUNTS = {
     "artemis-concepts": 4,
     "artemis-flow": 20,
     "artemis-grouping": 1,
-    "artemis-paging": 12,
+    "artemis-paging": 16,
     "artemis-redelivery": 2,
     "artemis-stomp": 34,
     "rfc6455": 34,
