@@ -65,7 +65,7 @@ class LiveTransaction:
 
     def send(self, message: AmqpMessage) -> None:
         """Holds ``message`` until the discharge."""
-        self._core.send(message)
+        self._core.send(message, self.coordinator.session.shared.router.hold(message))
 
     def doom(self, reason: str) -> None:
         """The transaction can only be rolled back."""
@@ -100,6 +100,7 @@ class LiveTransaction:
 
     def roll_back(self) -> list[Queue]:
         """Nothing happens; returns the queues to dispatch."""
+        self._core.undo()
         queues: dict[Queue, None] = {}
         for delivery, (_, settled) in self._outcomes.items():
             delivery.transaction = None

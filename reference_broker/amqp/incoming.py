@@ -214,7 +214,9 @@ class IncomingLink(Link):
         except NoRoute as problem:
             state = self._not_taken(conditions.NOT_FOUND, str(problem))
         else:
-            match shared.admission.judge(route.address, len(payload)):
+            if self._route is None:
+                self._rule.address = route.address
+            match shared.admission.judge(route.address, by_credit=True):
                 case Verdict.TAKE:
                     state = self._take(message, None if transaction is None else transaction.send)
                 case Verdict.DROP:

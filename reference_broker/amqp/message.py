@@ -84,6 +84,9 @@ class AmqpMessage(Message):
         self.envelope, self.body = crossing.to_stomp(self)
         return self.envelope if name == "envelope" else self.body
 
+    def size(self) -> int:
+        return len(self.annotations) + len(self.bare)
+
     def property(self, name: str) -> Value:
         """What a selector finds under ``name`` (see :mod:`reference_broker.amqp.selecting`)."""
         if self._names is None:

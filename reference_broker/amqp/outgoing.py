@@ -165,6 +165,8 @@ class OutgoingLink(Link):
             if not self.copies:
                 self.queue.unsettled += 1
         self._send(id, payload)
+        if self._presettled and not self.copies:
+            self.queue.gone(entry)
 
     def show(self, entry: Entry) -> None:
         """Sends a copy of one message, if it is selected."""

@@ -22,19 +22,21 @@ from reference_broker.core.credit import ReceiverCredit
 
 
 class ProducerCredit:
-    """The rule for one producer. ``address`` is what ``admission`` is asked for."""
+    """The rule for one producer. ``address`` is what ``admission`` is asked for: its own, or if it names one in each message
+    that of its last.
+    """
 
     def __init__(self, most: int, low: int, admission: Admission, address: str) -> None:
         self.most = most
         self.low = low
+        self.address = address
         self._admission = admission
-        self._address = address
 
     def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
         """How many deliveries to grant now; 0 for none. ``on_room`` is called when that was for lack of room."""
         if credit.credit > self.low - unanswered:
             return 0
         more = self.most - credit.credit - unanswered
-        if more <= 0 or not self._admission.has_room(self._address, on_room):
+        if more <= 0 or not self._admission.has_room(self.address, on_room):
             return 0
         return more

@@ -46,6 +46,8 @@ _TOP: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "connection-ttl-override": ("connection_ttl_override_ms", whole(1, or_else=-1)),
     "connection-ttl-check-interval": ("connection_ttl_check_interval_ms", whole(1)),
     "security-enabled": ("security_enabled", boolean),
+    "global-max-size": ("global_max_size_bytes", octets(1, or_else=-1)),
+    "global-max-messages": ("global_max_messages", whole(1, or_else=-1)),
 }
 _TREES = ("acceptors", "address-settings", "addresses", "wildcard-addresses")
 
@@ -63,6 +65,7 @@ ADDRESS_FIELDS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "redelivery-delay": ("redelivery_delay_ms", whole(0)),
     "max-size-bytes": ("max_size_bytes", octets(0, or_else=-1)),
     "max-size-messages": ("max_size_messages", whole(0, or_else=-1)),
+    "max-size-bytes-reject-threshold": ("max_size_bytes_reject_threshold", octets(0, or_else=-1)),
     "page-size-bytes": ("page_size_bytes", octets(1, INT_MAX)),
     "address-full-policy": ("address_full_policy", member(FullPolicy)),
     "default-consumer-window-size": ("default_consumer_window_size", whole(0, INT_MAX, or_else=-1)),

@@ -97,6 +97,7 @@ class AddressSetting:
     redelivery_delay_ms: int | None = None
     max_size_bytes: int | None = None
     max_size_messages: int | None = None
+    max_size_bytes_reject_threshold: int | None = None
     page_size_bytes: int | None = None
     address_full_policy: FullPolicy | None = None
     default_consumer_window_size: int | None = None
@@ -134,6 +135,10 @@ class Settings:
     """Passcode by login; looked at only when ``security_enabled``."""
     address_settings: tuple[AddressSetting, ...] = ()
     addresses: tuple[ConfiguredAddress, ...] = ()
+    global_max_size_bytes: int = -1
+    """``global-max-size``: octets that all addresses together may have before they are full; -1 is no limit."""
+    global_max_messages: int = -1
+    """``global-max-messages``: likewise, messages."""
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it is part of the
     transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""

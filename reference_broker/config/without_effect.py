@@ -68,7 +68,6 @@ _THREADS = "this broker has one thread"
 _MANAGEMENT = "there is no management here"
 _JVM = "about the Java process"
 _NETWORK = "this broker does not watch the network"
-_MEMORY = "this broker counts no memory across addresses; limit single addresses in address-settings"
 _MIRROR = "there are no mirrors here"
 _CLUSTER = "this broker is alone"
 _MQTT = "MQTT is not spoken here"
@@ -109,9 +108,7 @@ CORE: dict[str, Entry] = {
         NoEffect(_number, _STORE),
     ),
     "min-disk-free": NoEffect(octets(0, or_else=-1), _STORE),
-    "global-max-size": NoEffect(octets(1, or_else=-1), _MEMORY),
-    "global-max-messages": NoEffect(whole(1, or_else=-1), _MEMORY),
-    "global-max-size-percent-of-jvm-max-memory": NoEffect(whole(1, 100), _MEMORY),
+    "global-max-size-percent-of-jvm-max-memory": NoEffect(whole(1, 100), _JVM),
     "critical-analyzer": NoEffect(boolean, _JVM),
     **_named("critical-analyzer-timeout critical-analyzer-check-period", NoEffect(whole(0), _JVM)),
     "critical-analyzer-policy": NoEffect(one_of("HALT", "SHUTDOWN", "LOG"), _JVM),
@@ -191,8 +188,7 @@ CORE: dict[str, Entry] = {
 
 ADDRESS_SETTING: dict[str, Entry] = {
     # Read into the settings, but not acted on by the core yet. Take an entry away when the core does.
-    "address-full-policy": Only(one_of("PAGE", "BLOCK", "FAIL", "DROP"), ("PAGE",)),
-    **_named("max-size-bytes max-size-messages page-size-bytes", NoEffect(None, _PAGING)),
+    "page-size-bytes": NoEffect(None, _PAGING),
     "expiry-address": NoEffect(None, "messages do not expire here"),
     "redelivery-delay": Only(whole(0), (0,)),
     "default-consumer-window-size": NoEffect(None, "for CORE clients only"),
@@ -213,7 +209,6 @@ ADDRESS_SETTING: dict[str, Entry] = {
         "config-delete-queues config-delete-addresses config-delete-diverts",
         NoEffect(one_of("OFF", "FORCE"), "the file is read once, at the start"),
     ),
-    "max-size-bytes-reject-threshold": NoEffect(octets(0, or_else=-1), _MEMORY),
     "slow-consumer-check-period": NoEffect(_positive, "only with slow-consumer-threshold, which is -1"),
     "slow-consumer-policy": NoEffect(one_of("KILL", "NOTIFY"), "only with slow-consumer-threshold, which is -1"),
     "slow-consumer-threshold-measurement-unit": NoEffect(

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from harness.words import RoutingType
+from typing import Protocol
+
+from harness.words import FullPolicy, RoutingType
+from reference_broker.core.accounting import Account
 from reference_broker.core.message import Entry, Message
 from reference_broker.core.queue import Queue
 
 
-class Address:
-    """One address. ``routing`` holds the ways in which it may be used; ``configured`` ones are never deleted."""
+class Pages(Protocol):
+    """Where the messages of an address go that do not fit into its memory."""
 
-    def __init__(self, name: str, routing: set[RoutingType], configured: bool) -> None:
+    def takes(self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool) -> bool:
+        """Whether ``message`` is kept here for ``queues``, so that it must not be put into them now.
+
+        Asked for every message while the policy is PAGE; ``full`` if there is no room in memory, looked at before the
+        message is added. ``given_up`` is its place in the queue that gave it up, if one did.
+        """
+
+
+class Address:
+    """One address. ``routing`` holds the ways in which it may be used; ``configured`` ones are never deleted.
+
+    ``account`` counts its memory. ``pages`` is None where everything is kept in memory.
+    """
+
+    def __init__(self, name: str, routing: set[RoutingType], configured: bool, account: Account) -> None:
         self.name = name
         self.routing = routing
         self.configured = configured
+        self.account = account
+        self.pages: Pages | None = None
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self._turn = 0
@@ -23,8 +42,9 @@ class Address:
         self._side(queue).append(queue)
 
     def unbind(self, queue: Queue) -> None:
-        """Removes ``queue``. Raises ``ValueError`` when it is not bound here."""
+        """Removes ``queue`` and forgets what is in it. Raises ``ValueError`` when it is not bound here."""
         self._side(queue).remove(queue)
+        queue.discard()
 
     def _side(self, queue: Queue) -> list[Queue]:
         return self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast
@@ -37,17 +57,33 @@ class Address:
         """Puts ``message`` into one of the anycast queues, in turn, and into every multicast queue, if their filters let it.
 
         A ``routing`` limits that to one of the two sides. Without a queue there the message is gone, as it must be for a
-        topic without subscribers (ARTEMIS-STOMP-routing-5). ``given_up`` is its place in the queue that gave it up.
+        topic without subscribers (ARTEMIS-STOMP-routing-5). ``given_up`` is its place in the queue that gave it up: such a
+        message has no producer who could wait or be told, so a full address drops it under DROP and takes it otherwise.
         """
+        queues = self._chosen(message, routing)
+        if not queues:
+            return
+        account = self.account
+        if account.policy is FullPolicy.PAGE:
+            if self.pages is not None and self.pages.takes(message, queues, given_up, account.full):
+                return
+        elif given_up is not None and account.policy is FullPolicy.DROP and account.full:
+            return
+        charge = account.charge(message, len(queues))
+        for queue in queues:
+            queue.put(message, given_up, charge)
+
+    def _chosen(self, message: Message, routing: RoutingType | None) -> list[Queue]:
+        """The queues that ``message`` goes to."""
+        chosen: list[Queue] = []
         anycast = self.anycast
         if routing is not RoutingType.MULTICAST:
             for _ in anycast:
                 self._turn = self._turn + 1 if self._turn + 1 < len(anycast) else 0
                 queue = anycast[self._turn]
                 if queue.filter is None or queue.filter.matches(message):
-                    queue.put(message, given_up)
+                    chosen.append(queue)
                     break
         if routing is not RoutingType.ANYCAST:
-            for queue in self.multicast:
-                if queue.filter is None or queue.filter.matches(message):
-                    queue.put(message, given_up)
+            chosen += [each for each in self.multicast if each.filter is None or each.filter.matches(message)]
+        return chosen

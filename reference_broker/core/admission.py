@@ -1,13 +1,26 @@
 """Whether an address takes more messages: what producers ask before they get credit, and before each message.
 
-The standard answer is always yes. An address that counts its memory puts its own :class:`Admission` in its place (part
-``admission``), and calls ``on_room`` of those who were told to wait when there is room again.
+=======  ===========================================================================================================
+policy   of a full address (:mod:`reference_broker.core.accounting`)
+=======  ===========================================================================================================
+PAGE     takes everything; what does not fit into memory is for :class:`reference_broker.core.address.Pages`
+BLOCK    has no room: producers get no credit, and where there is none they wait with their message. What a producer had
+         credit for is taken (ARTEMIS-FLOW-amqp-2, -3), up to ``max-size-bytes-reject-threshold`` (ARTEMIS-FLOW-amqp-4)
+FAIL     refuses each message and tells its producer
+DROP     takes each message and forgets it
+=======  ===========================================================================================================
+
+Only BLOCK makes producers wait (ARTEMIS-FLOW-block-3). Those who wait are told when there is room again: at the end of the
+input that made it, the longest waiting first, and one after the other as long as there is room.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+
+from harness.words import FullPolicy
+from reference_broker.core.accounting import Accounting
 
 
 class Verdict(enum.Enum):
@@ -20,15 +33,53 @@ class Verdict(enum.Enum):
 
 
 class Admission:
-    """Asked by the name of an address; the empty name is the producer that names an address in each message."""
+    """Asked by the name of an address; the empty name is a producer that has not named one yet."""
+
+    def __init__(self, accounting: Accounting) -> None:
+        self._accounting = accounting
+        self._waiting: dict[str, dict[Callable[[], None], None]] = {}
+        self._where: dict[Callable[[], None], str] = {}
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
-        """Whether a producer may have credit for ``address``. If not, ``on_room`` is called once when it may."""
-        return True
+        """Whether a producer may go on at ``address``. If not, ``on_room`` is called once when it may, unless it asks again."""
+        if self._is_open(address):
+            return True
+        self.forget(on_room)
+        self._waiting.setdefault(address, {})[on_room] = None
+        self._where[on_room] = address
+        return False
 
     def forget(self, on_room: Callable[[], None]) -> None:
-        """``on_room`` is not to be called any more: its producer is gone."""
+        """``on_room`` is not to be called any more: its producer is gone, or waits no longer."""
+        address = self._where.pop(on_room, None)
+        if address is not None:
+            waiting = self._waiting[address]
+            del waiting[on_room]
+            if not waiting:
+                del self._waiting[address]
 
-    def judge(self, address: str, octets: int) -> Verdict:
-        """What becomes of a message of ``octets`` for ``address``."""
+    def judge(self, address: str, *, by_credit: bool) -> Verdict:
+        """What becomes of a message for ``address``; ``by_credit`` if its producer was held back by credit alone."""
+        account = self._accounting.find(address)
+        if by_credit and account.rejects:
+            return Verdict.REFUSE
+        if account.policy is FullPolicy.DROP and account.full:
+            return Verdict.DROP
+        if account.policy is FullPolicy.FAIL and account.full:
+            return Verdict.REFUSE
         return Verdict.TAKE
+
+    def next(self) -> Callable[[], None] | None:
+        """One of those who waited and may go on now; it waits no longer."""
+        for address, waiting in self._waiting.items():
+            if self._is_open(address):
+                on_room = next(iter(waiting))
+                self.forget(on_room)
+                return on_room
+        return None
+
+    def _is_open(self, address: str) -> bool:
+        if not address:
+            return True
+        account = self._accounting.find(address)
+        return account.policy is not FullPolicy.BLOCK or not account.full

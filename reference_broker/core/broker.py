@@ -22,6 +22,7 @@ from harness.words import (
 from reference_broker.config.settings import Settings
 from reference_broker.core.connections import Connection, connect
 from reference_broker.core.deadlines import Deadlines
+from reference_broker.core.matching import AddressRules
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.parts import STANDARD, Parts
 from reference_broker.core.shared import Shared
@@ -49,17 +50,20 @@ class Broker:
         self._deadlines = Deadlines()
         self._outbox = Outbox()
         self._connections: dict[int, Connection] = {}
+        rules = AddressRules(settings)
+        accounting = parts.accounting(settings, rules)
         self._shared = Shared(
             settings=settings,
             parts=parts,
-            router=parts.router(settings, parts.queue, parts.dispatcher),
+            router=parts.router(settings, rules, parts.queue, parts.dispatcher, accounting),
             deadlines=self._deadlines,
             outbox=self._outbox,
             start=start,
             check_interval=ms(max(1, settings.connection_ttl_check_interval_ms)),
             session_seed=session_seed,
             epoch=epoch,
-            admission=parts.admission(),
+            accounting=accounting,
+            admission=parts.admission(accounting),
         )
 
     def handle(self, now: Instant, event: Input) -> list[Effect]:
@@ -68,26 +72,34 @@ class Broker:
         Never raises for what a peer did: that is answered. Input for a connection that is closed or unknown is ignored.
         Raises ``KeyError`` for a :class:`Connected` that names an acceptor which the settings do not have.
         """
-        self._shared.now = now
+        shared = self._shared
+        shared.now = now
+        shared.conn = getattr(event, "conn", None)
         match event:
             case BytesReceived(conn, data):
                 connection = self._connections.get(conn)
                 if connection is not None:
                     connection.receive(now, data)
                     if not connection.is_open:
-                        del self._connections[conn]
+                        self._forget(conn)
             case TimerFired():
                 self._fire(now)
             case Connected(conn, acceptor, _):
                 self._connections[conn] = connect(conn, self._settings.acceptor(acceptor), self._shared, now)
             case PeerGone(conn, _):
-                connection = self._connections.pop(conn, None)
+                connection = self._connections.get(conn)
                 if connection is not None:
+                    self._forget(conn)
                     connection.lost()
             case WritePaused(conn) | WriteResumed(conn):
                 connection = self._connections.get(conn)
                 if connection is not None:
                     connection.hold(isinstance(event, WritePaused))
+        while (go_on := shared.admission.next()) is not None:
+            go_on()
+        for conn in self._outbox.closed:
+            if conn in self._connections and not self._connections[conn].is_open:
+                self._forget(conn)
         return self._outbox.drain()
 
     def next_deadline(self) -> Instant | None:
@@ -105,4 +117,8 @@ class Broker:
             if connection is not None:
                 connection.due(now, what)
                 if not connection.is_open:
-                    del self._connections[conn]
+                    self._forget(conn)
+
+    def _forget(self, conn: int) -> None:
+        del self._connections[conn]
+        self._outbox.forget(conn)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.words import RoutingType
+from harness.words import FullPolicy, RoutingType
 from reference_broker.config.settings import AddressSetting, Settings
 
 
@@ -31,6 +31,10 @@ class Rule:
     auto_delete_queues: bool = True
     max_delivery_attempts: int = 10
     dead_letter_address: str | None = None
+    max_size_bytes: int = -1
+    max_size_messages: int = -1
+    max_size_bytes_reject_threshold: int = -1
+    address_full_policy: FullPolicy = FullPolicy.PAGE
 
 
 class AddressRules:

@@ -8,11 +8,14 @@ has three entries.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.words import NS_PER_MS, Instant, RoutingType
 from reference_broker.core import properties
 from reference_broker.selector.values import Value
+
+if TYPE_CHECKING:
+    from reference_broker.core.accounting import Charge
 
 
 class Envelope:
@@ -23,7 +26,7 @@ class Envelope:
     ``wire`` belongs to the encoders: octets already encoded, by the encoder's key.
     """
 
-    __slots__ = ("_properties", "address", "destination", "headers", "routing", "text", "wire")
+    __slots__ = ("_properties", "_size", "address", "destination", "headers", "routing", "text", "wire")
 
     def __init__(
         self,
@@ -40,6 +43,14 @@ class Envelope:
         self.text = text
         self.wire: dict[str, bytes] = {}
         self._properties: dict[str, Value] | None = None
+        self._size = -1
+
+    @property
+    def size(self) -> int:
+        """Octets of the names and values of the headers."""
+        if self._size < 0:
+            self._size = properties.size(self.headers)
+        return self._size
 
     @property
     def properties(self) -> dict[str, Value]:
@@ -64,10 +75,14 @@ class Message:
         self.body = body
         self.arrived = arrived
 
+    def size(self) -> int:
+        """Octets, as the memory of its address counts them (see :mod:`reference_broker.core.accounting`)."""
+        return self.envelope.size + len(self.body)
+
     def property(self, name: str) -> Value:
         """What a selector finds under ``name``: a header, or one of the broker's own names (see ``properties.py``)."""
         if name == properties.SIZE:
-            return properties.size(self.envelope.headers) + len(self.body)
+            return self.size()
         if name == properties.TIMESTAMP:
             return self.arrived // NS_PER_MS
         return self.envelope.properties.get(name)
@@ -79,14 +94,16 @@ class Entry:
     ``order`` grows with every message put into the queue and never changes, so a message that comes back finds its old
     place. ``deliveries`` counts how often it was sent out, ``failures`` how often it came back as a failed delivery, and
     ``earlier`` the failures in the queue that gave it up. ``barred`` has the consumers that must not get it any more, None
-    for nobody. ``notes`` belongs to the protocol sides: what was said about the message when it came back.
+    for nobody. ``notes`` belongs to the protocol sides: what was said about the message when it came back. ``charge`` is
+    what has to be released when the entry has left its queue for good, None for nothing.
     """
 
-    __slots__ = ("barred", "deliveries", "earlier", "failures", "message", "notes", "order")
+    __slots__ = ("barred", "charge", "deliveries", "earlier", "failures", "message", "notes", "order")
 
-    def __init__(self, message: Message, order: int) -> None:
+    def __init__(self, message: Message, order: int, charge: Charge | None = None) -> None:
         self.message = message
         self.order = order
+        self.charge = charge
         self.deliveries = 0
         self.failures = 0
         self.earlier = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from harness.words import Close, Effect, Observe, SendBytes
+from harness.words import Close, Effect, Observe, ResumeReading, SendBytes, StopReading
 
 
 class Layer(Protocol):
@@ -18,13 +19,22 @@ class Layer(Protocol):
 
 
 class Outbox:
-    """Order of what comes out: observations as they were made, then for each connection its octets, then its close."""
+    """Order of what comes out: observations as they were made, then for each connection its octets, whether it is read,
+    and its close.
+    """
 
     def __init__(self) -> None:
         self._observed: list[Effect] = []
         self._octets: dict[int, list[bytes]] = {}
         self._closed: list[int] = []
         self._layers: dict[int, Layer] = {}
+        self._unread: dict[int, set[str]] = {}
+        self._reading: dict[int, bool] = {}
+
+    @property
+    def closed(self) -> Sequence[int]:
+        """The connections whose transport is closed with what is drained next."""
+        return self._closed
 
     def wrap(self, conn: int, layer: Layer) -> None:
         """From here on ``layer`` stands between ``conn`` and its transport."""
@@ -58,6 +68,28 @@ class Outbox:
         else:
             layer.close_asked()
 
+    def stop_reading(self, conn: int, reason: str) -> None:
+        """``conn`` is not to be read until every ``reason`` is gone: its peer is held back by its transport."""
+        reasons = self._unread.setdefault(conn, set())
+        if not reasons:
+            self._reading[conn] = False
+        reasons.add(reason)
+
+    def resume_reading(self, conn: int, reason: str) -> None:
+        """``reason`` is gone, or was not there."""
+        reasons = self._unread.get(conn)
+        if reasons is None:
+            return
+        reasons.discard(reason)
+        if not reasons:
+            del self._unread[conn]
+            self._reading[conn] = True
+
+    def forget(self, conn: int) -> None:
+        """``conn`` is over; whether it is read does not matter any more."""
+        self._unread.pop(conn, None)
+        self._reading.pop(conn, None)
+
     def observe(self, conn: int, requirement: str, detail: str) -> None:
         """A branch was taken that exists because of ``requirement``."""
         self._observed.append(Observe(conn, requirement, detail))
@@ -67,6 +99,8 @@ class Outbox:
         effects = self._observed
         for conn, chunks in self._octets.items():
             effects.append(SendBytes(conn, b"".join(chunks) if len(chunks) > 1 else chunks[0]))
+        effects.extend(ResumeReading(conn) if read else StopReading(conn) for conn, read in self._reading.items())
         effects.extend(map(Close, self._closed))
         self._observed, self._octets, self._closed = [], {}, []
+        self._reading.clear()
         return effects

@@ -19,9 +19,11 @@ from reference_broker.amqp.producer_credit import ProducerCredit
 from reference_broker.amqp.sasl import SaslServer
 from reference_broker.amqp.session import Session
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
+from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
 from reference_broker.core.credit import ByteWindow, ReceiverCredit, SenderCredit
 from reference_broker.core.liveness import Beats, LivenessMonitor
+from reference_broker.core.matching import AddressRules
 from reference_broker.core.queue import Queue, RoundRobin
 from reference_broker.core.router import Router
 from reference_broker.core.shared import Shared
@@ -42,7 +44,8 @@ class Parts:
 
     queue: Callable[..., Queue] = Queue
     dispatcher: Callable[[], RoundRobin] = RoundRobin
-    router: Callable[[Settings, Callable[..., Queue], Callable[[], RoundRobin]], Router] = Router
+    router: Callable[..., Router] = Router
+    accounting: Callable[[Settings, AddressRules], Accounting] = Accounting
     transaction: Callable[[], Transaction] = Transaction
     window: Callable[[int], ByteWindow] = ByteWindow
     liveness: Callable[[Instant, Duration, Duration, Instant], LivenessMonitor] = LivenessMonitor
@@ -65,7 +68,7 @@ class Parts:
     sender_credit: Callable[[int], SenderCredit] = SenderCredit
     receiver_credit: Callable[[int], ReceiverCredit] = ReceiverCredit
     producer_credit: Callable[[int, int, Admission, str], ProducerCredit] = ProducerCredit
-    admission: Callable[[], Admission] = Admission
+    admission: Callable[[Accounting], Admission] = Admission
 
 
 STANDARD = Parts()

@@ -29,6 +29,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from harness.words import Outcome, RoutingType
+from reference_broker.core.accounting import Charge
 from reference_broker.core.message import Entry, Message
 from reference_broker.selector.selector import Selector
 
@@ -129,7 +130,7 @@ class Queue:
         self._ready: deque[Entry] = deque()
         self._order = 0
         self._browsers: list[Browser] = []
-        self._choosy = self._barring = False
+        self._choosy = self._barring = self._discarded = False
         self._selectors: dict[Consumer, Selector] = {}
         self._looked: dict[Consumer, int] = {}
         """In a choosy queue: up to which order a consumer has looked at what waits."""
@@ -148,10 +149,13 @@ class Queue:
         """Whether anybody consumes, or any message is here or may come back."""
         return bool(self._ready) or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
 
-    def put(self, message: Message, given_up: Entry | None = None) -> None:
-        """A new message arrives at the end; ``given_up`` is its place in the queue that gave it up, if one did."""
+    def put(self, message: Message, given_up: Entry | None = None, charge: Charge | None = None) -> None:
+        """A new message arrives at the end; ``given_up`` is its place in the queue that gave it up, if one did.
+
+        ``charge`` is released when it has left the queue for good.
+        """
         self._order += 1
-        entry = Entry(message, self._order)
+        entry = Entry(message, self._order, charge)
         if given_up is not None:
             entry.earlier = given_up.earlier + given_up.failures
             entry.notes = given_up.notes
@@ -261,6 +265,8 @@ class Queue:
         """Ends deliveries. What comes back is *not* dispatched: a caller may have more to give back first."""
         self.unsettled -= len(entries)
         if outcome is Outcome.ACCEPTED:
+            for entry in entries:
+                self.gone(entry)
             return
         back: list[Entry] = []
         for entry in entries:
@@ -268,9 +274,27 @@ class Queue:
                 entry.failures += 1
             if outcome is Outcome.REJECTED or 0 < self._max_attempts <= entry.failures:
                 self._bury(self, entry)
+                self.gone(entry)
             else:
                 back.append(entry)
-        self._take_back(back)
+        if self._discarded:
+            for entry in back:
+                self.gone(entry)
+        else:
+            self._take_back(back)
+
+    def gone(self, entry: Entry) -> None:
+        """``entry`` has left for good. A consumer calls it itself for what it takes and will not settle."""
+        if entry.charge is not None:
+            entry.charge.release()
+
+    def discard(self) -> None:
+        """The queue is of no more use: what waits is gone, and so is whatever still comes back."""
+        self._discarded = True
+        ready = tuple(self._ready)
+        self._ready.clear()
+        for entry in ready:
+            self.gone(entry)
 
     def _take_back(self, back: list[Entry]) -> None:
         back.sort(key=attrgetter("order"))

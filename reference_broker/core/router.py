@@ -22,6 +22,7 @@ from collections.abc import Callable
 
 from harness.words import Instant, RoutingType
 from reference_broker.config.settings import Settings
+from reference_broker.core.accounting import Accounting, Charge
 from reference_broker.core.address import Address
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.message import Entry, Envelope, Message
@@ -36,8 +37,16 @@ class NoRoute(Exception):
 class Router:
     """All addresses and queues of a broker."""
 
-    def __init__(self, settings: Settings, queue: Callable[..., Queue], dispatcher: Callable[[], RoundRobin]) -> None:
-        self._rules = AddressRules(settings)
+    def __init__(
+        self,
+        settings: Settings,
+        rules: AddressRules,
+        queue: Callable[..., Queue],
+        dispatcher: Callable[[], RoundRobin],
+        accounting: Accounting,
+    ) -> None:
+        self._rules = rules
+        self._accounting = accounting
         self._new_queue = queue
         self._new_dispatcher = dispatcher
         self._addresses: dict[str, Address] = {}
@@ -47,10 +56,8 @@ class Router:
         self._subscriptions = 0
         for each in settings.addresses:
             routing = set(each.routing) | {queue.routing for queue in each.queues}
-            address = Address(
-                each.name, routing or {self._rules.of(each.name).default_address_routing_type}, configured=True
-            )
-            self._addresses[each.name] = address
+            routing = routing or {self._rules.of(each.name).default_address_routing_type}
+            address = self._open(each.name, routing, configured=True)
             for configured in each.queues:
                 made = self._make(address, configured.name, configured.routing)
                 made.filter = None if configured.filter is None else parse(configured.filter)
@@ -71,22 +78,33 @@ class Router:
         """The address ``name``, usable in the way asked for; created on demand. Raises :class:`NoRoute`."""
         rule = self._rules.of(name)
         address = self._addresses.get(name)
+        usable = {routing or rule.default_address_routing_type} if address is None else address.routing
         if address is None:
             if not rule.auto_create_addresses:
                 raise NoRoute(f"address {name!r} does not exist, and its address-setting forbids to create it")
-            address = Address(name, {routing or rule.default_address_routing_type}, configured=False)
         elif routing is not None and routing not in address.routing and not rule.auto_create_addresses:
             raise NoRoute(f"address {name!r} is not for {routing}, and its address-setting forbids to change that")
-        if not address.anycast and self._wants_a_queue(address, routing):
-            if not rule.auto_create_queues:
-                raise NoRoute(f"queue {name!r} does not exist, and its address-setting forbids to create it")
+        needs_queue = (address is None or not address.anycast) and self._wants_a_queue(usable, routing)
+        if needs_queue and not rule.auto_create_queues:
+            raise NoRoute(f"queue {name!r} does not exist, and its address-setting forbids to create it")
+        if address is None:
+            address = self._open(name, usable, configured=False)
+        if needs_queue:
             queue = self._make(address, name, RoutingType.ANYCAST)
             address.bind(queue)
             if rule.auto_delete_queues:
                 self._on_demand[queue] = address
         if routing is not None:
             address.routing.add(routing)
-        return self._addresses.setdefault(name, address)
+        return address
+
+    def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
+        address = self._addresses[name] = Address(name, routing, configured, self._accounting.open(name))
+        return address
+
+    def hold(self, message: Message) -> Charge:
+        """Charges ``message`` to its address until it is published, or not."""
+        return self._accounting.find(message.route.address).hold(message)
 
     def publish(self, message: Message) -> None:
         """Puts ``message`` where its envelope says. Raises :class:`NoRoute`."""
@@ -96,15 +114,15 @@ class Router:
         if (
             address is None
             or (routing is not None and routing not in address.routing)
-            or (not address.anycast and self._wants_a_queue(address, routing))
+            or (not address.anycast and self._wants_a_queue(address.routing, routing))
         ):
             address = self.ensure(envelope.address, routing)
         address.route(message, routing)
 
     @staticmethod
-    def _wants_a_queue(address: Address, routing: RoutingType | None) -> bool:
+    def _wants_a_queue(usable: set[RoutingType], routing: RoutingType | None) -> bool:
         if routing is None:
-            return RoutingType.ANYCAST in address.routing
+            return RoutingType.ANYCAST in usable
         return routing is RoutingType.ANYCAST
 
     def subscription(self, name: str, routing: RoutingType | None, selector: Selector | None = None) -> Queue:
@@ -176,15 +194,22 @@ class Router:
     def _tidy_address(self, address: Address) -> None:
         used = address.configured or address.anycast or address.multicast
         if not used and self._rules.of(address.name).auto_delete_addresses:
-            self._addresses.pop(address.name, None)
+            self._close(address)
+
+    def _close(self, address: Address) -> None:
+        if self._addresses.get(address.name) is address:
+            del self._addresses[address.name]
+            self._accounting.close(address.account)
 
     def remove(self, name: str) -> None:
         """Deletes the address ``name`` with its queues and what is in them; nothing happens if there is none."""
-        address = self._addresses.pop(name, None)
+        address = self._addresses.get(name)
         if address is not None:
             for queue in (*address.anycast, *address.multicast):
                 self._on_demand.pop(queue, None)
                 self._durable.pop(queue.name, None)
+                address.unbind(queue)
+            self._close(address)
 
     def _make(self, address: Address, name: str, routing: RoutingType) -> Queue:
         attempts = self._rules.of(address.name).max_delivery_attempts

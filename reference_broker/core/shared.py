@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.words import Duration, Instant
 from reference_broker.config.settings import Settings
+from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
 from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.outbox import Outbox
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Shared:
     """``start`` is the instant from which check passes are counted, ``check_interval`` the time between them.
 
-    ``now`` is the instant of the input that is being handled, for whoever has to know it far from where it came in.
+    ``now`` is the instant of the input that is being handled, for whoever has to know it far from where it came in, and
+    ``conn`` the connection that it came from, None for a timer.
     ``epoch`` is what has to be added to an instant to have nanoseconds since 1970.
     ``links`` has the attached AMQP links by their identity: the peer's container, the name, the peer's role.
     """
@@ -34,10 +36,12 @@ class Shared:
     start: Instant
     check_interval: Duration
     session_seed: str
+    accounting: Accounting
     admission: Admission
     epoch: Duration = 0
     consumers: int = 0
     now: Instant = 0
+    conn: int | None = None
     links: dict[tuple[str, str, bool], Link] = field(default_factory=dict)
 
     def next_consumer(self) -> int:

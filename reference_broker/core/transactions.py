@@ -2,8 +2,9 @@
 
 A send is held back until COMMIT. A settlement has left its subscription at once, and its window with it: the client has
 finished with the message, so its buffer is free (ARTEMIS-STOMP-window-2 speaks of *sending* the ACK). But the queue learns
-of it only at COMMIT. After ABORT, which DISCONNECT and a lost connection imply (STOMP12-BEGIN-04), every message whose
-settlement was undone returns to its queue as a failed delivery and is delivered again.
+of it only at COMMIT. What is held back occupies the memory of its address meanwhile. After ABORT, which DISCONNECT and a
+lost connection imply (STOMP12-BEGIN-04), every message whose settlement was undone returns to its queue as a failed delivery
+and is delivered again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.words import Outcome
+from reference_broker.core.accounting import Charge
 from reference_broker.core.message import Entry, Message
 from reference_broker.core.queue import Queue
 
@@ -19,12 +21,17 @@ class Transaction:
     """One open transaction. Neither ``commit`` nor ``undo`` may be called twice."""
 
     def __init__(self) -> None:
-        self._sends: list[Message] = []
+        self._sends: list[tuple[Message, Charge]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
 
-    def send(self, message: Message) -> None:
-        """Holds ``message`` until COMMIT."""
-        self._sends.append(message)
+    @property
+    def holds_messages(self) -> bool:
+        """Whether anything was sent that waits for the end."""
+        return bool(self._sends)
+
+    def send(self, message: Message, charge: Charge) -> None:
+        """Holds ``message`` until COMMIT, and what it occupies until the end."""
+        self._sends.append((message, charge))
 
     def settle(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
         """Holds the settlement of ``entries`` until COMMIT."""
@@ -34,12 +41,20 @@ class Transaction:
         """Settles and publishes everything, in the order it was asked for; returns the queues to dispatch."""
         for queue, entries, outcome in self._settlements:
             queue.settle(entries, outcome)
-        for message in self._sends:
-            publish(message)
+        sends = iter(self._sends)
+        try:
+            for message, charge in sends:
+                charge.release()  # from here on it is charged to the queues that it reaches
+                publish(message)
+        finally:
+            for _, charge in sends:
+                charge.release()
         return self._queues()
 
     def undo(self) -> list[Queue]:
         """Forgets the sends and takes the settled messages back; returns the queues to dispatch."""
+        for _, charge in self._sends:
+            charge.release()
         for queue, entries, _ in self._settlements:
             queue.settle(entries, Outcome.MODIFIED)
         return self._queues()

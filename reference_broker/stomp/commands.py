@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from harness.words import AckMode, Outcome, RoutingType
+from reference_broker.core.admission import Verdict
 from reference_broker.core.message import Envelope, Message
 from reference_broker.core.router import NoRoute
 from reference_broker.core.transactions import Transaction
@@ -24,6 +25,11 @@ from reference_broker.stomp.subscription import Subscription
 
 if TYPE_CHECKING:
     from reference_broker.stomp.connection import StompConnection
+
+
+class NoRoom(Exception):
+    """A SEND cannot be carried out before there is room at its address; one sentence."""
+
 
 After: TypeAlias = Callable[[], None] | None
 Handler: TypeAlias = Callable[["StompConnection", Frame], After]
@@ -45,18 +51,27 @@ def send(session: StompConnection, frame: Frame) -> After:
     if envelope is None:
         envelope = head.envelope = _envelope(session, head)
     transaction = head.first.get("transaction")
+    opened = None if transaction is None else _transaction(session, transaction, refusal.SEND_NO_TRANSACTION)
     shared = session.shared
     router = shared.router
+    address = envelope.address
+    if not session.may_send(address):
+        raise NoRoom(f"address {shown(address)} is full")
+    verdict = shared.admission.judge(address, by_credit=False)
+    if verdict is Verdict.DROP:
+        return None
+    if verdict is Verdict.REFUSE:
+        detail = f"address {shown(address)} is full, and its policy is to tell the producer"
+        raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
     message = router.message(envelope, frame.body, shared.now + shared.epoch)
     if session.acceptor.stomp_enable_message_id:
         message = _named(message)
     try:
         if transaction is None:
             router.publish(message)
-        else:
-            opened = _transaction(session, transaction, refusal.SEND_NO_TRANSACTION)
+        elif opened is not None:
             router.ensure(envelope.address, envelope.routing)
-            opened.send(message)
+            opened.send(message, router.hold(message))
     except NoRoute as problem:
         raise Refusal(refusal.SEND_FAILED, session.version, str(problem)) from None
     return None

@@ -28,6 +28,11 @@ peer reads not --                      no MESSAGE goes out     --
 peer gone      CLOSED, nothing sent    CLOSED, nothing sent    ignored
 =============  ======================  ======================  ==========
 
+A SEND to an address that is full under BLOCK waits, and everything behind it: the connection is not read until there is
+room (ARTEMIS-FLOW-block-1). STOMP has no other way to hold back a producer. Meanwhile its subscriptions get messages and
+our beats go on, but its own signs of life cannot be seen: the TTL stands still, and begins anew when it is read again. Its
+acknowledgements cannot be seen either; so a client that is slow to acknowledge does well to send on a connection of its own.
+
 Every ERROR closes the connection, in every version. 1.2 demands that (STOMP12-ERR-02), 1.1 demands it for SEND and
 SUBSCRIBE (STOMP11-SEND-07, STOMP11-SUB-03) and allows it otherwise, and 1.0 leaves it open.
 
@@ -55,6 +60,7 @@ from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 from reference_broker.core.transactions import Transaction
 from reference_broker.stomp import refusal
+from reference_broker.stomp.commands import NoRoom
 from reference_broker.stomp.frame import SUPPORTED, Frame, Headers, Version
 from reference_broker.stomp.refusal import Fault, Refusal, shown
 from reference_broker.stomp.subscription import Delivery, Subscription
@@ -62,6 +68,8 @@ from reference_broker.stomp.subscription import Delivery, Subscription
 SERVER = "brokerproof/0.1.0"
 
 TTL, HANDSHAKE, BEAT = "ttl", "handshake", "beat"
+ROOM = "room"
+"""Why a connection is not read: the address that it sends to is full."""
 
 
 class State(enum.Enum):
@@ -94,6 +102,9 @@ class StompConnection:
         self._ttl_ms = self._negotiator.initial_ttl_ms()
         self._liveness = parts.liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
         self._beats: Beats | None = None
+        self._on_room = self._go_on
+        self._waiting: Frame | None = None
+        self._unread = b""
         shared.deadlines.set((conn, TTL), self._liveness.deadline())
         if acceptor.handshake_timeout_ms > 0:
             shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
@@ -108,9 +119,19 @@ class StompConnection:
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
         self._liveness.heard(now, data)
-        frame: Frame | None = None
+        if self._waiting is None:
+            self._read(now, data)
+        else:
+            self._unread += data  # what was on its way when reading was stopped
+
+    def _read(self, now: Instant, data: bytes, frame: Frame | None = None) -> None:
+        """Carries out ``frame``, if there is one, and then what stands in ``data``."""
         try:
             self._parser.feed(data)
+            if frame is not None:
+                self._command(frame)
+                if self._state is State.CLOSED:
+                    return
             while (frame := self._parser.next()) is not None:
                 if self._state is State.SESSION:
                     self._command(frame)
@@ -119,6 +140,8 @@ class StompConnection:
                 if self._state is State.CLOSED:
                     return
                 frame = None
+        except NoRoom as problem:
+            self._wait(frame, problem)
         except Refusal as problem:
             if problem.receipt is None and frame is not None:
                 problem.receipt = frame.get("receipt")
@@ -139,6 +162,34 @@ class StompConnection:
             else:
                 detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
                 self._refuse(Refusal(self._silence, self.version, detail))
+
+    def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
+        """``frame``, and everything behind it, waits until there is room."""
+        self._waiting = frame
+        self._unread = self._parser.rest()
+        self.shared.outbox.stop_reading(self.conn, ROOM)
+        self.shared.deadlines.cancel((self.conn, TTL))
+        self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
+
+    def _go_on(self) -> None:
+        """There is room: what waited is carried out, as far as that lasts."""
+        now, frame, data = self.shared.now, self._waiting, self._unread
+        self._waiting, self._unread = None, b""
+        self._read(now, data, frame)
+        if self._waiting is None and self._state is not State.CLOSED:
+            self.shared.outbox.resume_reading(self.conn, ROOM)
+            self._liveness.last_heard = now
+            self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+
+    def may_send(self, address: str) -> bool:
+        """Whether a SEND to ``address`` can be carried out now; if not, it is tried again when there is room.
+
+        A client whose transaction holds messages is not made to wait: it could not end the transaction, and what it holds
+        may be what fills the address.
+        """
+        if any(each.holds_messages for each in self.transactions.values()):
+            return True
+        return self.shared.admission.has_room(address, self._on_room)
 
     def hold(self, held: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for later."""
@@ -255,6 +306,7 @@ class StompConnection:
         self._state = State.CLOSED
         for what in (TTL, HANDSHAKE, BEAT):
             self.shared.deadlines.cancel((self.conn, what))
+        self.shared.admission.forget(self._on_room)
         subscriptions = list(self.subscriptions.values())
         transactions = list(self.transactions.values())
         self.subscriptions.clear()

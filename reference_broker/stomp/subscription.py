@@ -80,6 +80,7 @@ class Subscription:
             frame = self._encoder.message(self._opening, entry.message, b"", redelivered)
             self.window.charge(len(frame))
             self._send(self._conn, frame)
+            self.queue.gone(entry)
             return
         if self._own_acks:
             self._delivered += 1

@@ -26,6 +26,7 @@ from reference_broker.amqp.performatives import (
     Transfer,
 )
 from reference_broker.config.settings import AddressSetting
+from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission, Verdict
 from reference_broker.core.parts import STANDARD
 from suites.units.amqp_driver import (
@@ -82,7 +83,8 @@ def test_a_transfer_beyond_the_credit_ends_the_link() -> None:
 class Full(Admission):
     """An address that a test fills and empties."""
 
-    def __init__(self) -> None:
+    def __init__(self, accounting: Accounting) -> None:
+        super().__init__(accounting)
         self.full = True
         self.verdict = Verdict.TAKE
         self.waiting: list[Callable[[], None]] = []
@@ -96,7 +98,7 @@ class Full(Admission):
         if on_room in self.waiting:
             self.waiting.remove(on_room)
 
-    def judge(self, address: str, octets: int) -> Verdict:
+    def judge(self, address: str, *, by_credit: bool) -> Verdict:
         return self.verdict
 
 

@@ -260,7 +260,7 @@ def test_a_bad_element_is_refused_with_file_line_and_name(tmp_path: Path, inside
         ),
         ("<redelivery-delay-multiplier>2</redelivery-delay-multiplier>", "2 is not supported by this broker; only 1.0"),
         ("<redelivery-delay>5</redelivery-delay>", "redelivery-delay: 5 is not supported by this broker; only 0 is"),
-        ("<address-full-policy>FAIL</address-full-policy>", "FAIL is not supported by this broker; only PAGE is"),
+        ("<max-size-bytes-reject-threshold>-2</max-size-bytes-reject-threshold>", "threshold: -2 is out of range"),
         ("<redelivery-delay>-1</redelivery-delay>", "redelivery-delay: -1 is out of range"),
         ("<redelivery-delay>0</redelivery-delay><redelivery-delay>0</redelivery-delay>", "is given twice"),
     ],
