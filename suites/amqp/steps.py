@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from harness.bench import Bench
 from harness.clients.amqp_books import Delivery, Link
 from harness.clients.amqp_tap import UNREADABLE
-from harness.clients.raw_amqp import AmqpPeer, Node, either, frame
+from harness.clients.raw_amqp import AmqpPeer, Node, either, ending, frame
 from harness.trace.events import Event
 from harness.verdicts.finding import Finding, combine
 from harness.wire.amqp import Frame
@@ -116,4 +116,26 @@ def session_refused(
     what = peer.instead() if came is None else f"{came.name} ({came.condition})"
     fine = came is not None and came.name == "end" and came.condition in conditions
     target.judge(requirements, fine, f"{why} was answered with {what}, should be end ({' or '.join(conditions)})")
+    return came
+
+
+def refused(
+    target: Bench, peer: AmqpPeer, link: Link, delivery: int | None, requirements: Requirements, why: str
+) -> Frame | None:
+    """The broker should say that something is wrong, at whatever scope: end the link, the session or the connection with
+    an error, or reject ``delivery``."""
+
+    def rejects(each: Frame) -> bool:
+        if delivery is None or not peer.settled(link.session, delivery).accepts(each):
+            return False
+        return each.kind("state") == "rejected"
+
+    trouble = either(ending("detach"), ending("end"), ending("close"), Match("a rejection", rejects), UNREAD)
+    taken = Match[Frame](
+        "a disposition", lambda each: delivery is not None and peer.settled(link.session, delivery).accepts(each)
+    )
+    came = peer.watch_for(either(trouble, taken))
+    said = peer.instead() if came is None else came.brief()
+    fine = came is not None and came.name != UNREADABLE and trouble.accepts(came)
+    target.judge(requirements, fine, f"{why} was answered with {said}, should be an error")
     return came

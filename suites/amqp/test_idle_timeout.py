@@ -175,3 +175,24 @@ def test_frames_that_keep_coming_keep_the_connection(target: Bench, acceptor: st
     judged = {"empty": (lasts,), "flow": (lasts, flows)}.get(kind, (lasts, channels))
     target.judge(judged, peer.ended is None, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}")
     peer.settle()
+
+
+@case("AMQP10-IDLE-15", needs={"amqp"})
+@over(examples=8, asked=st.sampled_from([200, 500]), ours=st.booleans())
+def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: bool) -> None:
+    """A client asked for signs of life and gets some. Then it closes; or it does what makes the broker close with an error,
+    and leaves that close unanswered for a while. Behind the broker's close no empty frame comes."""
+    peer = target.amqp(idle_time_out=asked)
+    for _ in range(4):
+        target.advance(ms(asked) // 2)
+        peer.beat()
+    target.control(beats(target, peer) > 0, f"no empty frame came in {2 * asked} ms")
+    if ours:
+        peer.close()
+    else:
+        peer.write(amqp.encode_frame(b"", size=4))
+        peer.expect(frame("close"))
+    before = beats(target, peer)
+    target.advance(ms(3 * asked))
+    late = beats(target, peer) - before
+    target.judge("AMQP10-IDLE-15", not late, f"{late} empty frames came in {3 * asked} ms behind the broker's close")

@@ -233,6 +233,30 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     )
 
 
+@case("AMQP10-CREDIT-04", needs={"amqp"})
+@over(
+    where=wrapping,
+    examples=30,
+    count=st.integers(0, 8),
+    credits=st.lists(st.integers(0, 6), min_size=1, max_size=3).map(sorted),
+)
+def test_credit_without_a_count_is_from_the_start(target: Bench, where: Where, count: int, credits: list[int]) -> None:
+    """Attach and one to three flows without delivery-count, each with more credit than the one before, are sent before the
+    broker's attach is here. The last of them counts from the broker's first delivery-count: as many messages come as it
+    says, however many came between the flows."""
+    node = target.node()
+    fill(target, node, numbered(count))
+    peer = target.amqp()
+    link = peer.receiver(node, answered=False)
+    for credit in credits:
+        peer.flow(link, delivery_count=None, link_credit=credit)
+    peer.settle()
+    expected = min(count, credits[-1])
+    got = collect(target, peer, link, expected)
+    said = f"credits of {credits} without delivery-count, {count} messages"
+    target.judge("AMQP10-CREDIT-04", len(got) == expected, f"{said}: {len(got)} came, should be {expected}")
+
+
 # --- credit to send ----------------------------------------------------------------------------------------------------
 
 
@@ -258,6 +282,31 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(target: Bench, star
     )
     got = collect(target, peer, peer.receiver(node, credit=count), count)
     target.judge(wraps, bodies(got) == [b"%d" % number for number in range(count)], f"{len(got)} of {count} came back")
+
+
+@case("AMQP10-CREDIT-06", needs={"amqp"})
+@over(examples=16, told=st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=2), sent=st.integers(0, 8))
+def test_a_receiver_tells_nothing_available_of_its_own(target: Bench, told: list[int], sent: int) -> None:
+    """A producer says how much it has available, or nothing, and sends. What the broker's flows say of available, if they
+    say anything, is what the producer said last, less at most what it sent since."""
+    peer = target.amqp(acceptor=_small(target))
+    link = peer.sender(target.node())
+    for available in told:
+        peer.flow(link, available=available)
+    peer.settle()
+    peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+    for _ in range(sent):
+        granted(target, peer, link)
+        peer.publish(link, b"x")
+    peer.flow(link, echo=True)
+    peer.settle()
+    known = told[-1] if told else 0
+    flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
+    values = [each.get("available") for each in flows if each.get("available") is not None]
+    fine = all(max(0, known - sent) <= each <= known for each in values)
+    target.judge(
+        "AMQP10-CREDIT-06", fine, f"the producer said {told}, {sent} were sent; {len(flows)} flows say {values}"
+    )
 
 
 def _small(target: Bench) -> str | None:

@@ -1,0 +1,94 @@
+"""Error conditions (2.8.15 to 2.8.18): whatever goes wrong, its name is one of the standard's, or no name of the standard."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp import AmqpPeer, either, ending
+from harness.oracles import amqp_conditions
+from harness.wire import amqp, amqp_messages
+from harness.wire.amqp import Frame
+from harness.wire.conversation import Match
+from suites.amqp.steps import bystander, granted, judge_trace
+
+OF_CONNECTIONS = ("a size of 4", "no performative", "open twice", "an unknown channel")
+
+
+def break_connection(peer: AmqpPeer, kind: str) -> None:
+    """Send what ends a connection."""
+    match kind:
+        case "a size of 4":
+            peer.write(amqp.encode_frame(b"", size=4))
+        case "no performative":
+            peer.write(amqp.encode_frame(b"\x40"))
+        case "open twice":
+            peer.send("open", peer.said)
+        case _:
+            peer.send("attach", {"name": "l", "handle": 0, "role": True}, channel=77)
+
+
+@case("AMQP10-ERR-01", "AMQP10-ERR-02", needs={"amqp"})
+@over(
+    always=lambda target: [{"kind": each} for each in OF_CONNECTIONS], examples=4, kind=st.sampled_from(OF_CONNECTIONS)
+)
+def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: str) -> None:
+    """A client sends what ends its connection with an error. The condition is one of the standard's lists, or a name of
+    the broker's own that does not pretend to be the standard's; another connection goes on."""
+    with bystander(target):
+        peer = target.amqp()
+        break_connection(peer, kind)
+        peer.watch_for(ending("close"))
+        judge_trace(target, peer, amqp_conditions.conditions)
+
+
+@case("AMQP10-ERR-01", "AMQP10-ERR-03", needs={"amqp", "amqp-session-errors"})
+@over(
+    always=lambda target: [{"handle": 5, "link": False}],
+    examples=8,
+    handle=st.sampled_from([5, 255]),
+    link=st.booleans(),
+)
+def test_errors_of_sessions_have_names_of_the_standard(target: Bench, handle: int, link: bool) -> None:
+    """A flow, or a detach, is for a handle that nothing is attached to. The condition that ends the session is one of the
+    standard's lists, or a name of the broker's own; another connection goes on."""
+    with bystander(target):
+        peer = target.amqp()
+        if link:
+            peer.send("detach", {"handle": handle, "closed": True})
+        else:
+            peer.flow(handle=handle, delivery_count=0, link_credit=1)
+        peer.watch_for(either(ending("end"), ending("close")))
+        judge_trace(target, peer, amqp_conditions.conditions)
+
+
+OF_LINKS = ("a source without address", "a tag that is too long", "no credit", "another message-format")
+
+
+@case("AMQP10-ERR-01", "AMQP10-ERR-04", needs={"amqp"})
+@over(always=lambda target: [{"kind": each} for each in OF_LINKS], examples=4, kind=st.sampled_from(OF_LINKS))
+def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
+    """A client sends what is wrong with a link. Whatever ends with an error, its condition is one of the standard's lists,
+    or a name of the broker's own; another connection goes on."""
+    with bystander(target):
+        node = target.node()
+        peer = target.amqp()
+        if kind == "a source without address":
+            source = amqp.composite("source", {"capabilities": node.capabilities or None})
+            peer.receiver(None, source=source, answered=False)
+        else:
+            link = peer.sender(node)
+            granted(target, peer, link)
+            payload = amqp_messages.message(b"wrong")
+            match kind:
+                case "a tag that is too long":
+                    peer.transfer(link, payload, delivery_tag=bytes(33))
+                case "no credit":
+                    for _ in range(link.credit + 1):
+                        peer.transfer(link, payload)
+                case _:
+                    peer.transfer(link, payload, message_format=7)
+        answered = Match[Frame]("a disposition", lambda each: each.name == "disposition")
+        peer.watch_for(either(ending("detach"), ending("end"), ending("close"), answered))
+        judge_trace(target, peer, amqp_conditions.conditions)

@@ -1,0 +1,301 @@
+"""Errors of links (2.6.1, 2.6.3, 2.6.5): links that cannot be made, that are stolen, that broke, and messages too large."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.amqp_books import Link
+from harness.clients.raw_amqp import RECEIVER, SENDER, AmqpPeer, Node, either, ending, frame
+from harness.oracles import amqp_conditions
+from harness.targets.target import RECONFIGURABLE, Target
+from harness.trace.events import FrameReceived
+from harness.wire import amqp, amqp_messages
+from harness.wire.amqp import Frame
+from harness.wire.conversation import PATIENCE
+from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, judge_trace, numbered
+
+LONG_TAG = bytes(33)
+"""One octet more than a delivery-tag may have (AMQP10-XFER-05)."""
+STOLEN = "amqp:link:stolen"
+TOO_LARGE = "amqp:link:message-size-exceeded"
+
+
+def trouble(peer: AmqpPeer, link: Link) -> Frame | None:
+    """How the broker ends the link, its session or the connection."""
+    return peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
+
+
+def impossible(node: Node, kind: str) -> tuple[bool, dict[str, object]]:
+    """A role, and the fields of an attach that asks for what no broker can give."""
+    capabilities = node.capabilities or None
+    match kind:
+        case "a source without address":
+            return RECEIVER, {"source": amqp.composite("source", {"capabilities": capabilities})}
+        case "a source that is dynamic and has an address":
+            fields = {"address": node.address, "dynamic": True, "capabilities": capabilities}
+            return RECEIVER, {"source": amqp.composite("source", fields)}
+        case "a target that is dynamic and has an address":
+            fields = {"address": node.address, "dynamic": True, "capabilities": capabilities}
+            return SENDER, {"target": amqp.composite("target", fields)}
+    return SENDER, {"target": None}
+
+
+IMPOSSIBLE = (
+    "a source without address",
+    "a source that is dynamic and has an address",
+    "a target that is dynamic and has an address",
+    "no target",
+)
+
+
+@case("AMQP10-LINK-12", "AMQP10-LINK-09", needs={"amqp"})
+@over(
+    always=lambda target: [{"kind": IMPOSSIBLE[0], "again": True}],
+    examples=16,
+    kind=st.sampled_from(IMPOSSIBLE),
+    again=st.booleans(),
+)
+def test_a_link_that_cannot_be_made_is_attached_and_detached(target: Bench, kind: str, again: bool) -> None:
+    """A client asks for a link that makes no sense. A broker that does not make it answers with an attach without source or
+    target and then with a closing detach that carries an error; the session goes on, and the name can be used again."""
+    absent, error = target.cited
+    with bystander(target):
+        node = target.node()
+        peer = target.amqp()
+        role, fields = impossible(node, kind)
+        link = peer.attach(role, node, name="impossible", answered=False, **fields)
+        came = peer.watch_for(either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close")))
+        if came is None or came.name != "attach":
+            said = peer.instead() if came is None else came.brief()
+            target.judge((absent, error), False, f"{kind} was answered with {said}, should be attach and detach")
+            return
+        mine = "source" if role is RECEIVER else "target"
+        if came.kind(mine) is not None:
+            target.note(f"the broker makes a link of {kind}: {came.brief()}")
+            return
+        gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
+        said = peer.instead() if gone is None else gone.brief()
+        fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
+        target.judge(absent, fine, f"{kind}: an attach without {mine}, then {said}")
+        told = gone is not None and gone.condition is not None
+        target.judge(error, fine and told, f"{kind}: the end of the link was {said}, should carry an error")
+        if not fine:
+            return
+        peer.detach(link, answered=False)
+        if again:
+            peer.sender(node, name="impossible", proves=absent)
+
+
+@case("AMQP10-LINK-09", "AMQP10-SESS-06", needs={"amqp", "amqp-link-errors"})
+@over(
+    always=lambda target: [{"behind": each} for each in ("transfer", "flow", "nothing")],
+    examples=12,
+    behind=st.sampled_from(["transfer", "flow", "nothing"]),
+)
+def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) -> None:
+    """A producer sends a delivery-tag that is too long. Its link is detached with an error, and nothing else ends. A detach
+    answers it; anything else that the producer sends for that link, knowing that it is gone, ends the session with
+    errant-link. Another connection goes on."""
+    detached, errant = target.cited
+    with bystander(target):
+        node = target.node()
+        peer = target.amqp()
+        link = peer.sender(node)
+        granted(target, peer, link, 2)
+        peer.transfer(link, amqp_messages.message(b"wrong"), delivery_tag=LONG_TAG)
+        came = trouble(peer, link)
+        said = peer.instead() if came is None else came.brief()
+        fine = came is not None and came.name == "detach" and came.condition is not None
+        target.require(detached, fine, f"a delivery-tag of {len(LONG_TAG)} octets was answered with {said}")
+        target.advance(QUIET)
+        match behind:
+            case "transfer":
+                peer.transfer(link, amqp_messages.message(b"late"))
+            case "flow":
+                peer.flow(link)
+            case _:
+                peer.detach(link, answered=False)
+                other = peer.sender(node, proves=detached)
+                granted(target, peer, other)
+                peer.publish(other, b"the session goes on", proves=detached)
+                return
+        end = peer.watch_for(either(frame("end"), frame("close")))
+        said = peer.instead() if end is None else end.brief()
+        fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
+        target.judge(errant, fine, f"a {behind} for a link that broke was answered with {said}")
+
+
+@case("AMQP10-LINK-02", "AMQP10-ERR-04", needs={"amqp"})
+@over(
+    always=lambda target: [{"where": each, "role": SENDER} for each in ("session", "connection")],
+    examples=12,
+    where=st.sampled_from(["session", "connection"]),
+    role=st.sampled_from([SENDER, RECEIVER]),
+)
+def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role: bool) -> None:
+    """A link lives, and another session of its connection, or another connection of the same container, attaches one of the
+    same name and direction. If that succeeds the first is closed with the error stolen, and the second works."""
+    stolen, spelt = target.cited
+    node = target.node()
+    container = f"{peer_name(target)}-{where}"
+    peer = target.amqp(container_id=container)
+    link = peer.attach(role, node, name="contested")
+    if where == "session":
+        other, session = peer, peer.begin(1)
+    else:
+        other = target.amqp(container_id=container)
+        session = other.session
+    second = other.attach(role, node, name="contested", session=session, answered=False)
+    came = other.watch_for(either(frame("attach", channel=session.theirs), frame("end"), frame("close")))
+    target.advance(QUIET)
+    terminus = "source" if role is RECEIVER else "target"
+    if came is None or came.name != "attach" or came.kind(terminus) is None or second.detached is not None:
+        target.note(f"the second attach did not succeed: {other.instead() if came is None else came.brief()}")
+        return
+    gone = peer.watch_for(ending("detach"))
+    said = peer.instead() if gone is None else gone.brief()
+    fine = gone is not None and link.is_of(gone) and gone.condition == STOLEN and gone.get("closed") is True
+    target.judge(stolen, fine, f"attached again on another {where}: the first link got {said}")
+    if fine:
+        judge_trace(target, peer, amqp_conditions.conditions)
+    if role is SENDER:
+        granted(target, other, second)
+        other.publish(second, b"by the second", proves=stolen)
+    target.judge(spelt, True, "the conditions that came are on the list")
+
+
+def peer_name(target: Bench) -> str:
+    """A container-id that nobody else has."""
+    return target.node().address
+
+
+@case("AMQP10-LINK-03", needs={"amqp"})
+@over(
+    examples=10, role=st.sampled_from([SENDER, RECEIVER]), tags=st.sets(st.binary(min_size=1, max_size=8), min_size=1)
+)
+def test_a_broker_tells_no_deliveries_that_it_does_not_know(target: Bench, role: bool, tags: set[bytes]) -> None:
+    """A client attaches a link as if to resume it, with deliveries that never were. The broker's attach tells the unsettled
+    deliveries that it knows itself, and of these it knows none."""
+    peer = target.amqp()
+    unsettled = {tag: amqp.composite("accepted") for tag in sorted(tags)}
+    link = peer.attach(role, target.node(), unsettled=unsettled, answered=False)
+    came = peer.watch_for(either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close")))
+    said = peer.instead() if came is None else came.brief()
+    told = {} if came is None else came.get("unsettled") or {}
+    fine = came is not None and came.name == "attach" and not told
+    target.judge("AMQP10-LINK-03", fine, f"{len(tags)} deliveries that never were, and the broker's attach is {said}")
+
+
+def small_messages(target: Target) -> st.SearchStrategy[Where]:
+    """A broker that takes small messages only."""
+    acceptor = target.identity.default_amqp_acceptor
+    return st.sampled_from([100, 1000, 5000]).map(
+        lambda most: Where(acceptor, {"acceptor": {"amqp_max_message_size": most}})
+    )
+
+
+@case("AMQP10-LINK-15", "AMQP10-LINK-09", needs={"amqp", RECONFIGURABLE})
+@over(
+    examples=16, where=small_messages, beyond=st.sampled_from([-1, 0, 1, 2, 600]), settled=st.sampled_from([True, None])
+)
+def test_a_message_above_the_announced_size_ends_the_link(
+    target: Bench, where: Where, beyond: int, settled: bool | None
+) -> None:
+    """The broker's attach has a max-message-size. A message of that size or less is taken, one above it ends the link with
+    message-size-exceeded, and is not there; another connection goes on."""
+    exceeded, detached = target.cited
+    with bystander(target):
+        node = target.node()
+        peer = target.amqp()
+        link = peer.sender(node)
+        assert link.answer is not None
+        most = link.answer.get("max-message-size", 0)
+        target.control(0 < most < 10_000, f"the broker's attach has a max-message-size of {most}")
+        granted(target, peer, link)
+        payload = sized(most + beyond)
+        pieces = [payload[at : at + 400] for at in range(0, len(payload), 400)]
+        for at, piece in enumerate(pieces):
+            last = at == len(pieces) - 1
+            peer.transfer(link, piece, settled=settled, more=not last or None)
+        detail = f"a message of {len(payload)} octets, {most} are allowed"
+        if beyond > 0:
+            came = trouble(peer, link)
+            said = peer.instead() if came is None else came.brief()
+            fine = came is not None and came.name == "detach" and came.condition == TOO_LARGE
+            target.judge((exceeded, detached), fine, f"{detail}: {said}")
+        else:
+            target.advance(QUIET)
+            peer.settle()
+            target.judge(exceeded, link.detached is None, f"{detail}: {peer.instead()}")
+        other = target.amqp()
+        came_out = len(collect(target, other, other.receiver(node, credit=1), int(beyond <= 0)))
+        target.judge(exceeded, came_out == (beyond <= 0), f"{detail}: the queue has {came_out}")
+
+
+def sized(size: int) -> bytes:
+    """A message with one data section of ``size`` octets in all (at least 10)."""
+    body = amqp_messages.message(bytes(max(0, size - 8)))
+    return body if len(body) == size else amqp_messages.message(bytes(max(0, 2 * size - 8 - len(body))))
+
+
+@case("AMQP10-LINK-15", needs={"amqp"})
+@over(
+    examples=8,
+    limit=st.sampled_from([None, 0]),
+    sizes=st.lists(st.sampled_from([1, 5000, 200_000]), min_size=1, max_size=3),
+)
+def test_a_receiver_without_a_limit_gets_messages_of_any_size(
+    target: Bench, limit: int | None, sizes: list[int]
+) -> None:
+    """A receiver's attach has no max-message-size, or 0, which is none. It gets messages of any size."""
+    node = target.node()
+    fill(target, node, [bytes(size) for size in sizes])
+    peer = target.amqp()
+    link = peer.attach(RECEIVER, node, max_message_size=limit)
+    peer.flow(link, link_credit=len(sizes))
+    got = collect(target, peer, link, len(sizes))
+    came = [len(each.message.body) for each in got]
+    target.judge("AMQP10-LINK-15", came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}")
+
+
+@case("AMQP10-LINK-15", "AMQP10-OUT-09", needs={"amqp"})
+@over(examples=8, limit=st.sampled_from([100, 1000]), before=st.integers(0, 2), size=st.sampled_from([3000, 100_000]))
+def test_a_message_above_the_receivers_size_is_no_delivery(target: Bench, limit: int, before: int, size: int) -> None:
+    """A receiver's attach has a max-message-size, and a larger message is due for it, behind smaller ones. The attempt ends
+    the link with message-size-exceeded: by the broker, or by the receiver when it is sent all the same. What was small has
+    come, and the large message can be had by another link."""
+    exceeded, kept = target.cited
+    node = target.node()
+    sent = [*numbered(before), bytes(size)]
+    fill(target, node, sent)
+    peer = target.amqp()
+    link = peer.attach(RECEIVER, node, max_message_size=limit)
+    if before:
+        peer.flow(link, link_credit=before)
+        small = collect(target, peer, link, before, quiet=0)
+        target.control(bodies(small) == numbered(before), f"{len(small)} of {before} small messages came")
+        for each in small:
+            peer.disposition(each)
+        peer.settle()
+    peer.flow(link, link_credit=1)
+
+    def large() -> bool:
+        return any(
+            isinstance(each, FrameReceived) and each.conn == peer.conn and each.body_size > limit
+            for each in target.outcome.events
+        )
+
+    target.wait_until(lambda: large() or link.detached is not None or peer.ended is not None, PATIENCE)
+    if link.detached is None and peer.ended is None:
+        target.note("the broker sends it: the receiver ends the link")
+        ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=exceeded)
+        target.judge(exceeded, ended is not None and ended.get("closed") is True, "the link is closed by both")
+    else:
+        gone = link.detached
+        condition = None if gone is None else gone.condition
+        target.judge(exceeded, condition == TOO_LARGE, f"the link ended with {condition}; {peer.instead()}")
+    other = target.amqp()
+    back = collect(target, other, other.receiver(node, credit=5), 1)
+    target.judge(kept, bodies(back) == [bytes(size)], f"another link got {[len(each) for each in bodies(back)]} octets")
