@@ -134,11 +134,15 @@ class CloseHow(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A peer opened connection ``conn`` (chosen by the driver, never reused) on the acceptor named ``acceptor``."""
+    """A peer opened connection ``conn`` (chosen by the driver, never reused) on the acceptor named ``acceptor``.
+
+    ``certificate`` is the subject of the certificate by which the transport knows the peer, such as ``CN=ann, O=Example``.
+    """
 
     conn: int
     acceptor: str
     remote: str
+    certificate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 When it is ready it prints one JSON line on standard output and nothing else ever::
 
-    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "acceptors": {"stomp": 61613, "amqp": 5672}, "closed": [],
-     "version": "0.1.0"}
+    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "stomp+ssl": null, "amqps": null,
+     "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [], "closed": [], "version": "0.1.0"}
 
-``stomp`` and ``amqp`` are the ports of the first acceptors that speak the one and the other, null where none does;
-``acceptors`` has the port of each by its name, ``closed`` the names of those that speak nothing this broker does and are
-therefore not opened.
+``stomp`` and ``amqp`` are the ports of the first acceptors that speak the one and the other in the clear, ``stomp+ssl`` and
+``amqps`` those of the first that speak it over TLS, null where none does; ``acceptors`` has the port of each by its name,
+``tls`` the names of those with TLS, ``closed`` the names of those that speak nothing this broker does and are therefore not
+opened.
 
 Exit: 0 stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 an acceptor could not be opened; 4 bad options or a bad
 configuration file. Imports are kept small and late: a harness starts many of these.
@@ -129,12 +130,18 @@ def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool)
         raise BadSetting(f"{config}: no acceptor speaks STOMP or AMQP; write protocols=STOMP,AMQP in the URL of one")
     wanted: dict[str, int] = {}
     for protocol, port in named.items():
-        name = next((each.name for each in settings.acceptors if protocol in each.protocols), None)
+        # An acceptor in the clear if there is one: that is what the two options are about.
+        speaking = sorted((each for each in settings.acceptors if protocol in each.protocols), key=_has_tls)
+        name = speaking[0].name if speaking else None
         if name is None:
             raise BadSetting(f"{config}: no acceptor speaks {protocol}; write protocols={protocol} in the URL of one")
         if wanted.setdefault(name, port) != port:
             raise BadSetting(f"{config}: acceptor {name!r} speaks both, so --stomp and --amqp must be the same port")
     return with_ports(settings, wanted)
+
+
+def _has_tls(acceptor: Acceptor) -> bool:
+    return acceptor.tls is not None
 
 
 def _check(config: Path | None) -> None:
@@ -153,21 +160,25 @@ def _check(config: Path | None) -> None:
 def _run(settings: Settings, parent: int | None) -> None:
     from importlib.metadata import version
 
-    from reference_broker import serve_asyncio
+    from reference_broker import listening, serve_asyncio
     from reference_broker.core.broker import Broker
 
-    acceptors = serve_asyncio.opened(settings)
+    acceptors = listening.opened(settings)
 
     def ready(ports: Any) -> None:
-        def first(protocol: str) -> int | None:
-            return next((ports[each.name] for each in acceptors if protocol in each.protocols), None)
+        def first(protocol: str, tls: bool) -> int | None:
+            speaking = (each for each in acceptors if protocol in each.protocols and _has_tls(each) is tls)
+            return next((ports[each.name] for each in speaking), None)
 
         line = {
             "ready": True,
             "pid": os.getpid(),
-            "stomp": first("STOMP"),
-            "amqp": first("AMQP"),
+            "stomp": first("STOMP", tls=False),
+            "amqp": first("AMQP", tls=False),
+            "stomp+ssl": first("STOMP", tls=True),
+            "amqps": first("AMQP", tls=True),
             "acceptors": dict(ports),
+            "tls": [each.name for each in acceptors if _has_tls(each)],
             "closed": [each.name for each in settings.acceptors if each.name not in ports],
             "version": version("brokerproof"),
         }
@@ -180,5 +191,5 @@ def _run(settings: Settings, parent: int | None) -> None:
             ready,
             parent=parent,
         )
-    except serve_asyncio.CannotListen as problem:
+    except listening.CannotListen as problem:
         raise SetUpFailed(str(problem)) from None

@@ -1,4 +1,5 @@
-"""The only place of the broker that knows sockets, a clock and asyncio: it drives one sans-I/O broker over TCP.
+"""The only place of the broker that knows connected sockets, a clock and asyncio: it drives one sans-I/O broker over TCP,
+with TLS between (:mod:`reference_broker.tls`) where an acceptor has it.
 
 Inputs go in with ``time.monotonic_ns()``; effects come out and are carried out in order. One timer serves
 ``next_deadline()``. What a broker sends within one turn of the loop to one connection leaves in one write.
@@ -40,6 +41,8 @@ from harness.words import (
     WriteResumed,
 )
 from reference_broker.config.settings import Acceptor, Settings
+from reference_broker.listening import BACKLOG, layers, listen, opened
+from reference_broker.tls import TlsLayer
 
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Octets waiting for a slow reader: above the second it gets no messages, below the first it does again."""
@@ -53,9 +56,8 @@ FLUSH_S = 30.0
 """For how long a closed connection may take to accept what was written to it."""
 SHUT_S = 1.0
 """For how long connections may take what was written to them when the broker itself ends."""
-BACKLOG = 1024
-SPOKEN = frozenset({"STOMP", "AMQP"})
-"""Protocols this broker speaks. An acceptor without any of them is not opened."""
+SILENT_S = 60.0
+"""For how long the handshake of TLS may take where no handshake timeout is set."""
 
 
 class SansIoBroker(Protocol):
@@ -64,15 +66,6 @@ class SansIoBroker(Protocol):
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
     def next_deadline(self) -> Instant | None: ...
-
-
-class CannotListen(Exception):
-    """An acceptor could not be opened: one sentence with its name, address and the reason."""
-
-
-def opened(settings: Settings) -> tuple[Acceptor, ...]:
-    """The acceptors that are opened: those that name a protocol which this broker speaks."""
-    return tuple(each for each in settings.acceptors if SPOKEN & set(each.protocols))
 
 
 class _Connection(asyncio.Protocol):
@@ -84,12 +77,12 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: _Server, acceptor: str) -> None:
-        self.server, self.acceptor = server, acceptor
+    def __init__(self, server: _Server, acceptor: Acceptor, tls: TlsLayer | None) -> None:
+        self.server, self.acceptor, self.tls = server, acceptor, tls
         self.conn = 0
         self.remote = ""
         self.out: list[bytes] = []
-        self.gone = False  # the broker knows that it ended, or ended it
+        self.gone = tls is not None  # the broker knows that it ended, or ended it, or knows nothing of it yet
         self.close_asked = self.closing = False
         self.stopped = self.choked = False
         self.deadline: asyncio.TimerHandle | None = None
@@ -105,10 +98,37 @@ class _Connection(asyncio.Protocol):
         with contextlib.suppress(OSError):
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server.accepted(self)
+        if self.tls is None:
+            self._known()
+        else:
+            self._expect_end(self.acceptor.handshake_timeout_ms / 1000 or SILENT_S)
+
+    def _known(self, certificate: str | None = None) -> None:
+        self.gone = False
+        self.server.feed(Connected(self.conn, self.acceptor.name, self.remote, certificate))
 
     def data_received(self, data: bytes) -> None:
-        if not self.gone:
+        if self.tls is not None:
+            self._enciphered(self.tls, data)
+        elif not self.gone:
             self.server.feed(BytesReceived(self.conn, data))
+
+    def _enciphered(self, tls: TlsLayer, data: bytes) -> None:
+        if self.closing:
+            return
+        new = not tls.established
+        clear = tls.receive(data)
+        self._write(tls.outgoing())
+        if new and tls.established:
+            if self.deadline is not None:
+                self.deadline.cancel()
+            self._known(tls.certificate())
+        if clear and not self.gone:
+            self.server.feed(BytesReceived(self.conn, clear))
+        if tls.ended or tls.failed:
+            self.end(CloseHow.EOF if tls.ended else CloseHow.RESET)
+            self.server.flush_one(self)
+            self.close()
 
     def eof_received(self) -> bool:
         self.end(CloseHow.EOF)
@@ -147,6 +167,12 @@ class _Connection(asyncio.Protocol):
         """Hand over to the socket what was collected for it."""
         data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
         self.out.clear()
+        if data and self.tls is not None:
+            self.tls.write(data)
+            data = self.tls.outgoing()
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
         if data and not self.transport.is_closing():
             self.transport.write(data)
             waiting = self.transport.get_write_buffer_size()
@@ -179,6 +205,7 @@ class _Connection(asyncio.Protocol):
             return
         self.gone = self.closing = True
         self.flush()
+        self.take_leave()
         if self.transport.is_closing():
             return
         self.transport.resume_reading()
@@ -187,6 +214,12 @@ class _Connection(asyncio.Protocol):
         self._expect_end(FLUSH_S)
         if self.transport.get_write_buffer_size() == 0:
             self._flushed()
+
+    def take_leave(self) -> None:
+        """Say, where TLS wants it, that nothing follows."""
+        if self.tls is not None:
+            self.tls.close()
+            self._write(self.tls.outgoing())
 
     def _flushed(self) -> None:
         self._expect_end(LINGER_S)
@@ -215,7 +248,6 @@ class _Server:
         self._last += 1
         connection.conn = self._last
         self.connections[connection.conn] = connection
-        self.feed(Connected(connection.conn, connection.acceptor, connection.remote))
 
     def feed(self, event: Input) -> None:
         """Hand one input to the broker and carry out what it asks for.
@@ -293,6 +325,7 @@ class _Server:
         self.flush()
         for connection in list(self.connections.values()):
             connection.gone = True
+            connection.take_leave()
             connection.transport.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -330,28 +363,6 @@ def complain(sentence: str) -> None:
     sys.stderr.flush()
 
 
-def _listen(acceptor: Acceptor) -> socket.socket:
-    """A bound socket for an acceptor: its host's first address, IPv4 before IPv6. Raises :class:`CannotListen`."""
-    try:
-        found = socket.getaddrinfo(acceptor.host, acceptor.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            listening.listen(BACKLOG)
-        except OSError:
-            listening.close()
-            raise
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise CannotListen(
-            f"acceptor {acceptor.name!r} cannot listen on {acceptor.host}:{acceptor.port} ({reason}); "
-            "choose another port, or 0 for a free one"
-        ) from None
-    return listening
-
-
 async def serve(
     broker: SansIoBroker, settings: Settings, ready: Callable[[Mapping[str, int]], None], stop: asyncio.Event
 ) -> None:
@@ -367,11 +378,12 @@ async def serve(
     try:
         ports: dict[str, int] = {}
         for acceptor in opened(settings):
-            listening = _listen(acceptor)
+            layer = layers(acceptor)
+            listening = listen(acceptor)
             ports[acceptor.name] = int(listening.getsockname()[1])
             listeners.append(
                 await loop.create_server(
-                    lambda name=acceptor.name: _Connection(server, name),  # type: ignore[misc]
+                    lambda acceptor=acceptor, layer=layer: _Connection(server, acceptor, layer()),  # type: ignore[misc]
                     sock=listening,
                     backlog=BACKLOG,
                     start_serving=False,

@@ -37,7 +37,20 @@ _ACCEPTOR_PARAMETERS = (
     "amqp_handle_max",
 )
 _BROKER_PARAMETERS = ("connection_ttl_override_ms", "connection_ttl_check_interval_ms")
-_NOT_OVERRIDABLE = {"name", "host", "port", "limits", "acceptors", "users", "address_settings", "addresses"}
+_NOT_OVERRIDABLE = {
+    *(
+        "name",
+        "host",
+        "port",
+        "limits",
+        "tls",
+        "acceptors",
+        "users",
+        "certificate_users",
+        "address_settings",
+        "addresses",
+    )
+}
 
 _HINTS: dict[type, dict[str, Any]] = {kind: typing.get_type_hints(kind) for kind in (Acceptor, Settings)}
 
@@ -77,7 +90,8 @@ def _read(config: str | None) -> Settings:
     if config is None:
         return Settings()
     path = Path(config)
-    stamps = tuple(_stamp(each) for each in (path, path.with_name(users_properties.NAME)))
+    beside = (path.with_name(each) for each in (users_properties.NAME, users_properties.CERTIFICATES))
+    stamps = tuple(_stamp(each) for each in (path, *beside))
     return _read_once(path, stamps, frozenset(os.environ.items()))
 
 

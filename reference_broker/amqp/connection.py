@@ -77,7 +77,7 @@ from reference_broker.amqp.performatives import (
     SaslResponse,
 )
 from reference_broker.amqp.refusal import Fault, Refusal, Scope
-from reference_broker.amqp.sasl import ANONYMOUS, OK, Outcome, SaslServer
+from reference_broker.amqp.sasl import ANONYMOUS, EXTERNAL, OK, Outcome, SaslServer
 from reference_broker.amqp.session import Session
 from reference_broker.amqp.types import Symbol
 from reference_broker.config.settings import Acceptor
@@ -253,10 +253,12 @@ class AmqpConnection:
         self.send(received)
         if received == headers.SASL:
             acceptor, settings = self.acceptor, self.shared.settings
-            offered = tuple(
-                each for each in acceptor.sasl_mechanisms if each != ANONYMOUS or not settings.security_enabled
-            )
-            self._sasl = self.shared.parts.sasl(offered, settings.users, settings.security_enabled, None)
+            useless = {ANONYMOUS} if settings.security_enabled else set[str]()
+            if self.conn not in self.shared.certificates:
+                useless.add(EXTERNAL)
+            offered = tuple(each for each in acceptor.sasl_mechanisms if each not in useless)
+            external = self.shared.certified(self.conn)
+            self._sasl = self.shared.parts.sasl(offered, settings.users, settings.security_enabled, external)
             self._state = State.SASL
             mechanisms = SaslMechanisms(sasl_server_mechanisms=tuple(map(Symbol, offered)))
             self.send(frame(0, mechanisms.encode(), SASL))

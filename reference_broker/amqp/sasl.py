@@ -12,7 +12,8 @@
 * ANONYMOUS (RFC 4505) is for everybody; offered only where nobody must say who they are.
 * PLAIN (RFC 4616): ``[authorization id] NUL name NUL password``. An authorization id must be empty or the name itself:
   nobody may act for others here. Where security is off any name and password will do.
-* EXTERNAL (RFC 4422, appendix A): the transport knows who the peer is. Without such knowledge it fails.
+* EXTERNAL (RFC 4422, appendix A): the transport knows who the peer is, by its certificate. Offered only to a peer that has
+  shown one; it fails if that is nobody's.
 
 Every failure is outcome ``auth`` (1), for a mechanism that was not offered too, and says nothing about the reason; then
 the connection is closed. Passwords are compared in constant time, also for a name that nobody has.
@@ -20,9 +21,10 @@ the connection is closed. Passwords are compared in constant time, also for a na
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from reference_broker.core.passwords import admitted
 
 ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
 MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL)
@@ -41,7 +43,7 @@ class Outcome:
 
 
 class SaslServer:
-    """One negotiation. ``users`` has passwords by name; ``external`` is the name that the transport vouches for."""
+    """One negotiation. ``users`` has passwords by name; ``external`` is the user whom the transport knows."""
 
     def __init__(
         self, offered: tuple[str, ...], users: Mapping[str, str], security_enabled: bool, external: str | None = None
@@ -77,8 +79,6 @@ class SaslServer:
             return Outcome(AUTH, "", "PLAIN: the response is not UTF-8")
         if not name or acting not in ("", name):
             return Outcome(AUTH, "", "PLAIN: no name, or one that wants to act for another")
-        expected = self._users.get(name)
-        same = hmac.compare_digest(parts[2], (expected or "").encode())
-        if self._security and (expected is None or not same):
+        if self._security and not admitted(self._users, name, parts[2]):
             return Outcome(AUTH, "", "PLAIN: name and password are not such a pair")
         return Outcome(OK, name, "name and password")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote_plus
 
+from reference_broker.config import acceptor_tls
 from reference_broker.config.notes import Note, settle, unknown
 from reference_broker.config.settings import Acceptor
 from reference_broker.config.values import INT_MAX, Where, boolean, decimal, one_of, whole
@@ -109,7 +110,7 @@ def read(name: str, url: str, where: Where) -> tuple[Acceptor, list[Note]]:
     for parameter, (field, parse) in USED.items():
         if parameter in given:
             values[field] = parse(given[parameter], where.named(f"{where.name}, {parameter}"))
-    notes: list[Note] = []
+    values["tls"], notes = acceptor_tls.read(given, where)
     for old, current in _DEPRECATED.items():
         if old in given and current in given:
             notes.append(Note(where.named(f"{where.name}, {old}"), f"{current} wins"))
@@ -126,8 +127,9 @@ def _parameters(query: str, where: Where) -> dict[str, str]:
         name = unquote_plus(name).strip()
         if not equals or not name:
             raise where.bad(f"the parameter {part!r} has no name or no value", "write name=value")
-        if name not in USED and name not in ACCEPTOR:
-            raise unknown("parameter", where.named(name), {*USED, *ACCEPTOR})
+        known = {*USED, *ACCEPTOR, *acceptor_tls.NAMES}
+        if name not in known:
+            raise unknown("parameter", where.named(name), known)
         if name in given:
             raise where.bad(f"the parameter {name} is given twice", "keep one of them")
         given[name] = unquote_plus(value).strip()

@@ -5,7 +5,7 @@ Strict on purpose: every element, attribute and URL parameter is either used, or
 two equal elements and drops parameters that it does not know; a test tool must not guess.
 
 ``${NAME:default}`` is filled in from the environment as Artemis does. Entities, DTDs and XInclude are refused: nothing
-outside the file is read, ``artemis-users.properties`` beside it excepted.
+outside the file is read, the users files beside it excepted.
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ class _Reader:
             )
         if values["security_enabled"]:
             values["users"] = users_properties.read(self.file.with_name(users_properties.NAME))
+            certificates = self.file.with_name(users_properties.CERTIFICATES)
+            values["certificate_users"] = users_properties.read_certificates(certificates)
         return Reading(Settings(**values), tuple(self.notes))
 
     # the document

@@ -8,6 +8,7 @@ Milliseconds and octets, as in the files; the core converts to nanoseconds once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from harness.words import FullPolicy, RoutingType
 
@@ -26,6 +27,24 @@ class StompLimits:
     line: int = 64 * 1024
     """A command or header line, without its end of line."""
     body: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How an acceptor with ``sslEnabled`` speaks TLS. The files are read when it is opened, not before."""
+
+    key_store: Path
+    """``keyStorePath``: our certificate with those that vouch for it, and its key."""
+    key_store_type: str = "PEM"
+    """``keyStoreType``: PEM, or PEMCFG, a file of properties that names PEM files."""
+    key_password: str | None = field(default=None, repr=False)
+    """``keyPassword``, else ``keyStorePassword``: what the key is encrypted with."""
+    trust_store: Path | None = None
+    """``trustStorePath``: the authorities whose clients are known, in PEM."""
+    client_certificate: str = "none"
+    """``needClientAuth`` (``need``) and ``wantClientAuth`` (``want``): whether clients must or may show a certificate."""
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    """``enabledProtocols``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +97,8 @@ class Acceptor:
     amqp_first_delivery_count: int = 0
     """Where our serial numbers of 32 bits begin in each session and on each link. A test that wants to see them wrap
     begins near the end."""
+    tls: Tls | None = None
+    """None: connections are in the clear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +153,10 @@ class Settings:
     connection_ttl_check_interval_ms: int = 2000
     security_enabled: bool = False
     users: dict[str, str] = field(default_factory=dict)
-    """Passcode by login; looked at only when ``security_enabled``."""
+    """Passcode by login, plain or hashed (:mod:`reference_broker.core.passwords`); looked at only when
+    ``security_enabled``."""
+    certificate_users: dict[str, str] = field(default_factory=dict)
+    """Login by the subject of a client's certificate."""
     address_settings: tuple[AddressSetting, ...] = ()
     addresses: tuple[ConfiguredAddress, ...] = ()
     global_max_size_bytes: int = -1

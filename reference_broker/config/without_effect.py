@@ -74,7 +74,6 @@ _MQTT = "MQTT is not spoken here"
 _AMQP = "tuning of Artemis's own AMQP engine"
 _OPENWIRE = "OpenWire is not spoken here"
 _TCP = "tuning of the socket; the octets on the wire are the same"
-_TLS = "only with sslEnabled=true, which is refused"
 _HTTP = "of HTTP only the upgrade to WebSocket is spoken here"
 _PAGING = "nothing is paged to disk here"
 _ALONE = "this broker keeps to itself; remove the element"
@@ -296,18 +295,6 @@ ACCEPTOR: dict[str, Entry] = {
         NoEffect(_number, _MQTT),
     ),
     "clusterConnection": NoEffect(words, _CLUSTER),
-    "sslEnabled": Only(boolean, (False,)),
-    **_named(
-        "keyStorePath keyStorePassword keyStoreProvider keyStoreType keyStoreAlias keyPassword trustStorePath "
-        "trustStorePassword trustStoreProvider trustStoreType crlPath crcOptions ocspResponderURL enabledCipherSuites "
-        "enabledProtocols sslProvider sniHost trustManagerFactoryPlugin sslContext",
-        NoEffect(words, _TLS),
-    ),
-    **_named(
-        "needClientAuth wantClientAuth verifyHost trustAll forceSSLParameters useDefaultSslContext sslAutoReload",
-        NoEffect(boolean, _TLS),
-    ),
-    "sslHandshakeTimeout": NoEffect(_count, _TLS),
     **_named("httpEnabled httpUpgradeEnabled httpRequiresSessionId useServlet", Only(boolean, (False,))),
     **_named(
         "httpClientIdleTime httpClientIdleScanPeriod httpResponseTime httpServerScanPeriod",
@@ -325,4 +312,4 @@ ACCEPTOR: dict[str, Entry] = {
     **_named("host port", Refused("write it before the question mark: tcp://HOST:PORT?…")),
     "protocol": Refused("write protocols instead"),
 }
-"""Parameters of an acceptor's URL that the reader does not use."""
+"""Parameters of an acceptor's URL that the reader does not use; those about TLS are in ``acceptor_tls``."""

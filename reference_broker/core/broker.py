@@ -84,7 +84,9 @@ class Broker:
                         self._forget(conn)
             case TimerFired():
                 self._fire(now)
-            case Connected(conn, acceptor, _):
+            case Connected(conn, acceptor, _, certificate):
+                if certificate is not None:
+                    self._shared.certificates[conn] = certificate
                 self._connections[conn] = connect(conn, self._settings.acceptor(acceptor), self._shared, now)
             case PeerGone(conn, _):
                 connection = self._connections.get(conn)
@@ -122,3 +124,4 @@ class Broker:
     def _forget(self, conn: int) -> None:
         del self._connections[conn]
         self._outbox.forget(conn)
+        self._shared.certificates.pop(conn, None)

@@ -26,6 +26,7 @@ class Shared:
     ``conn`` the connection that it came from, None for a timer.
     ``epoch`` is what has to be added to an instant to have nanoseconds since 1970.
     ``links`` has the attached AMQP links by their identity: the peer's container, the name, the peer's role.
+    ``certificates`` has, by connection, the subject of the certificate that the transport knows the peer by.
     """
 
     settings: Settings
@@ -43,6 +44,14 @@ class Shared:
     now: Instant = 0
     conn: int | None = None
     links: dict[tuple[str, str, bool], Link] = field(default_factory=dict)
+    certificates: dict[int, str] = field(default_factory=dict)
+
+    def certified(self, conn: int) -> str | None:
+        """The user that the peer's certificate belongs to. Where security is off, that is anybody with a certificate."""
+        subject = self.certificates.get(conn)
+        if subject is None:
+            return None
+        return self.settings.certificate_users.get(subject, None if self.settings.security_enabled else subject)
 
     def next_consumer(self) -> int:
         """A number for a new subscription, unique in the broker, from 1."""

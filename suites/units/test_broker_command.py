@@ -57,8 +57,10 @@ def connected(port: int, login: str = "") -> bytes:
 
 def test_it_says_one_line_serves_and_ends_in_order() -> None:
     with running("--stomp", "0") as (process, line):
-        assert set(line) == {"ready", "pid", "stomp", "amqp", "acceptors", "closed", "version"}
-        assert line["amqp"] is None
+        assert set(line) == {
+            *("ready", "pid", "stomp", "amqp", "stomp+ssl", "amqps", "acceptors", "tls", "closed", "version")
+        }
+        assert (line["amqp"], line["stomp+ssl"], line["amqps"], line["tls"]) == (None, None, None, [])
         assert (line["ready"], line["pid"], line["closed"]) == (True, process.pid, [])
         assert line["acceptors"] == {"stomp": line["stomp"]}
         assert connected(line["stomp"]) == b"CONNECTED"

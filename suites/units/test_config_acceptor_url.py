@@ -9,7 +9,7 @@ import pytest
 
 from reference_broker.config import acceptor_url
 from reference_broker.config.ports import on_any_port, with_ports
-from reference_broker.config.settings import LONG_MAX, Acceptor, BadSetting, Settings
+from reference_broker.config.settings import LONG_MAX, Acceptor, BadSetting, Settings, Tls
 from reference_broker.config.values import Where
 
 WHERE = Where(Path("broker.xml"), 7, "acceptor 'a'")
@@ -89,6 +89,33 @@ def test_a_parameter_without_effect_is_noted() -> None:
     assert [each.reason for each in notes] == ["stompConsumerWindowSize wins"]
 
 
+def test_tls_is_what_the_parameters_say() -> None:
+    url = "tcp://h:1?sslEnabled=true;keyStorePath=keys/a.pem;keyStoreType=PEM;keyStorePassword=s;needClientAuth=true;"
+    where = Where(Path("/etc/broker/broker.xml"), 7, "acceptor 'a'")
+    acceptor, notes = acceptor_url.read(
+        "a", url + "trustStorePath=/ca.pem;trustStoreType=PEMCA;wantClientAuth=true;enabledProtocols=TLSv1.3", where
+    )
+    assert acceptor.tls == Tls(
+        Path("/etc/broker/keys/a.pem"),
+        key_password="s",
+        trust_store=Path("/ca.pem"),
+        client_certificate="need",
+        versions=("TLSv1.3",),
+    )
+    assert [(each.where.name, each.reason) for each in notes] == [
+        ("acceptor 'a', wantClientAuth", "needClientAuth wins")
+    ]
+
+
+def test_without_ssl_enabled_the_rest_of_tls_is_noted() -> None:
+    acceptor, notes = acceptor_url.read("a", "tcp://h:1?sslEnabled=false;keyStorePath=a.jks;crlPath=x", WHERE)
+    assert acceptor.tls is None
+    assert [(each.where.name, each.reason) for each in notes] == [
+        ("acceptor 'a', keyStorePath", "only with sslEnabled=true"),
+        ("acceptor 'a', crlPath", "only with sslEnabled=true"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
@@ -132,7 +159,34 @@ def test_a_parameter_without_effect_is_noted() -> None:
             "tcp://h:1?webSocketCompressionSupported=true",
             "webSocketCompressionSupported: true is not supported by this broker; only false is",
         ),
-        ("tcp://h:1?sslEnabled=true", "sslEnabled: true is not supported by this broker; only false is"),
+        (
+            "tcp://h:1?sslEnabled=true",
+            "sslEnabled: TLS needs a certificate; write keyStorePath=FILE and keyStoreType=PEM",
+        ),
+        ("tcp://h:1?sslEnabled=yes", "sslEnabled: 'yes' is neither true nor false"),
+        (
+            "tcp://h:1?sslEnabled=true;keyStorePath=a.jks",
+            "keyStoreType: JKS, which is meant where none is given, cannot be read here; convert it by `openssl pkcs12",
+        ),
+        ("tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PKCS12", "keyStoreType: PKCS12 cannot be read here"),
+        (
+            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;trustStorePath=b;trustStoreType=JKS",
+            "trustStoreType: JKS cannot be read here",
+        ),
+        (
+            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;wantClientAuth=true",
+            "wantClientAuth: nobody says which certificates are good; write trustStorePath=FILE",
+        ),
+        (
+            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;enabledProtocols=TLSv1.2,SSLv3",
+            "enabledProtocols: 'SSLv3' is no version of TLS that is spoken here; write some of TLSv1.2,TLSv1.3",
+        ),
+        (
+            "tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;crlPath=c",
+            "crlPath: is not supported by this broker; there is nothing like it here; remove the parameter",
+        ),
+        ("tcp://h:1?sslEnabled=true;keyStorePath=a;keyStoreType=PEM;trustAll=true", "trustAll: true is not supported"),
+        ("tcp://h:1?keyStorPath=a", "keyStorPath: unknown parameter; did you mean keyStorePath?"),
         ("tcp://h:1?tcpNoDelay=maybe", "tcpNoDelay: 'maybe' is neither true nor false"),
         ("tcp://h:1?connectionsAllowed=3", "connectionsAllowed: 3 is not supported by this broker; only -1 is"),
         ("tcp://h:1?a=1?b=2", "unknown parameter"),

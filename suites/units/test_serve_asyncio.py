@@ -27,7 +27,7 @@ from harness.words import (
     WritePaused,
     WriteResumed,
 )
-from reference_broker import serve_asyncio
+from reference_broker import listening, serve_asyncio
 from reference_broker.config.settings import Acceptor, Settings
 
 ANSWER_WITHIN_S = 5.0
@@ -384,7 +384,7 @@ def test_a_port_in_use_is_one_sentence_and_opens_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (
-            pytest.raises(serve_asyncio.CannotListen) as caught,
+            pytest.raises(listening.CannotListen) as caught,
             serving(Echo(), Acceptor("free"), Acceptor("busy", port=port)),
         ):
             pytest.fail("it was served")
@@ -395,8 +395,8 @@ def test_a_port_in_use_is_one_sentence_and_opens_nothing() -> None:
 
 
 def test_a_host_that_is_not_ours_is_one_sentence() -> None:
-    with pytest.raises(serve_asyncio.CannotListen, match=r"acceptor 'a' cannot listen on 192\.0\.2\.1:0 \("):
-        serve_asyncio._listen(Acceptor("a", host="192.0.2.1"))
+    with pytest.raises(listening.CannotListen, match=r"acceptor 'a' cannot listen on 192\.0\.2\.1:0 \("):
+        listening.listen(Acceptor("a", host="192.0.2.1"))
 
 
 def test_an_acceptor_that_speaks_nothing_of_ours_stays_closed() -> None:
