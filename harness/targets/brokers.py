@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.targets import artemis, proton_examples
+from harness.targets import artemis, proton_examples, rabbitmq, rabbitmq_release
 from harness.targets.artemis import ArtemisProcess, RunningBroker
 from harness.targets.cache import cache_folder, locked, remove
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import end, started_at
 from harness.targets.proton_examples import ProtonProcess
+from harness.targets.rabbitmq import RabbitmqProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,17 @@ class _Kind:
 def _start_artemis(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
     config = artemis.our_files() / "broker.xml" if config is None else config
     return ArtemisProcess(config, version, folder, ports=ports, free=True).start()
+
+
+def _start_rabbitmq(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
+    if ports != "free":
+        raise SetUpFailed("rabbitmq: its listeners are the harness's business; leave the ports out")
+    release = rabbitmq_release.find(version)
+    return RabbitmqProcess(folder, config=config, release=release, free=True).start()
+
+
+def _rabbitmq(version: str | None) -> rabbitmq_release.Release:
+    return rabbitmq_release.find(version or rabbitmq_release.default_version())
 
 
 def _start_proton(name: str, version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
@@ -64,6 +76,13 @@ _KINDS: Mapping[str, _Kind] = {
         release=lambda version: version or artemis.default_version(),
         start=_start_artemis,
         stop_s=artemis.STOP_S,
+    ),
+    "rabbitmq": _Kind(
+        install=lambda version: _rabbitmq(version).folder,
+        installed=lambda: {each.version: each.folder for each in rabbitmq_release.installed()},
+        release=lambda version: _rabbitmq(version).version,
+        start=_start_rabbitmq,
+        stop_s=rabbitmq.STOP_S,
     ),
     **{name: _proton(name) for name in proton_examples.NAMES},
 }

@@ -12,7 +12,7 @@ from harness.targets import parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from harness.trace.events import Observed
-from harness.words import Clock
+from harness.words import Clock, RoutingType
 from harness.worlds.virtual import SansIoBroker, VirtualWorld
 
 
@@ -68,6 +68,9 @@ class VirtualTarget:
     @functools.cached_property
     def _known(self) -> dict[str, dict[str, Value]]:
         return parameters.from_broker_xml(self.config, self.identity.profile.parameters)
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Nothing: the broker makes places when they are used."""
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> VirtualWorld:
         assert self._make is not None, "start() comes first"

@@ -10,7 +10,7 @@ from harness.targets import parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, Value
 from harness.trace.events import Observed
-from harness.words import Clock
+from harness.words import Clock, RoutingType
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
 
@@ -41,6 +41,9 @@ class SocketTarget:
         if self.config is None:
             return {}
         return parameters.from_broker_xml(self.config, self.identity.profile.parameters)
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Nothing: most brokers make places when they are used."""
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
         return RealWorld(self.endpoints, self.canary)

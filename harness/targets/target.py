@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from harness.catalogue.profiles import Profile
 from harness.trace.events import Observed
-from harness.words import Clock
+from harness.words import Clock, RoutingType
 from harness.worlds.world import World
 
 Value: TypeAlias = int | float | str | bool | None
@@ -17,7 +17,8 @@ Parameters: TypeAlias = Mapping[str, Value]
 """Effective parameters of an acceptor, by the names that profiles use (``connection_ttl_ms`` …)."""
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, Value]]
-"""Parameters a case wants otherwise: ``{"acceptor": {…}, "broker": {…}}``; only for targets that can be reconfigured."""
+"""Parameters a case wants otherwise: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, the last for every address;
+only for targets that can be reconfigured."""
 
 RECONFIGURABLE = "reconfigurable"
 """The capability of a target whose parameters a case may choose."""
@@ -67,6 +68,9 @@ class Target(Protocol):
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
         """Effective parameters by acceptor name."""
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Make the AMQP place of that name, on brokers that do not make it when a link is attached to it."""
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> World:
         """A fresh world around this target: virtual targets start a broker of their own in it."""

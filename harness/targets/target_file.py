@@ -4,19 +4,21 @@
 add targets under a word of their own, as ``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a
 function from NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A file has::
 
-    kind = "virtual" | "process" | "artemis" | "proton" | "address"
+    kind = "virtual" | "process" | "artemis" | "rabbitmq" | "proton" | "address"
     profile = "artemis"            # what is expected of it
-    config = "broker.xml"          # beside the file; virtual, process, artemis
+    config = "broker.xml"          # beside the file; virtual, process, artemis, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process
-    version = "2.56.0"             # artemis, proton; optional
+    version = "2.56.0"             # artemis, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
     endpoints = { stomp = "127.0.0.1:61613" }   # address
+    parameters = { stomp_host = "/" }       # other values than the profile's; optional
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -33,6 +35,7 @@ from harness.targets.artemis_target import ArtemisTarget
 from harness.targets.process import ProcessTarget
 from harness.targets.proton_examples import NAMES as EXAMPLES
 from harness.targets.proton_target import ProtonTarget
+from harness.targets.rabbitmq_target import RabbitmqTarget
 from harness.targets.reference import VirtualTarget
 from harness.targets.target import Identity, Target
 
@@ -54,11 +57,13 @@ _COMMON: dict[str, type] = {
     "add_capabilities": list,
     "remove_capabilities": list,
     "deviations": str,
+    "parameters": dict,
 }
 _OF_KIND: dict[str, dict[str, type]] = {
     "virtual": {"factory": str, "config": str},
     "process": {"command": list, "config": str},
     "artemis": {"config": str, "version": str},
+    "rabbitmq": {"config": str, "version": str},
     "proton": {"broker": str, "version": str},
     "address": {"endpoints": dict, "config": str},
 }
@@ -154,6 +159,9 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         profile = profiles.load(values["profile"])
     except BadData as problem:
         raise BadTarget(f"{path}: {problem}" if path.name else str(problem)) from None
+    if unknown := sorted(values.get("parameters", {}).keys() - profile.parameters.keys()):
+        raise BadTarget(f"{path}: parameters names {unknown[0]!r}, of which the profile {profile.name} says nothing")
+    profile = dataclasses.replace(profile, parameters={**profile.parameters, **values.get("parameters", {})})
     deviations = values.get("deviations")
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     return Identity(
@@ -202,6 +210,7 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "virtual": lambda who, values, path: VirtualTarget(who, values["factory"], _beside(path, values["config"])),
     "process": lambda who, values, path: ProcessTarget(who, values["command"], _beside(path, values["config"])),
     "artemis": lambda who, values, path: ArtemisTarget(who, _beside(path, values["config"]), values.get("version")),
+    "rabbitmq": lambda who, values, path: RabbitmqTarget(who, _beside(path, values["config"]), values.get("version")),
     "proton": _proton,
     "address": _address,
 }

@@ -329,18 +329,23 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
 # --- brokers that stay -----------------------------------------------------------------------------------------------
 
 
+def listed() -> list[brokers.Listed]:
+    """What is said of Artemis; the machine may have other brokers of its own."""
+    return [each for each in brokers.listing() if each.name == "artemis"]
+
+
 def test_a_broker_stays_until_it_is_stopped(installed: Path) -> None:
     version = artemis.default_version()
-    assert [(each.version, each.running) for each in brokers.listing()] == [(version, None)]
+    assert [(each.version, each.running) for each in listed()] == [(version, None)]
     running = brokers.start("artemis", config=installed)
     try:
-        assert [each.running for each in brokers.listing()] == [running]
+        assert [each.running for each in listed()] == [running]
         with pytest.raises(SetUpFailed, match=rf"artemis {version}: runs already as process {running.pid}; stop it"):
             brokers.start("artemis", config=installed)
     finally:
         assert brokers.stop("artemis") == [running]
     assert native.wait_for_end(running.pid, 0)
-    assert [each.running for each in brokers.listing()] == [None]
+    assert [each.running for each in listed()] == [None]
     assert brokers.stop("artemis", version) == []
 
 
@@ -350,7 +355,7 @@ def test_another_process_of_the_same_number_is_not_taken_for_the_broker(installe
     values = json.loads(state.read_text())
     brokers.stop("artemis")
     state.write_text(json.dumps(values | {"pid": os.getpid()}))
-    assert [each.running for each in brokers.listing()] == [None]
+    assert [each.running for each in listed()] == [None]
     assert brokers.stop("artemis") == []
     assert running.pid != os.getpid()
 

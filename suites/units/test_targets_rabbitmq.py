@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import sys
@@ -9,13 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from harness.targets import rabbitmq
+from harness.targets import debian, rabbitmq, rabbitmq_release
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import listens
-from harness.targets.rabbitmq import RabbitmqProcess
+from harness.targets.rabbitmq import RabbitmqProcess, default_plugins
+from harness.targets.rabbitmq_release import Release
 
 LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"
-EPMD = f"import sys, time; ports = [sys.argv[sys.argv.index('-port') + 1]]; {LISTEN}; time.sleep(60)"
+EPMD = f"""
+import os, socket, sys, time
+if "-names" in sys.argv:
+    socket.create_connection(("127.0.0.1", int(os.environ["ERL_EPMD_PORT"]))).close()
+    raise SystemExit(0)
+ports = [sys.argv[sys.argv.index("-port") + 1]]
+{LISTEN}
+time.sleep(60)
+"""
 NODE = f"""
 import os, re, time
 from pathlib import Path
@@ -34,25 +44,25 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def release(folder: Path, node: str = NODE) -> Path:
-    """A release's folder whose launcher does ``node``."""
+def release(folder: Path, node: str = NODE) -> Release:
+    """A release whose launcher does ``node``."""
     home = folder / "rabbitmq_server-3.99.1"
     script(home / "sbin" / "rabbitmq-server", node)
-    for name in ("rabbit-3.99.1", "rabbitmq_stomp-3.99.1", "rabbitmq_management-3.99.1", "rabbitmq_amqp1_0-3.99.1"):
-        (home / "plugins" / name).mkdir(parents=True)
-    return home
+    for name in ("rabbit", *default_plugins("3.99.1")):
+        (home / "plugins" / f"{name}-3.99.1").mkdir(parents=True)
+    return Release("3.99.1", home)
 
 
 @pytest.fixture
 def erlang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path / "bin" / "epmd", EPMD)
     script(tmp_path / "bin" / "erl", "")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
 
 
 def test_a_machine_without_rabbitmq_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
-    monkeypatch.setattr(rabbitmq, "PACKAGED", tmp_path)
+    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path)
     sentence = "not installed here .* apt-get install --no-install-recommends rabbitmq-server"
     with pytest.raises(SetUpFailed, match=sentence):
         RabbitmqProcess(tmp_path / "node").start()
@@ -61,20 +71,60 @@ def test_a_machine_without_rabbitmq_is_told_what_to_install(tmp_path: Path, monk
 
 def test_the_newest_installed_release_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
-    monkeypatch.setattr(rabbitmq, "PACKAGED", tmp_path)
+    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path)
     for version in ("3.9.13", "3.10.8", "3.8.0"):
         script(tmp_path / f"rabbitmq_server-{version}" / "sbin" / "rabbitmq-server", "")
     (tmp_path / "rabbitmq_server-4.0.0").mkdir()  # removed, its folder is left
-    assert rabbitmq.version_of(rabbitmq.find_home()) == "3.10.8"
+    assert rabbitmq_release.find().version == "3.10.8"
 
 
 def test_a_release_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = release(tmp_path).rename(tmp_path / "mine")
+    home = release(tmp_path).home.rename(tmp_path / "mine")
     monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(home))
-    assert rabbitmq.version_of(rabbitmq.find_home()) == "3.99.1"
+    for version in (None, "3", "3.99", "3.99.1"):
+        assert rabbitmq_release.find(version) == Release("3.99.1", home)
     monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(tmp_path))
     with pytest.raises(SetUpFailed, match=r"BROKERPROOF_RABBITMQ: .* has no sbin/rabbitmq-server"):
-        rabbitmq.find_home()
+        rabbitmq_release.find()
+
+
+def test_a_release_that_the_machine_has_not_is_taken_from_a_debian_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any leading numbers name a release, whole ones: 3.1 is not 3.10."""
+    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
+    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path / "none")
+    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
+    root = debian.home_of("bookworm", "rabbitmq-server")
+    script(root / "/".join((tmp_path / "none").parts[1:]) / "rabbitmq_server-3.10.8" / "sbin" / "rabbitmq-server", "")
+    found = rabbitmq_release.find("3.10")
+    assert found == Release("3.10.8", tmp_path / "none" / "rabbitmq_server-3.10.8", root)
+    assert found.folder.is_dir()
+    assert list(rabbitmq_release.installed()) == [found]
+    with pytest.raises(SetUpFailed, match=r"3\.10\.9: Debian bookworm has 3\.10\.8; name the release 3\.10"):
+        rabbitmq_release.find("3.10.9")
+    for version in ("3.1", "2.8.7"):
+        with pytest.raises(SetUpFailed, match=rf"RabbitMQ {version}: can be had neither .* known are 4\.0, 3\.10,"):
+            rabbitmq_release.find(version)
+    with pytest.raises(SetUpFailed, match=r"RabbitMQ newest: is no release number; name one like 4\.0"):
+        rabbitmq_release.find("newest")
+
+
+def test_a_debian_root_needs_root_and_debootstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path))
+    monkeypatch.setattr(debian, "PATH", str(tmp_path))
+    for user, sentence in ((1000, "only root can make and enter"), (0, "needs unshare; install it with: apt-get")):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        with pytest.raises(SetUpFailed, match=f"Debian trixie with rabbitmq-server: {sentence}"):
+            debian.install("trixie", "rabbitmq-server")
+    for tool in ("unshare", "chroot"):
+        script(tmp_path / tool, "")
+    with pytest.raises(SetUpFailed, match="needs debootstrap; install it with: apt-get install debootstrap"):
+        debian.install("trixie", "rabbitmq-server")
+    script(tmp_path / "debootstrap", "print('I: Retrieving\\nE: Couldn\\'t download it'); raise SystemExit(1)")
+    with pytest.raises(SetUpFailed, match=r"debootstrap ended with 1 \(E: Couldn't download it\); it needs root"):
+        debian.install("trixie", "rabbitmq-server")
+    assert not debian.home_of("trixie", "rabbitmq-server").exists()
 
 
 @pytest.mark.parametrize(
@@ -82,6 +132,7 @@ def test_a_release_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         ("listeners.tcp.1 = 5672", r"line 2: listeners\.tcp\.1 is set by the harness; leave it out"),
         ("stomp.listeners.tcp.1 = 0.0.0.0:61613", r"line 2: stomp\.listeners\.tcp\.1 is set by the harness"),
+        ("web_stomp.tcp.port = 15674", r"line 2: web_stomp\.tcp\.port is set by the harness"),
         ("management.tcp.port = 15672", r"line 2: management\.tcp\.port is set by the harness"),
         ("heartbeat: 10", r"line 2: is not KEY = VALUE"),
     ],
@@ -100,9 +151,9 @@ def test_our_own_file_is_good_and_names_the_user() -> None:
 
 @pytest.mark.usefixtures("erlang")
 def test_a_node_gets_ports_a_folder_and_an_epmd_of_its_own_and_all_of_it_ends(tmp_path: Path) -> None:
-    process = RabbitmqProcess(tmp_path / "node", home=release(tmp_path))
+    process = RabbitmqProcess(tmp_path / "node", release=release(tmp_path))
     with process as running:
-        assert set(running.ports) == {"amqp", "stomp", "management"}
+        assert set(running.ports) == {"amqp", "stomp", "web_stomp", "management"}
         assert (running.version, running.login, running.passcode) == ("3.99.1", "brokerproof", "brokerproof")
         assert all(listens("127.0.0.1", port) for port in running.ports.values())
         assert not process.ended()
@@ -113,27 +164,27 @@ def test_a_node_gets_ports_a_folder_and_an_epmd_of_its_own_and_all_of_it_ends(tm
     written = (tmp_path / "node" / "etc" / "rabbitmq.conf").read_text()
     hosts = re.findall(r"= (\S+):\d+$", written, re.MULTILINE)
     assert hosts == ["127.0.0.1", "127.0.0.1"]
-    assert "management.tcp.ip = 127.0.0.1" in written
+    assert written.count("tcp.ip = 127.0.0.1") == 2
     plugins = (tmp_path / "node" / "etc" / "enabled_plugins").read_text()
-    assert plugins == "[rabbitmq_stomp,rabbitmq_amqp1_0,rabbitmq_management].\n"
+    assert plugins == "[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management,rabbitmq_amqp1_0].\n"
 
 
 @pytest.mark.usefixtures("erlang")
 def test_only_what_is_enabled_gets_a_port(tmp_path: Path) -> None:
-    with RabbitmqProcess(tmp_path / "node", plugins=["rabbitmq_stomp"], home=release(tmp_path)) as running:
+    with RabbitmqProcess(tmp_path / "node", plugins=["rabbitmq_stomp"], release=release(tmp_path)) as running:
         assert set(running.ports) == {"amqp", "stomp"}
 
 
 @pytest.mark.usefixtures("erlang")
 def test_an_unknown_plugin_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(SetUpFailed, match=r"RabbitMQ 3\.99\.1: has no plugin rabbitmq_stmp"):
-        RabbitmqProcess(tmp_path / "node", plugins=["rabbitmq_stmp"], home=release(tmp_path)).start()
+        RabbitmqProcess(tmp_path / "node", plugins=["rabbitmq_stmp"], release=release(tmp_path)).start()
 
 
 def test_erlang_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SetUpFailed, match=r"erl and epmd are not on the PATH"):
-        RabbitmqProcess(tmp_path / "node", home=release(tmp_path)).start()
+    with pytest.raises(SetUpFailed, match=r"erl is not on the PATH; install it with: apt-get"):
+        RabbitmqProcess(tmp_path / "node", release=release(tmp_path)).start()
 
 
 @pytest.mark.parametrize(
@@ -149,9 +200,17 @@ def test_erlang_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 )
 @pytest.mark.usefixtures("erlang")
 def test_why_a_node_did_not_start_is_read_from_what_it_said(tmp_path: Path, said: str, reason: str) -> None:
-    home = release(tmp_path, f"print({said!r}); raise SystemExit(1)")
+    broken = release(tmp_path, f"print({said!r}); raise SystemExit(1)")
     with pytest.raises(SetUpFailed, match=f"ended before it was ready: {reason}"):
-        RabbitmqProcess(tmp_path / "node", home=home).start()
+        RabbitmqProcess(tmp_path / "node", release=broken).start()
+
+
+@pytest.mark.usefixtures("erlang")
+def test_a_node_whose_epmd_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "bin" / "epmd").write_text("#!/bin/sh\nexit 1\n")
+    sentence = r"RabbitMQ 3\.99\.1: ended before it was ready: epmd does not answer on port \d+ \(logs: "
+    with pytest.raises(SetUpFailed, match=sentence):
+        RabbitmqProcess(tmp_path / "node", release=release(tmp_path)).start()
 
 
 @pytest.mark.usefixtures("erlang")
@@ -163,5 +222,5 @@ def test_other_ports_are_tried_when_one_was_taken_meanwhile(tmp_path: Path) -> N
         "    print('Failed to start Ranch listener {acceptor,{127,0,0,1},9} in x for reason eaddrinuse (in use)')\n"
         "    raise SystemExit(1)\n"
     )
-    with RabbitmqProcess(tmp_path / "node", home=release(tmp_path, taken + NODE)):
+    with RabbitmqProcess(tmp_path / "node", release=release(tmp_path, taken + NODE)):
         assert (tmp_path / "tries").read_text() == "xxx"

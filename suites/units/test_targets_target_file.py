@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from harness.catalogue import profiles
 from harness.targets import target_file
 from harness.targets.address import AddressTarget
 from harness.targets.artemis_target import ArtemisTarget
@@ -39,3 +42,17 @@ def test_a_url_may_name_login_passcode_and_profile() -> None:
     assert identity.deviations is not None
     assert identity.deviations.name == "known_deviations.toml"
     assert identity.deviations.is_file()
+
+
+def test_a_file_may_give_other_parameters_than_its_profile(tmp_path: Path) -> None:
+    path = tmp_path / "mine.target.toml"
+    text = 'kind = "address"\nprofile = "stomp"\nendpoints = {{ stomp = "h:1" }}\nparameters = {{ {} = "/" }}\n'
+    path.write_text(text.format("stomp_host"))
+    found = target_file.load(str(path)).identity.profile
+    assert found.parameters["stomp_host"] == "/"
+    assert found.parameters["anycast_destination"] == profiles.load("stomp").parameters["anycast_destination"]
+    path.write_text(text.format("stomp_hots"))
+    with pytest.raises(
+        target_file.BadTarget, match="parameters names 'stomp_hots', of which the profile stomp says noth"
+    ):
+        target_file.load(str(path))

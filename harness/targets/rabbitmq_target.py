@@ -1,0 +1,55 @@
+"""A real RabbitMQ as a target: the node of :mod:`harness.targets.rabbitmq` with its listeners as endpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.targets import parameters, rabbitmq_release
+from harness.targets.rabbitmq import RabbitmqProcess
+from harness.targets.rabbitmq_management import Management
+from harness.targets.sockets import SocketTarget
+from harness.targets.target import Identity, TargetFacts
+from harness.words import RoutingType
+
+NATIVE_AMQP = 4
+"""Since this major release AMQP 1.0 is native, and queues are no longer made by attaching to their address."""
+
+
+class RabbitmqTarget(SocketTarget):
+    """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a ``rabbitmq.conf``."""
+
+    def __init__(self, identity: Identity, config: Path, version: str | None) -> None:
+        super().__init__(identity)  # no acceptor has parameters of its own
+        self._path, self._version = config, version
+        self._process: RabbitmqProcess | None = None
+        self._management: Management | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        release = rabbitmq_release.find(self._version or rabbitmq_release.default_version())
+        self._process = RabbitmqProcess(folder / self.identity.name, config=self._path, release=release)
+        running = self._process.start()
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items() if name != "management"}
+        if int(running.version.partition(".")[0]) >= NATIVE_AMQP:
+            port = running.ports["management"]
+            self._management = Management(running.host, port, running.login, running.passcode)
+        self.watch_the_host()
+        return TargetFacts(
+            broker="RabbitMQ",
+            version=running.version,
+            configuration=parameters.describe(self._path),
+            endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
+        )
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Declares the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing: they are routing keys."""
+        if self._management is not None and routing is RoutingType.ANYCAST:
+            self._management.declare_queue(name)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._management is not None:
+            self._management.close()
+            self._management = None
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
