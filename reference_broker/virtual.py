@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from harness.words import Instant
 from reference_broker.config import users_properties
-from reference_broker.config.settings import Acceptor, BadSetting, Settings
+from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
 from reference_broker.config.values import nearest
 from reference_broker.core.broker import Broker
 from reference_broker.core.parts import STANDARD, Parts
@@ -49,12 +50,15 @@ _NOT_OVERRIDABLE = {
         "certificate_users",
         "address_settings",
         "addresses",
+        "match",
     )
 }
 
-_HINTS: dict[type, dict[str, Any]] = {kind: typing.get_type_hints(kind) for kind in (Acceptor, Settings)}
+_HINTS: dict[type, dict[str, Any]] = {
+    kind: typing.get_type_hints(kind) for kind in (Acceptor, Settings, AddressSetting)
+}
 
-Overridden = TypeVar("Overridden", Acceptor, Settings)
+Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +74,31 @@ class Made:
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD) -> Made:
     """A broker whose clock begins at ``start`` (ns), made of ``parts``.
 
-    ``config`` is the path of a broker.xml; None means one acceptor ``stomp`` with the defaults. ``overrides`` has, both
-    optional, ``{"acceptor": {field: value}, "broker": {field: value}}``: fields of every :class:`Acceptor` and of
-    :class:`Settings` to replace. Raises :class:`BadSetting` for a file that cannot be accepted, and for an override
+    ``config`` is the path of a broker.xml; None means one acceptor ``stomp`` with the defaults. ``overrides`` has, all
+    optional, ``{"acceptor": {field: value}, "broker": {field: value}, "address": {field: value}}``: fields of every
+    :class:`Acceptor`, of :class:`Settings`, and of every :class:`AddressSetting`, one for all addresses included, to replace.
+    Raises :class:`BadSetting` for a file that cannot be accepted, and for an override
     that names no field, one that cannot be overridden, or has the wrong type.
     """
     settings = _read(config)
     for name in overrides:
-        if name not in ("acceptor", "broker"):
-            raise BadSetting(f"unknown group of overrides {name!r}; there are acceptor and broker")
+        if name not in ("acceptor", "broker", "address"):
+            raise BadSetting(f"unknown group of overrides {name!r}; there are acceptor, broker and address")
     settings = _replaced(settings, overrides.get("broker", {}), "broker")
     changed = overrides.get("acceptor", {})
     settings = replace(settings, acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors))
+    if "address" in overrides:
+        settings = replace(settings, address_settings=tuple(_of_addresses(settings, overrides["address"])))
     return Made(Broker(settings, parts, start=start), _described(settings), _version())
+
+
+def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSetting]:
+    """The settings of addresses with ``changed`` in each, and one for all addresses if there was none."""
+    everything = settings.wildcard_any_words
+    for each in settings.address_settings:
+        yield _replaced(each, changed, "address")
+    if all(each.match != everything for each in settings.address_settings):
+        yield _replaced(AddressSetting(everything), changed, "address")
 
 
 def _read(config: str | None) -> Settings:
@@ -139,10 +155,24 @@ def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
         if name not in known:
             hint = nearest(str(name), known) or f"there are {', '.join(sorted(known))}"
             raise BadSetting(f"unknown override {group}.{name}; {hint}")
+        value = _member(value, hints[name])
         if not _fits(value, hints[name]):
             raise BadSetting(f"override {group}.{name}: {value!r} has the wrong type; give {hints[name]}")
         values[name] = value
     return replace(what, **values)
+
+
+def _member(value: object, hint: Any) -> object:
+    """A word as the member of the enumeration that is wanted; anything else as it is."""
+    for kind in typing.get_args(hint):
+        if (
+            isinstance(value, str)
+            and isinstance(kind, type)
+            and issubclass(kind, enum.Enum)
+            and value in kind.__members__
+        ):
+            return kind[value]
+    return value
 
 
 def _fits(value: object, hint: Any) -> bool:

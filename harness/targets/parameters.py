@@ -103,5 +103,5 @@ def overridden(acceptors: dict[str, dict[str, Value]], overrides: Overrides | No
     """``acceptors`` with what a case wants otherwise, on every acceptor."""
     if not overrides:
         return acceptors
-    changes = {**overrides.get("broker", {}), **overrides.get("acceptor", {})}
+    changes = {**overrides.get("broker", {}), **overrides.get("address", {}), **overrides.get("acceptor", {})}
     return {name: {**parameters, **changes} for name, parameters in acceptors.items()}
