@@ -55,15 +55,29 @@ class Charge:
         self._octets = octets
         self._holders = holders
         self._reference = reference
-        account.add(octets + holders * reference, 1)
+        octets += holders * reference
+        account.size += octets
+        account.messages += 1
+        everything = account.accounting
+        everything.size += octets
+        everything.messages += 1
 
     def release(self) -> None:
         """One holder has it no more. Called once by each."""
+        account, octets = self._account, self._reference
+        everything = account.accounting
         self._holders -= 1
-        if self._holders:
-            self._account.add(-self._reference, 0)
-        else:
-            self._account.add(-self._octets - self._reference, -1)
+        if not self._holders:
+            octets += self._octets
+            account.messages -= 1
+            everything.messages -= 1
+            if not account.wanted:
+                everything.forget(account)
+        account.size -= octets
+        everything.size -= octets
+
+    def failed(self, failures: int) -> None:
+        """A delivery that failed changes nothing about memory."""
 
 
 class Account:
@@ -78,12 +92,12 @@ class Account:
         self._max_size = rule.max_size_bytes
         self._max_messages = rule.max_size_messages
         self._threshold = rule.max_size_bytes_reject_threshold
-        self._accounting = accounting
+        self.accounting = accounting
 
     @property
     def full(self) -> bool:
         """Whether the policy counts for the next message."""
-        return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages or self._accounting.full
+        return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages or self.accounting.full
 
     @property
     def rejects(self) -> bool:
@@ -97,12 +111,6 @@ class Account:
     def hold(self, message: Message) -> Charge:
         """Charges ``message`` for a transaction that has not ended."""
         return Charge(self, MESSAGE + message.size(), 1, 0)
-
-    def add(self, octets: int, messages: int) -> None:
-        """Changes what is there; both may be negative."""
-        self.size += octets
-        self.messages += messages
-        self._accounting.add(self, octets, messages)
 
 
 class Accounting:
@@ -129,19 +137,13 @@ class Accounting:
     def close(self, account: Account) -> None:
         """The address does not exist any more. Its account stays while something is charged to it."""
         account.wanted -= 1
-        self._forget(account)
+        self.forget(account)
 
     def find(self, name: str) -> Account:
         """The account of an address, or an empty one that nobody keeps if there is no such address."""
         return self._accounts.get(name) or Account(name, self._rules.of(name), self)
 
-    def add(self, account: Account, octets: int, messages: int) -> None:
-        """Changes what is there; called by the account."""
-        self.size += octets
-        self.messages += messages
-        if not account.wanted and messages < 0:
-            self._forget(account)
-
-    def _forget(self, account: Account) -> None:
+    def forget(self, account: Account) -> None:
+        """Keeps ``account`` no longer if it is of no use."""
         if not account.wanted and not account.messages and self._accounts.get(account.name) is account:
             del self._accounts[account.name]

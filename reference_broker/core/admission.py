@@ -30,6 +30,11 @@ class Verdict(enum.Enum):
     DROP = enum.auto()
     """Taken, and lost: the producer does not learn of it."""
     REFUSE = enum.auto()
+    WAIT = enum.auto()
+    """Not now: it is to be offered again when there is room."""
+
+
+_OF_FULL = {FullPolicy.BLOCK: Verdict.WAIT, FullPolicy.FAIL: Verdict.REFUSE, FullPolicy.DROP: Verdict.DROP}
 
 
 class Admission:
@@ -37,6 +42,8 @@ class Admission:
 
     def __init__(self, accounting: Accounting) -> None:
         self._accounting = accounting
+        self.storing: Callable[[str], Verdict] | None = None
+        """What the disk has to say about a message for an address, where there is one."""
         self._waiting: dict[str, dict[Callable[[], None], None]] = {}
         self._where: dict[Callable[[], None], str] = {}
 
@@ -60,14 +67,17 @@ class Admission:
 
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
         """What becomes of a message for ``address``; ``by_credit`` if its producer was held back by credit alone."""
+        if self.storing is not None:
+            verdict = self.storing(address)
+            if verdict is not Verdict.TAKE:
+                return verdict
         account = self._accounting.find(address)
-        if by_credit and account.rejects:
-            return Verdict.REFUSE
-        if account.policy is FullPolicy.DROP and account.full:
-            return Verdict.DROP
-        if account.policy is FullPolicy.FAIL and account.full:
-            return Verdict.REFUSE
-        return Verdict.TAKE
+        policy = account.policy
+        if policy is FullPolicy.PAGE:
+            return Verdict.TAKE
+        if policy is FullPolicy.BLOCK and by_credit:
+            return Verdict.REFUSE if account.rejects else Verdict.TAKE
+        return _OF_FULL[policy] if account.full else Verdict.TAKE
 
     def next(self) -> Callable[[], None] | None:
         """One of those who waited and may go on now; it waits no longer."""

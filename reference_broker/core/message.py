@@ -23,10 +23,11 @@ class Envelope:
 
     ``destination`` is what the producer wrote, ``address`` the same without the acceptor's prefix; ``routing`` is None
     when the producer asked for none. ``text`` says that the producer gave no content-length (ARTEMIS-STOMP-jms-1).
+    ``size`` are the octets of the names and values of the headers.
     ``wire`` belongs to the encoders: octets already encoded, by the encoder's key.
     """
 
-    __slots__ = ("_properties", "_size", "address", "destination", "headers", "routing", "text", "wire")
+    __slots__ = ("_properties", "address", "destination", "headers", "routing", "size", "text", "wire")
 
     def __init__(
         self,
@@ -42,15 +43,8 @@ class Envelope:
         self.headers = headers
         self.text = text
         self.wire: dict[str, bytes] = {}
+        self.size = properties.size(headers)
         self._properties: dict[str, Value] | None = None
-        self._size = -1
-
-    @property
-    def size(self) -> int:
-        """Octets of the names and values of the headers."""
-        if self._size < 0:
-            self._size = properties.size(self.headers)
-        return self._size
 
     @property
     def properties(self) -> dict[str, Value]:

@@ -55,14 +55,15 @@ def send(session: StompConnection, frame: Frame) -> After:
     shared = session.shared
     router = shared.router
     address = envelope.address
-    if not session.may_send(address):
-        raise NoRoom(f"address {shown(address)} is full")
     verdict = shared.admission.judge(address, by_credit=False)
-    if verdict is Verdict.DROP:
-        return None
-    if verdict is Verdict.REFUSE:
-        detail = f"address {shown(address)} is full, and its policy is to tell the producer"
-        raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
+    if verdict is not Verdict.TAKE:
+        if verdict is Verdict.DROP:
+            return None
+        if verdict is Verdict.REFUSE:
+            detail = f"address {shown(address)} is full, and its policy is to tell the producer"
+            raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
+        if not session.may_send(address):
+            raise NoRoom(f"address {shown(address)} is full")
     message = router.message(envelope, frame.body, shared.now + shared.epoch)
     if session.acceptor.stomp_enable_message_id:
         message = _named(message)
