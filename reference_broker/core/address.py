@@ -13,6 +13,14 @@ from reference_broker.core.queue import Queue
 class Pages(Protocol):
     """Where the messages of an address go that do not fit into its memory."""
 
+    @property
+    def active(self) -> bool:
+        """Whether what comes now is kept here."""
+
+    @property
+    def files(self) -> int:
+        """How many page files there are."""
+
     def takes(self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool) -> bool:
         """Whether ``message`` is kept here for ``queues``, so that it must not be put into them now.
 
