@@ -14,6 +14,7 @@ from harness.clients.amqp_books import Link
 from harness.clients.management import ADMIN, Admin
 from harness.clients.raw_amqp import AmqpPeer, Node
 from harness.clients.raw_stomp import Destination
+from harness.wire.conversation import PATIENCE
 from harness.words import RoutingType
 from suites.amqp.steps import QUIET, collect, granted
 
@@ -175,18 +176,20 @@ def room_again(target: Bench, address: str) -> None:
 def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
     """The numbers of what a queue holds, in order, when ``count`` messages should be there; takes them away.
 
-    The consumer stays, without credit: a queue without consumers may be deleted by itself.
+    Each is acknowledged as it comes: what is held counts against what is read from pages (ARTEMIS-PAGING-16). The consumer
+    stays, without credit: a queue without consumers may be deleted by itself.
     """
     consumer = target.amqp()
     link = consumer.receiver(place)
     found: list[int] = []
     while True:
-        consumer.flow(link, link_credit=20)
-        got = collect(target, consumer, link, min(20, max(0, count - len(found))))
+        if link.credit < 10:
+            consumer.flow(link, link_credit=20)
+        got = collect(target, consumer, link, 1, quiet=0, within=PATIENCE if len(found) < count else QUIET)
         for each in got:
             consumer.disposition(each)
         found += [number_of(each.message.body) for each in got]
-        if not got or (len(got) < 20 and len(found) >= count):
+        if not got:
             consumer.flow(link, link_credit=0)
             consumer.settle()
             return found

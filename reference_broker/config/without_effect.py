@@ -65,7 +65,8 @@ _positive = whole(1)
 _STORE = "messages are kept in memory, so nothing about files matters"
 _LARGE = "bodies of any size are kept in memory, and delivered whole"
 _THREADS = "this broker has one thread"
-_MANAGEMENT = "there is no management here"
+_MANAGEMENT = "of management there is only what the management address answers"
+_NOTICES = "nobody is notified here"
 _JVM = "about the Java process"
 _NETWORK = "this broker does not watch the network"
 _MIRROR = "there are no mirrors here"
@@ -134,7 +135,8 @@ CORE: dict[str, Entry] = {
         "suppress-session-notifications management-message-rbac",
         NoEffect(boolean, _MANAGEMENT),
     ),
-    **_named("jmx-domain management-address management-notification-address", NoEffect(words, _MANAGEMENT)),
+    "management-address": Only(words, ("activemq.management",)),
+    **_named("jmx-domain management-notification-address", NoEffect(words, _NOTICES)),
     **_named("view-permission-method-match-pattern management-rbac-prefix", NoEffect(maybe_words, _MANAGEMENT)),
     **_named("message-counter-sample-period message-counter-max-day-history", NoEffect(_positive, _MANAGEMENT)),
     **_named("metrics metrics-plugin", NoEffect(None, _MANAGEMENT)),

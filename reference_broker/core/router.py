@@ -24,10 +24,14 @@ from harness.words import Instant, RoutingType
 from reference_broker.config.settings import Settings
 from reference_broker.core.accounting import Accounting, Charge
 from reference_broker.core.address import Address
+from reference_broker.core.management import ManagementAddress
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.message import Entry, Envelope, Message
 from reference_broker.core.queue import Queue, RoundRobin
+from reference_broker.core.stored import Stored
 from reference_broker.selector.selector import Selector, parse
+
+MANAGEMENT = "activemq.management"
 
 
 class NoRoute(Exception):
@@ -54,6 +58,7 @@ class Router:
         self._durable: dict[str, tuple[Address, Queue]] = {}
         self._messages = 0
         self._subscriptions = 0
+        self._stored: Stored | None = None
         for each in settings.addresses:
             routing = set(each.routing) | {queue.routing for queue in each.queues}
             routing = routing or {self._rules.of(each.name).default_address_routing_type}
@@ -62,8 +67,56 @@ class Router:
                 made = self._make(address, configured.name, configured.routing)
                 made.filter = None if configured.filter is None else parse(configured.filter)
                 address.bind(made)
+                made.durable = configured.durable
                 if made.routing is RoutingType.MULTICAST:
                     self._durable[made.name] = address, made
+        self._addresses[MANAGEMENT] = ManagementAddress(
+            MANAGEMENT,
+            accounting.open(MANAGEMENT),
+            self._addresses,
+            lambda to, body: self.publish(self.message(to, body)),
+        )
+
+    def store_in(self, stored: Stored) -> None:
+        """From here on what has to survive a restart is ``stored``; what is there already is put back. Called once, first."""
+        self._stored = stored
+        self._messages = stored.last_message
+        for address in self._addresses.values():
+            stored.opened(address)
+        for made in stored.queues:
+            address = self._addresses.get(made.address) or self._open(made.address, {made.routing}, configured=False)
+            queue = next((each for each in address.queues if each.name == made.name and each.routing is made.routing), None)
+            if queue is None:
+                queue = self._make(address, made.name, made.routing)
+                queue.filter = None if made.filter is None else parse(made.filter)
+                queue.durable = True
+                address.bind(queue)
+                if made.on_demand:
+                    self._on_demand[queue] = address
+                if made.subscription:
+                    self._durable[made.name] = address, queue
+            address.routing.add(made.routing)
+            stored.back(queue, made, address)
+        stored.fill()
+        for address in self._addresses.values():
+            for queue in address.queues:
+                self._name(address, queue)
+        for queue in list(self._on_demand):
+            self.tidy(queue)
+
+    def together(self) -> None:
+        """What this input does happens as a whole or not at all, also if the broker ends meanwhile."""
+        if self._stored is not None:
+            self._stored.together()
+
+    def ending(self) -> None:
+        """The broker ends in order."""
+        if self._stored is not None:
+            self._stored.ending(queue for address in self._addresses.values() for queue in address.queues)
+
+    def _name(self, address: Address, queue: Queue) -> None:
+        if self._stored is not None:
+            self._stored.made(queue, address, queue in self._on_demand, queue.name in self._durable)
 
     def message(self, envelope: Envelope, body: bytes, arrived: Instant = 0) -> Message:
         """A new message with the next number; ``arrived`` in ns since 1970."""
@@ -91,15 +144,19 @@ class Router:
             address = self._open(name, usable, configured=False)
         if needs_queue:
             queue = self._make(address, name, RoutingType.ANYCAST)
+            queue.durable = True
             address.bind(queue)
             if rule.auto_delete_queues:
                 self._on_demand[queue] = address
+            self._name(address, queue)
         if routing is not None:
             address.routing.add(routing)
         return address
 
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
         address = self._addresses[name] = Address(name, routing, configured, self._accounting.open(name))
+        if self._stored is not None:
+            self._stored.opened(address)
         return address
 
     def hold(self, message: Message) -> Charge:
@@ -138,6 +195,7 @@ class Router:
         queue.filter = selector
         address.bind(queue)
         self._on_demand[queue] = address
+        self._name(address, queue)
         return queue
 
     def durable(self, name: str, routing: RoutingType | None, called: str, selector: Selector | None) -> Queue:
@@ -151,8 +209,10 @@ class Router:
         if called not in self._durable:
             queue = self._make(address, called, RoutingType.MULTICAST)
             queue.filter = selector
+            queue.durable = True
             address.bind(queue)
             self._durable[called] = address, queue
+            self._name(address, queue)
         owner, queue = self._durable[called]
         if owner is not address:
             raise NoRoute(f"the durable subscription {called!r} is one to {owner.name!r}, not to {name!r}")
@@ -177,7 +237,7 @@ class Router:
         if queue.has_consumers:
             raise NoRoute(f"the durable subscription {called!r} has a consumer")
         del self._durable[called]
-        address.unbind(queue)
+        self._delete(address, queue)
         self._tidy_address(address)
 
     def tidy(self, queue: Queue) -> None:
@@ -188,8 +248,13 @@ class Router:
         if queue.routing is RoutingType.ANYCAST and queue.in_use:
             return
         del self._on_demand[queue]
-        address.unbind(queue)
+        self._delete(address, queue)
         self._tidy_address(address)
+
+    def _delete(self, address: Address, queue: Queue) -> None:
+        address.unbind(queue)
+        if self._stored is not None:
+            self._stored.gone(queue, address)
 
     def _tidy_address(self, address: Address) -> None:
         used = address.configured or address.anycast or address.multicast
@@ -205,10 +270,10 @@ class Router:
         """Deletes the address ``name`` with its queues and what is in them; nothing happens if there is none."""
         address = self._addresses.get(name)
         if address is not None:
-            for queue in (*address.anycast, *address.multicast):
+            for queue in address.queues:
                 self._on_demand.pop(queue, None)
                 self._durable.pop(queue.name, None)
-                address.unbind(queue)
+                self._delete(address, queue)
             self._close(address)
 
     def _make(self, address: Address, name: str, routing: RoutingType) -> Queue:
