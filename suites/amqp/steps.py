@@ -11,6 +11,7 @@ from harness.clients.amqp_tap import UNREADABLE
 from harness.clients.raw_amqp import AmqpPeer, Node, either, ending, frame
 from harness.trace.events import Event
 from harness.verdicts.finding import Finding, combine
+from harness.wire import amqp
 from harness.wire.amqp import Frame
 from harness.wire.conversation import PATIENCE, Match
 from harness.words import CloseHow, Duration, Seen, ms
@@ -20,6 +21,9 @@ Requirements = tuple[str, ...]
 
 QUIET: Duration = ms(300)
 """How long a surplus frame is waited for, behind the last one that should come."""
+
+LARGEST = 2**32 - 1
+"""The max-frame-size of a peer that names none."""
 
 UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
 
@@ -87,6 +91,14 @@ def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
                 target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
 
 
+def give_cause_to_close(peer: AmqpPeer) -> None:
+    """The header of a frame that nobody has to take: larger than the broker's open allows, or smaller than itself where it
+    allows any. Brokers answer it with a close that carries an error."""
+    assert peer.opened is not None
+    most = peer.opened.get("max-frame-size", LARGEST)
+    peer.write(amqp.encode_frame(b"", size=4 if most == LARGEST else most + 1))
+
+
 def connection_refused(
     target: Bench, peer: AmqpPeer, requirements: Requirements, why: str, conditions: Sequence[str] = ()
 ) -> Frame | None:
@@ -139,3 +151,10 @@ def refused(
     fine = came is not None and came.name != UNREADABLE and trouble.accepts(came)
     target.judge(requirements, fine, f"{why} was answered with {said}, should be an error")
     return came
+
+
+def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
+    """Every frame has its mandatory fields, and every field its type."""
+    wrong = sorted({flaw for each in frames for flaw in amqp.flaws(each)})
+    kinds = ", ".join(sorted({each.name for each in frames}))
+    target.judge(requirement, not wrong, f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}")

@@ -19,7 +19,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp10": 245,
+    "amqp10": 246,
     "artemis-concepts": 4,
     "artemis-flow": 20,
     "artemis-grouping": 1,

@@ -1,0 +1,314 @@
+"""Frames that lie: fields that are missing or of another type, sizes nobody has, handles and channels of nothing, ids and
+windows that cannot be. Whatever ends, ends with an error; nothing else on the broker notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.amqp_books import Link
+from harness.clients.raw_amqp import RECEIVER, SENDER, AmqpPeer, Node, either, ending, frame
+from harness.targets.target import RECONFIGURABLE, Target
+from harness.wire import amqp, amqp_messages, amqp_types
+from harness.wire.amqp import Frame
+from harness.wire.amqp_tables import COMPOSITES
+from harness.wire.amqp_types import Raw
+from harness.wire.conversation import Match
+from suites.amqp.places import NEAR_WRAP
+from suites.amqp.steps import QUIET, bodies, bystander, collect, granted, judge_flawless, numbered
+
+TROUBLE: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
+"""The end of something, with an error."""
+
+RIGHT: Mapping[str, Mapping[str, Any]] = {
+    "begin": {"next-outgoing-id": 0, "incoming-window": 10, "outgoing-window": 10},
+    "attach": {
+        "name": "liar",
+        "handle": 7,
+        "role": RECEIVER,
+        "source": amqp.composite("source", address="lies"),
+        "target": amqp.composite("target"),
+    },
+    "flow": {"next-incoming-id": 0, "incoming-window": 10, "next-outgoing-id": 0, "outgoing-window": 10},
+    "transfer": {"handle": 0, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0},
+    "disposition": {"role": RECEIVER, "first": 0},
+    "detach": {"handle": 0},
+}
+"""A right frame of each kind."""
+WRONG = amqp_types.string("a text where none belongs")
+NUMBER = amqp_types.uint(5)
+MISSING = sorted(
+    (name, each.name)
+    for name in RIGHT
+    for each in COMPOSITES[name].fields
+    if each.mandatory and each.name in RIGHT[name]
+)
+TYPED = sorted((name, each.name) for name in RIGHT for each in COMPOSITES[name].fields if each.name in RIGHT[name])
+
+
+def _always(target: Target) -> list[dict[str, Any]]:
+    """Of each kind of frame one that lacks a field, and one with a field of another type."""
+    return [{"about": each, "missing": True} for each in MISSING[::3]] + [
+        {"about": each, "missing": False} for each in TYPED[::4]
+    ]
+
+
+@case("AMQP10-FRAME-08", needs={"amqp"})
+@over(always=_always, examples=30, about=st.sampled_from(TYPED), missing=st.booleans())
+def test_a_frame_without_its_fields_is_an_error(target: Bench, about: tuple[str, str], missing: bool) -> None:
+    """A frame lacks a mandatory field, or has a field of another type than the definition's. The broker ends the link, the
+    session or the connection with an error; another connection goes on."""
+    name, field = about
+    missing = missing and about in MISSING
+    with bystander(target):
+        peer = target.amqp()
+        link = peer.sender(target.node())
+        granted(target, peer, link)
+        value = None if missing else NUMBER if field in ("name", "delivery-tag", "source", "target") else WRONG
+        peer.send(name, {**RIGHT[name], field: value}, channel=1 if name == "begin" else 0)
+        what = f"{name} {'without' if missing else 'with a wrong'} {field}"
+        came = peer.watch_for(TROUBLE)
+        said = peer.instead() if came is None else came.brief()
+        target.judge("AMQP10-FRAME-08", came is not None, f"{what} was answered with {said}, should be an error")
+
+
+@case("AMQP10-FRAME-08", needs={"amqp"})
+@over(examples=16, start=NEAR_WRAP, count=st.integers(1, 5), size=st.sampled_from([0, 600]), credit=st.integers(1, 8))
+def test_the_brokers_frames_have_their_fields(target: Bench, start: int, count: int, size: int, credit: int) -> None:
+    """A client sends, receives, drains, settles in all ways, detaches and ends. Every frame of the broker has its mandatory
+    fields, and no field has another type than the definition's."""
+    node = target.node()
+    peer = target.amqp(begin=False, max_frame_size=512, idle_time_out=2000)
+    peer.begin(next_outgoing_id=start)
+    frames: list[Frame] = []
+    sender = peer.sender(node)
+    for body in numbered(count, size):
+        granted(target, peer, sender)
+        peer.publish(sender, body)
+    receiver = peer.receiver(node)
+    peer.flow(receiver, link_credit=credit, drain=True)
+    got = collect(target, peer, receiver, min(count, credit))
+    frames += [each for delivery in got for each in delivery.frames]
+    for number, each in enumerate(got):
+        peer.disposition(each, ("accepted", "released", "modified")[number % 3], settled=number % 2 == 0)
+    target.advance(QUIET)
+    for each in (peer.detach(receiver), peer.end(), peer.close()):
+        frames += [] if each is None else [each]
+    frames += [each for each in peer.inbox if each.name in COMPOSITES]
+    frames += [each for each in (peer.opened, receiver.answer, sender.answer) if each is not None]
+    judge_flawless(target, "AMQP10-FRAME-08", frames)
+
+
+BOMBS: Mapping[str, bytes] = {
+    "a binary of 2 GiB": b"\xb0\x80\x00\x00\x00",
+    "a string of 4 GiB": b"\xb1\xff\xff\xff\xff",
+    "a list of 2 GiB": b"\xd0\x80\x00\x00\x00\x00\x00\x00\x01",
+    "a list of 2^32 - 1 items": b"\xd0\x00\x00\x00\x05\xff\xff\xff\xff\x40",
+    "a map of 2^31 items": b"\xd1\x00\x00\x00\x04\x80\x00\x00\x00",
+    "an array of 2^32 - 1 nulls": b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x40",
+    "an array of 2^32 - 1 empty lists": b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x45",
+    "three hundred lists in one another": b"",
+    "an unknown constructor": b"\x3f",
+}
+"""Values that say more than they have."""
+
+
+def bomb(name: str) -> Raw:
+    """The octets of one of :data:`BOMBS`."""
+    octets = BOMBS[name]
+    if not octets:
+        octets = b"\x40"
+        for _ in range(300):
+            octets = b"\xd0" + (len(octets) + 4).to_bytes(4) + b"\0\0\0\1" + octets
+    return Raw(octets)
+
+
+@case("AMQP10-FRAME-08", needs={"amqp"})
+@over(
+    always=lambda target: [{"name": each, "field": "properties"} for each in sorted(BOMBS)],
+    examples=12,
+    name=st.sampled_from(sorted(BOMBS)),
+    field=st.sampled_from(["properties", "source", "name", "unsettled"]),
+)
+def test_a_value_that_says_more_than_it_has_is_an_error(target: Bench, name: str, field: str) -> None:
+    """A field of an attach announces gigabytes or thousands of millions of items, or has hundreds of lists in one another,
+    and the frame ends soon. The broker ends the connection, the session or the link with an error, or refuses the link, without
+    waiting for more; another connection goes on."""
+    with bystander(target):
+        peer = target.amqp()
+        peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
+        came = peer.watch_for(either(TROUBLE, frame("attach")))
+        if came is not None and came.name == "attach":
+            came = peer.watch_for(TROUBLE)
+        said = peer.instead() if came is None else came.brief()
+        target.judge("AMQP10-FRAME-08", came is not None, f"{name} as {field} was answered with {said}")
+
+
+def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
+    """Send a frame that speaks of what there is not."""
+    payload = amqp_messages.message(b"strange")
+    match kind:
+        case "a transfer for no link":
+            peer.send("transfer", {**RIGHT["transfer"], "handle": 99}, payload)
+        case "a detach for no link":
+            peer.send("detach", {"handle": 99, "closed": True})
+        case "a transfer where the broker sends":
+            receiver = peer.receiver(peer_node(link))
+            peer.send("transfer", {**RIGHT["transfer"], "handle": receiver.handle}, payload)
+        case "an attach on a channel without session":
+            peer.send("attach", RIGHT["attach"], channel=9)
+        case "a flow on a channel without session":
+            peer.send("flow", RIGHT["flow"], channel=9)
+        case "an end on a channel without session":
+            peer.send("end", channel=9)
+
+
+def peer_node(link: Link) -> Node:
+    """The node of a sender of ours."""
+    assert link.answer is not None
+    about = link.answer.part("target")
+    return Node(str(about["address"]), tuple(about.get("capabilities") or ()))
+
+
+STRANGE = (
+    "a transfer for no link",
+    "a detach for no link",
+    "a transfer where the broker sends",
+    "an attach on a channel without session",
+    "a flow on a channel without session",
+    "an end on a channel without session",
+)
+
+
+@case("AMQP10-SESS-03", "AMQP10-CLOSE-01", needs={"amqp"})
+@over(always=lambda target: [{"kind": each} for each in STRANGE], examples=10, kind=st.sampled_from(STRANGE))
+def test_frames_about_nothing_end_in_an_error(target: Bench, kind: str) -> None:
+    """A frame is for a link or a session that there is not, or comes where only the broker sends. The broker says so: the
+    link, the session or the connection ends with an error, and never without a word; another connection goes on."""
+    said_so, closes = target.cited
+    with bystander(target):
+        peer = target.amqp()
+        link = peer.sender(target.node())
+        granted(target, peer, link)
+        strange(peer, link, kind)
+        came = peer.watch_for(TROUBLE)
+        said = peer.instead() if came is None else came.brief()
+        target.judge(said_so, came is not None, f"{kind} was answered with {said}, should be an error")
+        target.judge(closes, came is not None or peer.ended is None, f"{kind} was answered with {said}")
+
+
+DOUBTFUL = (
+    "a begin where a session is",
+    "an attach without delivery-count",
+    "a delivery without id",
+    "a delivery without tag",
+    "a next-incoming-id from the future",
+    "a delivery-count from the future",
+    "a delivery-id that skips",
+    "a disposition the wrong way round",
+    "a delivery-count beyond the credit",
+    "a transfer beyond the credit",
+)
+
+
+def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -> None:
+    """Send numbers that cannot be, or none where there has to be one."""
+    session, payload = link.session, amqp_messages.message(b"strange")
+    match kind:
+        case "a next-incoming-id from the future":
+            peer.flow(session=session, next_incoming_id=((session.next_incoming_id or 0) + by) % 2**32)
+        case "a delivery-count from the future":
+            peer.flow(receiver, delivery_count=(receiver.delivery_count + by) % 2**32, link_credit=1)
+        case "a delivery-id that skips":
+            peer.publish(link, b"one")
+            peer.transfer(link, amqp_messages.message(b"two"), delivery_id=session.next_delivery_id + by)
+        case "a disposition the wrong way round":
+            peer.send("disposition", {"role": RECEIVER, "first": by, "last": 0, "settled": True})
+        case "a delivery-count beyond the credit":
+            peer.flow(link, delivery_count=(link.delivery_count + link.credit + by) % 2**32)
+        case "a begin where a session is":
+            peer.send("begin", RIGHT["begin"])
+        case "an attach without delivery-count":
+            peer.send("attach", {**RIGHT["attach"], "role": SENDER, "target": amqp.composite("target", address="x")})
+        case "a delivery without id":
+            peer.send("transfer", {**RIGHT["transfer"], "handle": link.handle, "delivery-id": None}, payload)
+        case "a delivery without tag":
+            peer.send("transfer", {**RIGHT["transfer"], "handle": link.handle, "delivery-tag": None}, payload)
+        case _:
+            for _ in range(link.credit + 1):
+                peer.transfer(link, amqp_messages.message(b"more"), settled=True)
+
+
+@case("AMQP10-CLOSE-01", needs={"amqp"})
+@over(
+    always=lambda target: [{"kind": each, "by": 3} for each in DOUBTFUL],
+    examples=16,
+    kind=st.sampled_from(DOUBTFUL),
+    by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
+)
+def test_numbers_that_cannot_be_end_in_an_error_or_do_no_harm(target: Bench, kind: str, by: int) -> None:
+    """Counts and ids of a client are ahead of what there is, skip, go backwards, or are not there. The standard does not say
+    what follows: the broker ends the link, the session or the connection with an error, or goes on. It does not end without a
+    word, a message of another client comes through meanwhile, and another connection goes on."""
+    with bystander(target) as other:
+        node = target.node()
+        peer = target.amqp(acceptor=_little_credit(target))
+        link, receiver = peer.sender(node), peer.receiver(target.node())
+        granted(target, peer, link)
+        impossible(peer, link, receiver, kind, by)
+        peer.watch_for(TROUBLE, within=QUIET)
+        silent = peer.ended is not None and not any(each.name == "close" for each in peer.inbox)
+        target.judge("AMQP10-CLOSE-01", not silent, f"{kind}: {peer.instead()}")
+        elsewhere = target.node()
+        sender, taker = other.sender(elsewhere), other.receiver(elsewhere, credit=1)
+        granted(target, other, sender)
+        other.publish(sender, b"meanwhile")
+        other.disposition(other.delivery(taker, body=b"meanwhile"))
+
+
+def _little_credit(target: Bench) -> str | None:
+    """An acceptor that gives little credit at a time, if there is one."""
+    return "amqp-credits-10" if "amqp-credits-10" in target.target.acceptors(target.overrides) else None
+
+
+def closed_windows(target: Target) -> st.SearchStrategy[Where]:
+    """A broker whose sessions take no transfer."""
+    return st.just(Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_incoming_window": 0}}))
+
+
+@case("AMQP10-WIN-09", "AMQP10-SESS-03", needs={"amqp", RECONFIGURABLE})
+@over(examples=8, where=closed_windows, settled=st.booleans(), parts=st.integers(1, 3))
+def test_a_transfer_beyond_the_brokers_window_ends_the_session(
+    target: Bench, where: Where, settled: bool, parts: int
+) -> None:
+    """The broker's begin has an incoming-window of 0. A client sends a transfer all the same: the session ends with
+    window-violation, the message is not there, and the connection goes on, as does another one."""
+    violation, ends = target.cited
+    with bystander(target):
+        node = target.node()
+        peer = target.amqp()
+        session = peer.session
+        assert session.answer is not None
+        target.control(session.answer.get("incoming-window") == 0, f"the broker's begin: {session.answer.brief()}")
+        link = peer.sender(node)
+        granted(target, peer, link)
+        for part in range(parts):
+            peer.transfer(link, b"", settled=settled or None, more=part < parts - 1 or None)
+        came = peer.watch_for(either(ending("end"), ending("close")))
+        said = peer.instead() if came is None else came.brief()
+        fine = came is not None and came.name == "end"
+        target.judge(ends, fine, f"a transfer into a window of 0 was answered with {said}")
+        target.judge(
+            violation,
+            fine and came is not None and came.condition == "amqp:session:window-violation",
+            f"a transfer into a window of 0 was answered with {said}, should be window-violation",
+        )
+        if fine:
+            peer.end(session, answered=False)
+            receiver = peer.receiver(node, session=peer.begin(1), credit=1)
+            found = bodies(collect(target, peer, receiver, 0))
+            target.judge(ends, not found, f"the queue has {found or 'nothing'} of what came beyond the window")
