@@ -4,62 +4,32 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
-import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import comparison
+from comparison import START_S, last_line, started_python, started_reference
 from stomp_peers import Speech
 
 from harness.targets.failure import SetUpFailed
-from harness.targets.native import NativeProcess, free_ports, listens
+from harness.targets.native import free_ports, listens
 from harness.targets.rabbitmq import RabbitmqProcess
-
-START_S = 30
 
 
 @dataclass(frozen=True)
-class Broker:
-    """A broker that accepts connections. ``at_most`` bounds the SENDs without receipt that it survives; 0: no bound."""
+class Broker(comparison.Broker):
+    """A broker that speaks STOMP. ``at_most`` bounds the SENDs without receipt that it survives; 0: no bound."""
 
-    name: str
-    version: str
-    pid: int
-    port: int
     speech: Speech
     window: bool = True
     at_most: int = 0
-    note: str = ""
-
-    def cpu_s(self) -> float:
-        """Processor time that it has used so far, on all cores. Seconds, in steps of 10 ms."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _process(stack: ExitStack, folder: Path, name: str, *arguments: str) -> tuple[NativeProcess, Path]:
-    console = folder / f"{name}.log"
-    process = NativeProcess([sys.executable, *arguments], folder=Path.cwd(), console=console, grace_s=3)
-    stack.callback(process.stop)
-    process.start()
-    return process, console
-
-
-def _last_line(console: Path) -> str:
-    lines = console.read_text("utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else ""
 
 
 def reference(stack: ExitStack, folder: Path) -> list[Broker]:
     """The reference broker of this checkout, without a configuration file."""
-    process, console = _process(stack, folder, "reference", "-m", "reference_broker", "--stomp", "0")
-    process.wait_until_ready(
-        lambda: console.read_text("utf-8").endswith("}\n"), within_s=START_S, reason=lambda: _last_line(console)
-    )
-    ready = json.loads(console.read_text("utf-8").splitlines()[0])
+    ready = started_reference(stack, folder, "--stomp", "0")
     speech = Speech(
         where="{}",
         send="destination-type:ANYCAST\n",
@@ -88,8 +58,8 @@ def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
         raise SetUpFailed("coilmq: is not installed in this environment; install it with: pip install coilmq")
     port = free_ports(1)[0]
     arguments = ["-m", "coilmq.start", "--host", "127.0.0.1", "--port", str(port)]
-    process, console = _process(stack, folder, "coilmq", *arguments)
-    process.wait_until_ready(lambda: listens("127.0.0.1", port), within_s=START_S, reason=lambda: _last_line(console))
+    process, console = started_python(stack, folder, "coilmq", *arguments)
+    process.wait_until_ready(lambda: listens("127.0.0.1", port), within_s=START_S, reason=lambda: last_line(console))
     assert process.pid is not None
     version, speech = importlib.metadata.version("coilmq"), Speech(version="1.1", mode="client")
     note = "one message at a time, each with a receipt"

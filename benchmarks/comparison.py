@@ -1,0 +1,310 @@
+"""What the comparisons of brokers share: runs interleaved, rates, processor time per message, ratios run by run.
+
+A comparison has scenarios, brokers, and two peers: processes at the ends of the wire that get a job each. What a job is,
+and what peers do with it, is the comparison's own matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from harness.targets.failure import SetUpFailed
+from harness.targets.native import NativeProcess
+
+
+class Job(Protocol):
+    """What every job says. With ``backlog`` the consumer begins when the producer is done."""
+
+    messages: int
+    backlog: bool
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A broker that accepts connections on 127.0.0.1."""
+
+    name: str
+    version: str
+    pid: int
+    port: int
+    note: str = field(default="", kw_only=True)
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used so far, on all cores. Seconds, in steps of 10 ms."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+B = TypeVar("B", bound=Broker)
+START_S = 30
+"""How long a broker in Python may take to start. Seconds."""
+
+
+def started_python(stack: ExitStack, folder: Path, name: str, *arguments: str) -> tuple[NativeProcess, Path]:
+    """A process of this interpreter and its console, ended by ``stack``."""
+    console = folder / f"{name}.log"
+    process = NativeProcess([sys.executable, *arguments], folder=Path.cwd(), console=console, grace_s=3)
+    stack.callback(process.stop)
+    process.start()
+    return process, console
+
+
+def last_line(console: Path) -> str:
+    """The last that it printed."""
+    lines = console.read_text("utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def started_reference(stack: ExitStack, folder: Path, *arguments: str) -> dict[str, Any]:
+    """The ready line of the reference broker of this checkout, without a configuration file."""
+    process, console = started_python(stack, folder, "reference", "-m", "reference_broker", *arguments)
+    process.wait_until_ready(
+        lambda: console.read_text("utf-8").endswith("}\n"), within_s=START_S, reason=lambda: last_line(console)
+    )
+    ready: dict[str, Any] = json.loads(console.read_text("utf-8").splitlines()[0])
+    return ready
+
+
+@dataclass(frozen=True)
+class Comparison(Generic[B]):
+    """``title`` is one line. ``base`` is the broker that ratios refer to. ``scenarios`` say in words what they are, with
+    ``{window}`` for its size. ``brokers`` are started by name and raise :class:`SetUpFailed` where one cannot be had.
+    ``job`` is given broker, scenario, a fresh queue and the options. ``work`` is a peer's life (see ``Peers``)."""
+
+    title: str
+    base: str
+    scenarios: Mapping[str, str]
+    brokers: Mapping[str, Callable[[ExitStack, Path], list[B]]]
+    job: Callable[[B, str, str, argparse.Namespace], Job]
+    work: Callable[[Connection], None]
+
+
+@dataclass
+class Series:
+    """The runs of one scenario on one broker; ``rates`` in messages a second, ``cpu_us`` of the broker per message."""
+
+    rates: list[float] = field(default_factory=list)
+    cpu_us: list[float] = field(default_factory=list)
+    failure: str = ""
+
+    def figures(self) -> dict[str, Any]:
+        if not self.rates:
+            return {"failure": self.failure}
+        return {
+            "rates": [round(each) for each in self.rates],
+            "min": round(min(self.rates)),
+            "median": round(statistics.median(self.rates)),
+            "max": round(max(self.rates)),
+            "cpu_us_per_message": round(statistics.median(self.cpu_us), 1),
+        }
+
+
+class Peers:
+    """The two processes at the ends of the wire.
+
+    ``work(pipe)`` gets ``(role, job)``, answers "ready" (or why not), waits for "go", and answers with its instants:
+    ``first`` of the producer, ``last`` of the consumer, nanoseconds of the host's monotonic clock. None ends it.
+    """
+
+    def __init__(self, stack: ExitStack, work: Callable[[Connection], None]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipes: dict[str, Connection] = {}
+        for role in ("produce", "consume"):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=work, args=(theirs,), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes[role] = ours
+            stack.callback(process.join, 5)
+            stack.callback(ours.send, None)
+
+    def run(self, job: Job) -> float:
+        """Seconds from the first message sent to the last that arrived. Raises :class:`SetUpFailed` when the broker failed."""
+        producer, consumer = self._pipes["produce"], self._pipes["consume"]
+        both = (("consume", consumer), ("produce", producer))
+        answers = {}
+        for role, pipe in both:
+            pipe.send((role, job))
+            answers[role] = pipe.recv()
+        if set(answers.values()) != {"ready"}:
+            for role, pipe in both:
+                if answers[role] == "ready":
+                    pipe.send("called off")
+                    pipe.recv()
+            raise SetUpFailed("; ".join(each for each in answers.values() if each != "ready"))
+        results = {}
+        if job.backlog:
+            producer.send("go")
+            results["produce"] = producer.recv()
+            consumer.send("go" if isinstance(results["produce"], dict) else "called off")
+        else:
+            consumer.send("go")
+            producer.send("go")
+            results["produce"] = producer.recv()
+        results["consume"] = consumer.recv()
+        if failures := [each for each in results.values() if isinstance(each, str)]:
+            raise SetUpFailed("; ".join(failures))
+        return (results["consume"]["last"] - results["produce"]["first"]) / 1e9
+
+
+def measure(
+    peers: Peers, comparison: Comparison[B], brokers: Sequence[B], options: argparse.Namespace
+) -> dict[str, dict[str, Series]]:
+    """All runs: in each repetition every scenario meets every broker, and each time another broker is first."""
+    found = {scenario: {each.name: Series() for each in brokers} for scenario in options.scenarios}
+    turn = itertools.count()
+    for repetition in range(options.repetitions):
+        for scenario in options.scenarios:
+            first = repetition % len(brokers)
+            for broker in [*brokers[first:], *brokers[:first]]:
+                series = found[scenario][broker.name]
+                if series.failure:
+                    continue
+                job = comparison.job(broker, scenario, f"bench-{next(turn):04d}", options)
+                before = broker.cpu_s()
+                try:
+                    took = peers.run(job)
+                except SetUpFailed as problem:
+                    series.failure = str(problem)
+                    say(f"{scenario} {broker.name}: {problem}")
+                    continue
+                series.rates.append(job.messages / took)
+                series.cpu_us.append((broker.cpu_s() - before) / job.messages * 1e6)
+                say(
+                    f"{repetition + 1}/{options.repetitions} {scenario} {broker.name}: {job.messages / took:,.0f} a second"
+                )
+    return found
+
+
+def ratios(series: Series, base: Series) -> list[float]:
+    """Rate by rate of the same repetition."""
+    return [ours / theirs for ours, theirs in zip(series.rates, base.rates, strict=False)]
+
+
+def say(line: str) -> None:
+    """Progress, for people who wait."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def report(
+    found: dict[str, dict[str, Series]],
+    comparison: Comparison[B],
+    brokers: Sequence[B],
+    missing: dict[str, str],
+    options: argparse.Namespace,
+) -> str:
+    """The tables as text."""
+    lines = [
+        f"{options.messages:,} messages of {options.size:,} octets, {options.repetitions} repetitions, interleaved; "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end",
+        "",
+    ]
+    for scenario, by_broker in found.items():
+        lines.append(f"{scenario}: {comparison.scenarios[scenario].format(window=options.window)}")
+        lines.append(
+            f"  {'messages a second':24} {'min':>9} {'median':>9} {'max':>9}   {'CPU µs each':>11}   ratio to {comparison.base}"
+        )
+        base = by_broker.get(comparison.base, Series())
+        for broker in brokers:
+            series = by_broker[broker.name]
+            if series.failure:
+                lines.append(f"  {broker.name:24} failed: {series.failure}")
+                continue
+            each = series.figures()
+            line = f"  {broker.name:24} " + " ".join(f"{each[name]:9,}" for name in ("min", "median", "max"))
+            line += f"   {each['cpu_us_per_message']:11.1f}"
+            if broker.name != comparison.base and (pairs := ratios(series, base)):
+                line += f"   {statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
+            lines.append(line)
+        lines.append("")
+    lines += [f"{each.name}: version {each.version}" + (f"; {each.note}" if each.note else "") for each in brokers]
+    lines += [f"{name}: not measured: {reason}" for name, reason in missing.items()]
+    return "\n".join(lines)
+
+
+def as_json(
+    found: dict[str, dict[str, Series]],
+    comparison: Comparison[B],
+    brokers: Sequence[B],
+    missing: dict[str, str],
+    options: argparse.Namespace,
+) -> str:
+    """The same as one JSON object."""
+    scenarios: dict[str, Any] = {}
+    for scenario, by_broker in found.items():
+        base = by_broker.get(comparison.base, Series())
+        scenarios[scenario] = {
+            name: series.figures() | {"ratios": [round(each, 3) for each in ratios(series, base)]}
+            for name, series in by_broker.items()
+        }
+    return json.dumps(
+        {
+            "messages": options.messages,
+            "size": options.size,
+            "window": options.window,
+            "repetitions": options.repetitions,
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "base": comparison.base,
+            "brokers": {each.name: each.version for each in brokers},
+            "missing": missing,
+            "scenarios": scenarios,
+        },
+        indent=2,
+    )
+
+
+def _options(comparison: Comparison[B]) -> argparse.Namespace:
+    def count(text: str) -> int:
+        if not text.isdecimal() or int(text) < 1:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 up")
+        return int(text)
+
+    parser = argparse.ArgumentParser(description=comparison.title)
+    parser.add_argument("--messages", type=count, default=20_000, help="per run (default: %(default)s)")
+    parser.add_argument("--size", type=count, default=1024, help="octets of a body (default: %(default)s)")
+    parser.add_argument("--window", type=count, default=200, help="messages in flight (default: %(default)s)")
+    parser.add_argument("--repetitions", type=count, default=5, help="of everything (default: %(default)s)")
+    parser.add_argument("--patience", type=count, default=8, help="seconds without progress that fail a run")
+    parser.add_argument(
+        "--scenarios", nargs="+", choices=comparison.scenarios, default=list(comparison.scenarios), metavar="NAME"
+    )
+    parser.add_argument(
+        "--brokers", nargs="+", choices=comparison.brokers, default=list(comparison.brokers), metavar="NAME"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    return parser.parse_args()
+
+
+def run(comparison: Comparison[B]) -> int:
+    """0: every broker asked for was measured or is said not to be had; 3: none could be started."""
+    options = _options(comparison)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-throughput-")))
+        brokers: list[B] = []
+        missing: dict[str, str] = {}
+        for name in options.brokers:
+            try:
+                brokers += comparison.brokers[name](stack, folder)
+            except SetUpFailed as problem:
+                missing[name] = str(problem)
+                say(f"not measured: {problem}")
+        if not brokers:
+            return 3
+        found = measure(Peers(stack, comparison.work), comparison, brokers, options)
+        print((as_json if options.json else report)(found, comparison, brokers, missing, options))
+    return 0
