@@ -154,17 +154,9 @@ def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
     match kind:
         case "a transfer for no link":
             peer.send("transfer", {**RIGHT["transfer"], "handle": 99}, payload)
-        case "a detach for no link":
-            peer.send("detach", {"handle": 99, "closed": True})
         case "a transfer where the broker sends":
             receiver = peer.receiver(peer_node(link))
             peer.send("transfer", {**RIGHT["transfer"], "handle": receiver.handle}, payload)
-        case "an attach on a channel without session":
-            peer.send("attach", RIGHT["attach"], channel=9)
-        case "a flow on a channel without session":
-            peer.send("flow", RIGHT["flow"], channel=9)
-        case "an end on a channel without session":
-            peer.send("end", channel=9)
 
 
 def peer_node(link: Link) -> Node:
@@ -176,18 +168,14 @@ def peer_node(link: Link) -> Node:
 
 STRANGE = (
     "a transfer for no link",
-    "a detach for no link",
     "a transfer where the broker sends",
-    "an attach on a channel without session",
-    "a flow on a channel without session",
-    "an end on a channel without session",
 )
 
 
 @case("AMQP10-SESS-03", "AMQP10-CLOSE-01", needs={"amqp"})
 @over(always=lambda target: [{"kind": each} for each in STRANGE], examples=10, kind=st.sampled_from(STRANGE))
-def test_frames_about_nothing_end_in_an_error(target: Bench, kind: str) -> None:
-    """A frame is for a link or a session that there is not, or comes where only the broker sends. The broker says so: the
+def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> None:
+    """A transfer is for a link that there is not, or comes on one on which only the broker sends. The broker says so: the
     link, the session or the connection ends with an error, and never without a word; another connection goes on."""
     said_so, closes = target.cited
     with bystander(target):
@@ -202,6 +190,10 @@ def test_frames_about_nothing_end_in_an_error(target: Bench, kind: str) -> None:
 
 
 DOUBTFUL = (
+    "a detach for no link",
+    "a flow on a channel without session",
+    "an attach on a channel without session",
+    "an end on a channel without session",
     "a begin where a session is",
     "an attach without delivery-count",
     "a delivery without id",
@@ -216,7 +208,7 @@ DOUBTFUL = (
 
 
 def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -> None:
-    """Send numbers that cannot be, or none where there has to be one."""
+    """Send what cannot be, or leave out what has to be there."""
     session, payload = link.session, amqp_messages.message(b"strange")
     match kind:
         case "a next-incoming-id from the future":
@@ -230,6 +222,14 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
             peer.send("disposition", {"role": RECEIVER, "first": by, "last": 0, "settled": True})
         case "a delivery-count beyond the credit":
             peer.flow(link, delivery_count=(link.delivery_count + link.credit + by) % 2**32)
+        case "an attach on a channel without session":
+            peer.send("attach", RIGHT["attach"], channel=9)
+        case "a flow on a channel without session":
+            peer.send("flow", RIGHT["flow"], channel=9)
+        case "a detach for no link":
+            peer.send("detach", {"handle": 99, "closed": True})
+        case "an end on a channel without session":
+            peer.send("end", channel=9)
         case "a begin where a session is":
             peer.send("begin", RIGHT["begin"])
         case "an attach without delivery-count":
@@ -250,10 +250,10 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
     kind=st.sampled_from(DOUBTFUL),
     by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
 )
-def test_numbers_that_cannot_be_end_in_an_error_or_do_no_harm(target: Bench, kind: str, by: int) -> None:
-    """Counts and ids of a client are ahead of what there is, skip, go backwards, or are not there. The standard does not say
-    what follows: the broker ends the link, the session or the connection with an error, or goes on. It does not end without a
-    word, a message of another client comes through meanwhile, and another connection goes on."""
+def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: str, by: int) -> None:
+    """Frames are for sessions and links that there are not, or counts and ids are ahead of what there is, skip, go backwards
+    or are missing. The standard does not say what follows: the broker ends the link, the session or the connection with an
+    error, or goes on. It does not end without a word, and serves another connection meanwhile and afterwards."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=_little_credit(target))
