@@ -12,6 +12,7 @@ GROUP = "brokerproof.commands"
 OWN = {
     "run": "harness.commands.run:run",
     "replay": "harness.commands.replay:replay",
+    "infer": "harness.commands.infer:infer",
     "diff": "harness.commands.diff:diff",
     "list": "harness.commands.show:list_",
     "explain": "harness.commands.show:explain",

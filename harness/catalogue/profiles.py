@@ -42,16 +42,21 @@ def names(folder: Path | None = None) -> list[str]:
 
 
 def load(name: str, folder: Path | None = None) -> Profile:
-    """The profile of that name (default folder: the shipped one).
+    """The profile of that name (default folder: the shipped one), or the one in the file ``name``, if it ends in .toml.
 
     Raises :class:`UnknownProfile`, and :class:`~harness.catalogue.tables.BadData` for a file that is no profile.
     """
+    if name.endswith(".toml"):
+        return _read(Path(name))
     known = names(folder)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         raise UnknownProfile(f"no profile has the name {name!r}; {hint}")
-    path = _folder(folder) / f"{name}.toml"
+    return _read(_folder(folder) / f"{name}.toml")
+
+
+def _read(path: Path) -> Profile:
     values, _ = read(path)
     entry = table(str(path), _PROFILE, values, "profile")
     for each in entry.values["capabilities"]:
@@ -63,7 +68,7 @@ def load(name: str, folder: Path | None = None) -> Profile:
         if not isinstance(value, (int, float, str, bool)):
             raise BadData(f"{path}: parameter {key} should be a number, text or true/false, it is {value!r}")
     return Profile(
-        name=name,
+        name=path.stem,
         parameters=MappingProxyType(dict(entry.values["parameters"])),
         capabilities=frozenset(entry.values["capabilities"]),
         description=entry.text("description"),

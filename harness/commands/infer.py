@@ -1,0 +1,171 @@
+"""``brokerproof infer``: a broker's effective parameters, measured, beside what its documents say."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from harness.bench import Bench
+from harness.commands import failing
+from harness.infer import profile_file
+from harness.infer.credit import infer_credit
+from harness.infer.estimate import Estimate
+from harness.infer.liveness import infer_liveness
+from harness.infer.window import infer_windows
+from harness.oracles.liveness import initial_ttl_ms
+from harness.targets import target_file
+from harness.targets.failure import SetUpFailed
+from harness.targets.target import Target
+from harness.wire.conversation import ControlFailed
+from harness.words import Clock, seconds
+
+KINDS = ("liveness", "windows", "credit")
+_VIRTUAL_PATIENCE_S, _REAL_PATIENCE_S = 1000, 70
+_VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
+
+
+@click.command()
+@click.option("--target", "name", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to look at.")
+@click.option("--only", "kinds", multiple=True, type=click.Choice(KINDS), help="What to find out; default: everything.")
+@click.option("--acceptor", help="The STOMP acceptor to look at; default: the one that suites use.")
+@click.option("--amqp-acceptor", help="The AMQP acceptor to look at; default: the one that suites use.")
+@click.option(
+    "--patience",
+    type=click.IntRange(5, 100_000),
+    metavar="SECONDS",
+    help="The longest silence that is waited for; default: 70 (1000 in virtual time).",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Goes into the names of queues.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write a profile of what was found here.")
+@click.option("--json", "as_json", is_flag=True, help="Print the estimates as JSON.")
+def infer(
+    name: str,
+    kinds: tuple[str, ...],
+    acceptor: str | None,
+    amqp_acceptor: str | None,
+    patience: int | None,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    """Measure what parameters a broker works with, with bounds, beside those that are documented.
+
+    Exit 0 when every documented value lies within its bounds, 1 when one does not.
+    """
+    try:
+        target = target_file.load(name)
+    except target_file.BadTarget as problem:
+        raise failing.Usage(str(problem)) from None
+    with tempfile.TemporaryDirectory(prefix="brokerproof-infer-") as logs:
+        try:
+            target.start(Path(logs))
+            known = target.acceptors()
+            for given in (acceptor, amqp_acceptor):
+                if given is not None and given not in known:
+                    raise failing.Usage(f"the target has no acceptor {given!r}; it has {', '.join(sorted(known))}")
+            stated = documented(target, acceptor, amqp_acceptor)
+            found = estimates(target, kinds or KINDS, acceptor, amqp_acceptor, patience, seed)
+        except SetUpFailed as problem:
+            raise failing.SetUp(str(problem)) from None
+        finally:
+            target.stop()
+    if out is not None:
+        profile = target.identity.profile
+        out.write_text(profile_file.compose(profile, found, stated, target.identity.name), "utf-8")
+    wrong = [each for each in found if each.agrees(stated.get(each.parameter)) is False]
+    if as_json:
+        click.echo(json.dumps([_json(each, stated) for each in found], ensure_ascii=False))
+    else:
+        console = Console()
+        console.print(_table(target.identity.name, found, stated, wide=console.width >= _WIDE))
+    return 1 if wrong else 0
+
+
+def estimates(
+    target: Target,
+    kinds: Sequence[str],
+    acceptor: str | None,
+    amqp_acceptor: str | None,
+    patience: int | None,
+    seed: int,
+) -> list[Estimate]:
+    """Every estimate of these kinds that the target has the protocol for. A kind whose probes fail says so, and the
+    others go on."""
+    virtual = target.clock is Clock.VIRTUAL
+    longest = seconds(patience or (_VIRTUAL_PATIENCE_S if virtual else _REAL_PATIENCE_S))
+    rounds = _VIRTUAL_ROUNDS if virtual else _REAL_ROUNDS
+    probes: Mapping[str, tuple[str, Callable[[Bench], list[Estimate]]]] = {
+        "liveness": ("stomp", lambda bench: infer_liveness(bench, acceptor, longest, rounds)),
+        "windows": ("stomp", lambda bench: infer_windows(bench, acceptor)),
+        "credit": ("amqp", lambda bench: infer_credit(bench, amqp_acceptor)),
+    }
+    found: list[Estimate] = []
+    for kind in kinds:
+        capability, probe = probes[kind]
+        if capability not in target.identity.capabilities:
+            found.append(Estimate(kind, None, "", f"the target has no {capability}"))
+            continue
+        bench = Bench(target, (), label=f"infer-{kind}", seed=seed)
+        try:
+            found += probe(bench)
+        except ControlFailed as problem:
+            found.append(Estimate(kind, None, "", f"the probes failed: {problem}"))
+        finally:
+            bench.close()
+    return found
+
+
+def documented(target: Target, acceptor: str | None, amqp_acceptor: str | None) -> dict[str, object]:
+    """What the target's configuration and its family's documents say, by parameter."""
+    known, identity = target.acceptors(), target.identity
+    stomp = known.get(acceptor or identity.default_acceptor, {})
+    amqp = known.get(amqp_acceptor or identity.default_amqp_acceptor, {})
+    stated: dict[str, object] = {name: value for name, value in stomp.items() if value is not None}
+    stated |= {name: value for name, value in amqp.items() if name.startswith("amqp_") and value is not None}
+    if "connection_ttl_override_ms" in stomp:
+        stated["connection_ttl_ms"] = initial_ttl_ms(stomp)
+    if "stomp_consumer_window_size" in stated:
+        stated["stomp_consumer_window_size_individual"] = stated["stomp_consumer_window_size"]
+    return stated
+
+
+def _json(each: Estimate, stated: Mapping[str, object]) -> dict[str, object]:
+    bounds = (None, None) if each.range is None else (each.range.low, each.range.high)
+    return {
+        "parameter": each.parameter,
+        "documented": stated.get(each.parameter),
+        "low": None if bounds[0] is None else float(bounds[0]),
+        "high": None if bounds[1] is None else float(bounds[1]),
+        "choice": each.choice,
+        "unit": each.unit,
+        "agrees": each.agrees(stated.get(each.parameter)),
+        "how": each.how,
+    }
+
+
+_WIDE = 120
+"""Columns of a terminal that has room for how it was found."""
+_AGREEMENT = {True: "yes", False: "NO", None: ""}
+
+
+def _table(name: str, found: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool) -> Table:
+    """In a narrow terminal without how it was found, unless that is all there is to say."""
+    table = Table(title=f"{name}: measured beside documented", title_justify="left")
+    for column in ("parameter", "documented", "measured", "agrees", *(["how"] if wide else [])):
+        table.add_column(column, overflow="fold")
+    for each in found:
+        value = stated.get(each.parameter)
+        table.add_row(
+            each.parameter,
+            "" if value is None else str(value),
+            f"{each.value} {each.unit}".strip() if each.known else f"{each.value}: {each.how}",
+            _AGREEMENT[each.agrees(value)],
+            *([each.how] if wide else []),
+        )
+    return table
