@@ -19,7 +19,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp10": 246,
+    "amqp10": 247,
     "artemis-concepts": 4,
     "artemis-flow": 20,
     "artemis-grouping": 1,

@@ -1,0 +1,73 @@
+"""What AMQP consumers give back goes to its place in the queue, and says how often it failed."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.wire import amqp
+from harness.words import CloseHow
+from suites.amqp.steps import bodies, collect, fill, numbered
+
+BACK, FIFO = "ARTEMIS-REDELIVERY-back-1", "ARTEMIS-GROUPING-fifo-1"
+FATES = ("accepted", "released", "failed", "kept")
+
+
+@case(BACK, FIFO, "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery", "queue-semantics"})
+@over(
+    examples=60,
+    fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=8),
+    waiting=st.integers(0, 4),
+    order=st.permutations(list(range(8))),
+    how=st.sampled_from(["detach", "end", "close", CloseHow.EOF, CloseHow.RESET]),
+)
+def test_what_is_given_back_goes_to_its_place(
+    target: Bench, fates: list[str], waiting: int, order: list[int], how: str
+) -> None:
+    """A consumer holds some messages of a queue in which others wait. It accepts, releases or fails some of them, in any
+    order, keeps the others and goes. The next consumer gets all but the accepted ones, in the order of sending, with the
+    number of failed attempts of each."""
+    back, fifo, attempts = target.cited
+    node, count = target.node(), len(fates)
+    sent = numbered(count + waiting)
+    fill(target, node, sent)
+    peer = target.amqp()
+    link = peer.receiver(node, credit=count)
+    got = collect(target, peer, link, count, quiet=0)
+    target.control(bodies(got) == sent[:count], f"{len(got)} of {count} messages came; {peer.instead()}")
+    fate = dict(zip(sent, fates, strict=False))
+    for _, each in sorted(zip(order, got, strict=False), key=lambda pair: pair[0]):
+        match fate[each.message.body]:
+            case "failed":
+                peer.disposition(each, amqp.composite("modified", delivery_failed=True))
+            case "kept":
+                continue
+            case told:
+                peer.disposition(each, told)
+    peer.settle()
+    match how:
+        case "detach":
+            peer.detach(link)
+        case "end":
+            peer.end()
+        case "close":
+            peer.close()
+        case _:
+            peer.leave(CloseHow(how))
+    expected = [body for body in sent if fate.get(body) != "accepted"]
+    other = target.amqp()
+    came = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
+    told = ", ".join(fates)
+    target.judge(back, sorted(bodies(came)) == sorted(expected), f"{told}, then {how}: {bodies(came)} came again")
+    target.judge(fifo, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order")
+    failures = {each.message.body: each.message.fields("header").get("delivery-count", 0) for each in came}
+    wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
+    target.judge(attempts, not wrong, f"{told}, then {how}: the delivery-counts are {failures}")
+
+
+def _fits(fate: str | None, count: int) -> bool:
+    """Whether a delivery-count fits what became of a message; a lost connection may count as an attempt or not."""
+    if fate == "kept":
+        return count in (0, 1)
+    return count == (1 if fate == "failed" else 0)
