@@ -91,6 +91,11 @@ def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
                 target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
 
 
+def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
+    """The error by which the broker ends a link, the session or the connection; None when none comes ``within`` that time."""
+    return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
+
+
 def give_cause_to_close(peer: AmqpPeer) -> None:
     """The header of a frame that nobody has to take: larger than the broker's open allows, or smaller than itself where it
     allows any. Brokers answer it with a close that carries an error."""
@@ -100,22 +105,28 @@ def give_cause_to_close(peer: AmqpPeer) -> None:
 
 
 def connection_refused(
-    target: Bench, peer: AmqpPeer, requirements: Requirements, why: str, conditions: Sequence[str] = ()
+    target: Bench,
+    peer: AmqpPeer,
+    requirements: Requirements,
+    why: str,
+    conditions: Sequence[str] = (),
+    *,
+    session_will_do: bool = False,
 ) -> Frame | None:
-    """The broker should give the connection up: a close with an error (one of ``conditions``), then the end.
+    """The broker should give the connection up, or if that will do a session: with an error (one of ``conditions``).
 
     A close may be lost when a reset overtakes it; then nothing is proved either way.
     """
-    came = peer.watch_for(either(frame("close"), UNREAD))
-    if came is None or came.name != "close":
+    came = peer.watch_for(either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD))
+    if came is None or came.name == UNREADABLE:
         lost = peer.ended is not None and peer.ended.how is CloseHow.RESET
         what = f"after {why} no close came, {peer.instead()}"
         target.judge(requirements, False, what, uncertain="the close may be lost with the reset" if lost else None)
         return None
     fine = came.condition is not None and (not conditions or came.condition in conditions)
     wanted = " or ".join(conditions) or "an error"
-    target.judge(requirements, fine, f"{why} was answered with close ({came.condition}), should be {wanted}")
-    if peer.ended is None:
+    target.judge(requirements, fine, f"{why} was answered with {came.name} ({came.condition}), should be {wanted}")
+    if came.name == "close" and peer.ended is None:
         peer.send("close")
     return came
 

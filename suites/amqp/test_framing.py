@@ -93,13 +93,14 @@ def no_performatives() -> st.SearchStrategy[Item]:
 @case("AMQP10-FRAME-05", "AMQP10-CLOSE-01", needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
-    """A frame's body begins with a value that is none of the nine performatives. The broker closes with an error;
-    another connection goes on."""
+    """A frame's body begins with a value that is none of the nine performatives. The broker closes with an error, or ends
+    the channel's session with one: the text names neither. Another connection goes on."""
     performative, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         peer.write(amqp.encode_frame(amqp_types.encode(body)))
-        connection_refused(target, peer, (performative, closes), f"a frame with {amqp_types.text(body)[:60]}")
+        why = f"a frame with {amqp_types.text(body)[:60]}"
+        connection_refused(target, peer, (performative, closes), why, session_will_do=True)
 
 
 @case("AMQP10-FRAME-05", "AMQP10-CLOSE-01", needs={"amqp"})

@@ -182,12 +182,13 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
 )
 def test_a_header_that_is_not_there_has_the_defaults(target: Bench, header: Mapping[str, Any] | None) -> None:
     """A message is sent without header, or with some fields of one. Who receives it finds what was said, and for the rest
-    the defaults: not durable, priority 4, no ttl, delivery-count 0."""
+    the defaults: not durable (unless the broker documents another default), priority 4, no ttl, delivery-count 0."""
     defaults, attempts = target.cited
     given = [] if header is None else [amqp_messages.section("header", header)]
     came = carried(target, amqp_messages.encode([*given, amqp_messages.section("data", b"x")]))
     found = came.message.fields("header")
-    expected = {**STANDARD, **(header or {})}
+    durable = bool(target.profile.parameters.get("amqp_default_durable", STANDARD["durable"]))
+    expected = {**STANDARD, "durable": durable, **(header or {})}
     have = {key: found.get(key, STANDARD[key]) for key in expected}
     target.judge(
         defaults, have == expected, f"sent the header {header}, came {dict(found)}; that should mean {expected}"

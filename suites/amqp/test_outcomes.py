@@ -12,7 +12,7 @@ from harness.wire import amqp
 from harness.wire.amqp import RECEIVER
 from harness.wire.amqp_types import Array, Described, Value, plain
 from harness.wire.conversation import Match
-from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered
+from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered, objection
 
 OUTCOMES = ("accepted", "rejected", "released", "modified")
 SYMBOLS = frozenset(f"amqp:{each}:list" for each in OUTCOMES)
@@ -221,6 +221,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(target: Bench, aske
     fields = {key: plain(each) for key, each in amqp.fields_of(default).items()}
     state = None if how == "none" else amqp.composite("received", section_number=0, section_offset=0)
     peer.disposition(got[0], state)
+    error = objection(peer)
+    target.require(applies, error is None, f"settled with the state {how}, answered with {error and error.brief()}")
     back = again(target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True)[2]
     gone = kind in ("accepted", "rejected") or fields.get("undeliverable-here", False)
     target.judge(applies, gone is not bool(back), f"the default-outcome is {kind}, and {len(back)} messages came again")

@@ -51,7 +51,7 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     target.judge(true, later == (sent if kept else []), f"the link said {named}, and then {later} could be had")
 
 
-@case("AMQP10-TERM-02", needs={"amqp"})
+@case("AMQP10-TERM-02", needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
     """A client asks for nodes to be made. Each attach that answers has dynamic set and an address, all different; what is

@@ -16,7 +16,7 @@ from harness.trace.events import FrameReceived
 from harness.wire import amqp_messages
 from harness.wire.amqp import RECEIVER, SENDER, Frame
 from harness.wire.conversation import PATIENCE, Match
-from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered, refused
+from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered, objection, refused
 
 UNSETTLED, SETTLED = 0, 1
 FIRST, SECOND = 0, 1
@@ -108,7 +108,8 @@ def test_settled_on_one_transfer_is_settled_for_good(target: Bench, flags: list[
     said = f"settled is {', '.join(map(str, flags))}"
     judged = (unsaid,) if len(flags) == 1 else (kept,) if flags[0] else (unsaid, kept)
     if True in flags:
-        target.advance(QUIET)
+        error = objection(peer)
+        target.require(judged, error is None, f"{said}, which was answered with {error and error.brief()}")
         peer.settle()
         word = spoken_of(target, peer, delivery)
         target.judge(judged, not word, f"{said}, and {len(word)} dispositions came")
