@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from harness.clients.proton_engine import ProtonPeer
     from harness.clients.raw_amqp import AmqpPeer, Node
     from harness.clients.raw_websocket import WebSocketPeer
+    from harness.clients.rhea import RheaPeer
     from harness.clients.stompjs import StompJsPeer
     from harness.clients.stomppy_peer import StompPyPeer
 
@@ -244,6 +245,18 @@ class Bench:
         self._connections += 1
         return StompJsPeer(self, self._connections, acceptor or self.target.identity.default_acceptor)
 
+    def rhea(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> RheaPeer:
+        """rhea in a process of its own, connected; ``options`` are rhea's. Raises :class:`ControlFailed` without node."""
+        from harness.clients.rhea import RheaPeer
+
+        identity = self.target.identity
+        self.outcome.wire.unkept = "rhea has a socket of its own"
+        self._connections += 1
+        peer = RheaPeer(self, self._connections, acceptor or identity.default_amqp_acceptor)
+        known = {"login": identity.login, "passcode": identity.passcode, "container_id": self._container()}
+        peer.connect(proves=proves, **{**known, **options})
+        return peer
+
     def amqp_peer(self, *, acceptor: str | None = None) -> AmqpPeer:
         """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it is refused."""
         from harness.clients.raw_amqp import AmqpPeer
@@ -312,24 +325,28 @@ class Bench:
 
         return Admin(self, self.stomp)
 
-    def node(self, routing: RoutingType = RoutingType.ANYCAST) -> Node:
-        """An AMQP address nobody has used before, with the capabilities that tell this family of brokers its routing."""
+    def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
+        """An AMQP address nobody has used before, with the capabilities that tell this family of brokers its routing.
+
+        With a ``name`` that is given to :meth:`destination` too, both mean the same.
+        """
         from harness.clients.raw_amqp import Node
 
         kind = routing.value.lower()
         about = self.profile.parameters
         capabilities = str(about.get(f"{kind}_node_capabilities", "")).split()
-        name = self._fresh_name()
+        name = name or self.fresh_name()
         self.target.provide(name, routing)
         return Node(str(about.get(f"{kind}_node", "{name}")).format(name=name), tuple(capabilities))
 
-    def _fresh_name(self) -> str:
+    def fresh_name(self) -> str:
+        """A name for an address that nobody has used before."""
         self._names += 1
         return f"{self.label}-{self.seed:x}-{self._names}"
 
-    def destination(self, routing: RoutingType = RoutingType.ANYCAST) -> Destination:
+    def destination(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Destination:
         """A destination nobody has used before, with the headers by which this family of brokers learns its routing."""
-        name = self._fresh_name()
+        name = name or self.fresh_name()
         kind = routing.value.lower()
         about = self.profile.parameters
         template = str(about.get(f"{kind}_destination", "/queue/{name}"))

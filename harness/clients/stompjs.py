@@ -10,22 +10,21 @@ import json
 import os
 import queue
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from harness.clients.said import Said, said
+from harness.targets import npm
 from harness.targets.cache import cache_folder, once
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import NativeProcess
 from harness.trace.events import ConnectionOpened, Noted
-from harness.wire.conversation import ControlFailed, Conversation, Judge, Match
+from harness.wire.conversation import ControlFailed, Conversation, Judge
 from harness.words import Instant, seconds
 from harness.worlds.bell import Bell
 from harness.worlds.real import RealWorld
@@ -41,30 +40,9 @@ _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-_NPM_WITHIN_S = 120
 _LOADED_WITHIN = seconds(60)
 _ASK_AGAIN_S = 10
 _GRACE_S = 3.0
-
-
-@dataclass(frozen=True)
-class Said:
-    """One thing that the page told."""
-
-    step: str
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-    def brief(self) -> str:
-        """It in one line."""
-        return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
-
-
-def said(step: str, **detail: Any) -> Match[Said]:
-    """Matches what the page told of that ``step``, with these values in its detail."""
-    words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
-    return Match(
-        words, lambda each: each.step == step and all(each.detail.get(name) == value for name, value in detail.items())
-    )
 
 
 class StompJsPeer(Conversation[Said]):
@@ -210,19 +188,7 @@ def _library() -> Path:
     """The library's bundle in the cache, put there by npm if it is not."""
 
     def make(folder: Path) -> Path:
-        npm = shutil.which("npm")
-        if npm is None:
-            raise SetUpFailed(f"@stomp/stompjs {VERSION} cannot be had without npm on the PATH; install npm")
-        command = [npm, "pack", f"@stomp/stompjs@{VERSION}", "--loglevel=error"]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=_NPM_WITHIN_S, stdin=subprocess.DEVNULL
-            )
-        except subprocess.TimeoutExpired:
-            raise SetUpFailed(f"{' '.join(command)} took longer than {_NPM_WITHIN_S} s; try again") from None
-        if done.returncode != 0:
-            words = [each for each in (done.stderr or done.stdout).splitlines() if each.strip()]
-            raise SetUpFailed(f"{' '.join(command)} failed ({words[0] if words else 'npm said nothing'})")
+        npm.call(["pack", f"@stomp/stompjs@{VERSION}"], folder, f"@stomp/stompjs {VERSION}")
         with tarfile.open(next(folder.glob("*.tgz"))) as archive:
             archive.extract(_BUNDLE, folder, filter="data")
         return folder / _BUNDLE

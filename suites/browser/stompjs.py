@@ -8,7 +8,8 @@ from __future__ import annotations
 from harness.bench import Bench
 from harness.case import case
 from harness.clients.raw_stomp import Destination
-from harness.clients.stompjs import Said, StompJsPeer, said
+from harness.clients.said import Said, said
+from harness.clients.stompjs import StompJsPeer
 from harness.words import RoutingType, ms, seconds
 
 ACCEPTED = "ARTEMIS-STOMP-ws-1"

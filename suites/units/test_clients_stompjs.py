@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.clients import stompjs
-from harness.clients.stompjs import Said, said
+from harness.clients.said import Said, said
 from harness.targets.failure import SetUpFailed
 
 
