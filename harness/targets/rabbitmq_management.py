@@ -26,12 +26,12 @@ class Management:
         self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
         self._lock = threading.Lock()
 
-    def declare_queue(self, name: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """A durable classic queue: what SUBSCRIBE and SEND to ``/queue/NAME`` would declare. Harmless when it is there.
+    def declare_queue(self, name: str, kind: str = "classic") -> None:
+        """A durable queue of that type. Harmless when it is there.
 
         Raises :class:`SetUpFailed` when the broker does not make it.
         """
-        self.put(f"queues/{self._vhost}/{quote(name, safe='')}", {"durable": True, "arguments": arguments or {}})
+        self.put(f"queues/{self._vhost}/{quote(name, safe='')}", {"durable": True, "arguments": {"x-queue-type": kind}})
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
         """``PUT /api/PATH``. Raises :class:`SetUpFailed` for every answer that is no success."""

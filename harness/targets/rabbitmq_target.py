@@ -16,11 +16,16 @@ NATIVE_AMQP = 4
 
 
 class RabbitmqTarget(SocketTarget):
-    """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a ``rabbitmq.conf``."""
+    """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a ``rabbitmq.conf``.
 
-    def __init__(self, identity: Identity, config: Path, version: str | None) -> None:
+    ``queue_type`` is that of the queues that it declares for AMQP 1.0: "quorum" or "classic" (the broker's default).
+    """
+
+    def __init__(
+        self, identity: Identity, config: Path, version: str | None = None, queue_type: str = "classic"
+    ) -> None:
         super().__init__(identity)  # no acceptor has parameters of its own
-        self._path, self._version = config, version
+        self._path, self._version, self._queue_type = config, version, queue_type
         self._process: RabbitmqProcess | None = None
         self._management: Management | None = None
 
@@ -43,7 +48,7 @@ class RabbitmqTarget(SocketTarget):
     def provide(self, name: str, routing: RoutingType) -> None:
         """Declares the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing: they are routing keys."""
         if self._management is not None and routing is RoutingType.ANYCAST:
-            self._management.declare_queue(name)
+            self._management.declare_queue(name, self._queue_type)
 
     def stop(self) -> None:
         super().stop()

@@ -12,6 +12,7 @@ function from NAME to a target, and raises ``ValueError`` with one sentence for 
     version = "2.56.0"             # artemis, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
     endpoints = { stomp = "127.0.0.1:61613" }   # address
+    queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """
@@ -63,11 +64,11 @@ _OF_KIND: dict[str, dict[str, type]] = {
     "virtual": {"factory": str, "config": str},
     "process": {"command": list, "config": str},
     "artemis": {"config": str, "version": str},
-    "rabbitmq": {"config": str, "version": str},
+    "rabbitmq": {"config": str, "version": str, "queue_type": str},
     "proton": {"broker": str, "version": str},
     "address": {"endpoints": dict, "config": str},
 }
-_OPTIONAL = {"version"} | (_COMMON.keys() - {"kind", "profile"})
+_OPTIONAL = {"version", "queue_type"} | (_COMMON.keys() - {"kind", "profile"})
 
 
 class BadTarget(Exception):
@@ -206,11 +207,18 @@ def _proton(identity: Identity, values: Mapping[str, Any], path: Path) -> Target
     return ProtonTarget(identity, values["broker"], values.get("version"))
 
 
+def _rabbitmq(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
+    kind = values.get("queue_type", "classic")
+    if kind not in ("classic", "quorum"):
+        raise BadTarget(f"{path}: queue_type is {kind!r}; it should be classic or quorum")
+    return RabbitmqTarget(identity, _beside(path, values["config"]), values.get("version"), kind)
+
+
 _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "virtual": lambda who, values, path: VirtualTarget(who, values["factory"], _beside(path, values["config"])),
     "process": lambda who, values, path: ProcessTarget(who, values["command"], _beside(path, values["config"])),
     "artemis": lambda who, values, path: ArtemisTarget(who, _beside(path, values["config"]), values.get("version")),
-    "rabbitmq": lambda who, values, path: RabbitmqTarget(who, _beside(path, values["config"]), values.get("version")),
+    "rabbitmq": _rabbitmq,
     "proton": _proton,
     "address": _address,
 }

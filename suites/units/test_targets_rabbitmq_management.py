@@ -52,10 +52,12 @@ def test_a_queue_is_declared_in_the_virtual_host_under_its_own_name(api: tuple[t
     management = Management("127.0.0.1", port, "me", "secret")
     management.declare_queue("a/b c")
     handler.status = 204
-    management.declare_queue("a/b c")
+    management.declare_queue("a/b c", "quorum")
     management.close()
-    asked = ("/api/queues/%2F/a%2Fb%20c", "Basic bWU6c2VjcmV0", {"durable": True, "arguments": {}})
-    assert handler.asked == [asked, asked]
+    where = ("/api/queues/%2F/a%2Fb%20c", "Basic bWU6c2VjcmV0")
+    assert handler.asked == [
+        (*where, {"durable": True, "arguments": {"x-queue-type": kind}}) for kind in ("classic", "quorum")
+    ]
 
 
 def test_a_refusal_and_silence_are_one_sentence(api: tuple[type[_Api], int]) -> None:
