@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,12 +15,13 @@ from rich.table import Table
 from harness.bench import Bench
 from harness.commands import failing
 from harness.infer import profile_file
+from harness.infer.address import infer_address, of_prefix
 from harness.infer.credit import infer_credit
 from harness.infer.estimate import Estimate
 from harness.infer.liveness import infer_liveness
 from harness.infer.window import infer_windows
 from harness.oracles.liveness import initial_ttl_ms
-from harness.targets import target_file
+from harness.targets import parameters, target_file
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Target
 from harness.wire.conversation import ControlFailed
@@ -32,9 +34,22 @@ _VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
 
 @click.command()
 @click.option("--target", "name", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to look at.")
-@click.option("--only", "kinds", multiple=True, type=click.Choice(KINDS), help="What to find out; default: everything.")
+@click.option(
+    "--only",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="What to find out; default: all, or only --address.",
+)
 @click.option("--acceptor", help="The STOMP acceptor to look at; default: the one that suites use.")
 @click.option("--amqp-acceptor", help="The AMQP acceptor to look at; default: the one that suites use.")
+@click.option(
+    "--address",
+    "prefixes",
+    multiple=True,
+    metavar="PREFIX",
+    help="Fill up fresh addresses with such names, to find their limit and what happens there. May be repeated.",
+)
 @click.option(
     "--patience",
     type=click.IntRange(5, 100_000),
@@ -49,6 +64,7 @@ def infer(
     kinds: tuple[str, ...],
     acceptor: str | None,
     amqp_acceptor: str | None,
+    prefixes: tuple[str, ...],
     patience: int | None,
     seed: int,
     out: Path | None,
@@ -69,8 +85,9 @@ def infer(
             for given in (acceptor, amqp_acceptor):
                 if given is not None and given not in known:
                     raise failing.Usage(f"the target has no acceptor {given!r}; it has {', '.join(sorted(known))}")
-            stated = documented(target, acceptor, amqp_acceptor)
-            found = estimates(target, kinds or KINDS, acceptor, amqp_acceptor, patience, seed)
+            stated = documented(target, acceptor, amqp_acceptor, prefixes)
+            default = KINDS if not prefixes else ()
+            found = estimates(target, kinds or default, acceptor, amqp_acceptor, patience, seed, prefixes)
         except SetUpFailed as problem:
             raise failing.SetUp(str(problem)) from None
         finally:
@@ -94,6 +111,7 @@ def estimates(
     amqp_acceptor: str | None,
     patience: int | None,
     seed: int,
+    prefixes: Sequence[str] = (),
 ) -> list[Estimate]:
     """Every estimate of these kinds that the target has the protocol for. A kind whose probes fail says so, and the
     others go on."""
@@ -105,13 +123,15 @@ def estimates(
         "windows": ("stomp", lambda bench: infer_windows(bench, acceptor)),
         "credit": ("amqp", lambda bench: infer_credit(bench, amqp_acceptor)),
     }
+    jobs = [(kind, *probes[kind]) for kind in kinds]
+    for prefix in prefixes:
+        jobs.append((f"address {prefix}", "amqp", partial(infer_address, prefix=prefix, acceptor=amqp_acceptor)))
     found: list[Estimate] = []
-    for kind in kinds:
-        capability, probe = probes[kind]
+    for number, (kind, capability, probe) in enumerate(jobs):
         if capability not in target.identity.capabilities:
             found.append(Estimate(kind, None, "", f"the target has no {capability}"))
             continue
-        bench = Bench(target, (), label=f"infer-{kind}", seed=seed)
+        bench = Bench(target, (), label=f"infer-{number}", seed=seed)
         try:
             found += probe(bench)
         except ControlFailed as problem:
@@ -121,7 +141,9 @@ def estimates(
     return found
 
 
-def documented(target: Target, acceptor: str | None, amqp_acceptor: str | None) -> dict[str, object]:
+def documented(
+    target: Target, acceptor: str | None, amqp_acceptor: str | None, prefixes: Sequence[str] = ()
+) -> dict[str, object]:
     """What the target's configuration and its family's documents say, by parameter."""
     known, identity = target.acceptors(), target.identity
     stomp = known.get(acceptor or identity.default_acceptor, {})
@@ -132,7 +154,15 @@ def documented(target: Target, acceptor: str | None, amqp_acceptor: str | None) 
         stated["connection_ttl_ms"] = initial_ttl_ms(stomp)
     if "stomp_consumer_window_size" in stated:
         stated["stomp_consumer_window_size_individual"] = stated["stomp_consumer_window_size"]
+    config = getattr(target, "config", None)  # of targets that have a file of their own
+    if isinstance(config, Path) and config.suffix == ".xml":
+        for prefix in prefixes:
+            about = {**identity.profile.parameters, **parameters.of_address(config, f"{prefix}x")}
+            stated |= {of_prefix(name, prefix): about[name] for name in _OF_ADDRESSES if name in about}
     return stated
+
+
+_OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 
 def _json(each: Estimate, stated: Mapping[str, object]) -> dict[str, object]:

@@ -8,6 +8,7 @@ is the broker's affair.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -42,6 +43,12 @@ _BROKER_ELEMENTS = {
     "connection-ttl-check-interval": "connection_ttl_check_interval_ms",
 }
 
+_ADDRESS_ELEMENTS: dict[str, tuple[str, type]] = {
+    "address-full-policy": ("address_full_policy", str),
+    "max-size-bytes": ("max_size_bytes", int),
+    "max-size-messages": ("max_size_messages", int),
+}
+
 
 def describe(path: Path) -> str:
     """A configuration file for people: its name and the beginning of its SHA-256."""
@@ -53,12 +60,7 @@ def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Val
 
     Raises :class:`SetUpFailed` for a file that cannot be read or a value that is no number.
     """
-    try:
-        root = etree.parse(path, etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
-    except OSError as problem:
-        raise SetUpFailed(f"{path}: cannot be read ({problem.strerror or problem})") from None
-    except etree.XMLSyntaxError as problem:
-        raise SetUpFailed(f"{path}: is not well-formed XML ({problem.msg})") from None
+    root = _root(path)
     broker = {
         _BROKER_ELEMENTS[name]: _number(path, element, int, element.text or "")
         for element in root.iter(etree.Element)
@@ -67,6 +69,45 @@ def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Val
     return {
         name: {**defaults, **broker, **dict(_of_url(path, element, url))} for name, element, url in _acceptors(root)
     }
+
+
+def _root(path: Path) -> etree._Element:
+    try:
+        return etree.parse(path, etree.XMLParser(resolve_entities=False, no_network=True)).getroot()
+    except OSError as problem:
+        raise SetUpFailed(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except etree.XMLSyntaxError as problem:
+        raise SetUpFailed(f"{path}: is not well-formed XML ({problem.msg})") from None
+
+
+def of_address(path: Path, name: str) -> dict[str, Value]:
+    """What the address-settings of a broker.xml say of the address ``name``, under the names of a profile.
+
+    Settings with more words in common win (manual, chapter on address settings): a word before ``*`` before ``#``. Raises
+    :class:`SetUpFailed` like :func:`from_broker_xml`.
+    """
+    found: list[tuple[tuple[int, ...], dict[str, Value]]] = []
+    for element in _root(path).iter(etree.Element):
+        if etree.QName(element).localname == "address-setting" and _matches(str(element.get("match")), name):
+            about: dict[str, Value] = {}
+            for each in element.iter(etree.Element):
+                if (known := _ADDRESS_ELEMENTS.get(etree.QName(each).localname)) is not None:
+                    about[known[0]] = _number(path, each, known[1], each.text or "")
+            found.append((_weight(str(element.get("match"))), about))
+    merged: dict[str, Value] = {}
+    for _, about in sorted(found, key=lambda each: each[0]):
+        merged |= about
+    return merged
+
+
+def _matches(match: str, name: str) -> bool:
+    words = [{"#": ".*", "*": "[^.]*"}.get(each, re.escape(each)) for each in match.split(".")]
+    pattern = re.escape(".").join(words).replace(re.escape(".") + ".*", "(" + re.escape(".") + ".*)?")
+    return re.fullmatch(pattern, name) is not None
+
+
+def _weight(match: str) -> tuple[int, ...]:
+    return tuple({"#": 0, "*": 1}.get(each, 2) for each in match.split("."))
 
 
 def _acceptors(root: etree._Element) -> Iterator[tuple[str, etree._Element, str]]:

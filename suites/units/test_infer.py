@@ -17,12 +17,13 @@ from harness.bench import Bench
 from harness.catalogue import profiles
 from harness.cli import cli
 from harness.infer import profile_file
+from harness.infer.address import infer_address
 from harness.infer.credit import infer_credit
 from harness.infer.estimate import ANY, Estimate, Range, Refuted
 from harness.infer.liveness import Facts, infer_liveness, narrowed
 from harness.infer.silence import Closed, grid
 from harness.infer.window import infer_windows
-from harness.targets import target_file
+from harness.targets import parameters, target_file
 from harness.targets.target import Target
 from harness.words import ms, seconds
 
@@ -80,6 +81,37 @@ def test_hidden_parameters_are_recovered_within_the_stated_bounds(reference: Tar
     assert window is not None
     assert window.width is not None
     assert window.width <= 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_hidden_limit_of_an_address_is_recovered(reference: Target, seed: int) -> None:
+    drawn = random.Random(seed)
+    policy = ("FAIL", "DROP", "BLOCK")[seed % 3]
+    by_messages = seed >= 3
+    hidden = {"address_full_policy": policy}
+    limit = drawn.randint(2, 20) if by_messages else drawn.randint(12_000, 300_000)
+    hidden["max_size_messages" if by_messages else "max_size_bytes"] = limit
+    bench = Bench(reference, (), label="infer", seed=seed, overrides={"address": hidden})
+    found = {each.parameter.removesuffix(" of q.*"): each for each in infer_address(bench, "q.", None)}
+    bench.close()
+    assert found["address_full_policy"].choice == policy
+    limited = found["max_size_messages" if by_messages else "max_size_bytes"]
+    assert limited.agrees(limit), limited.value
+    if not by_messages:
+        assert limited.range is not None
+        assert limited.range.width is not None
+        assert limited.range.width < 4
+        charged = found["octets charged beyond the body"]
+        assert charged.agrees(352 + 72 + 8), charged.value  # message, reference, and what AMQP writes before the body
+    if policy == "BLOCK" and not by_messages:
+        assert found["room again below"].agrees(1), found["room again below"].value
+
+
+def test_an_address_without_a_limit_is_not_found_to_have_one(reference: Target) -> None:
+    bench = Bench(reference, (), label="infer")
+    (found,) = infer_address(bench, "q.", None)
+    bench.close()
+    assert (found.known, found.value) == (False, "not found out")
 
 
 def test_bounds_are_tight_where_the_range_of_products_is_wide(reference: Target) -> None:
@@ -149,6 +181,26 @@ def test_ranges() -> None:
     assert [str(each) for each in (Range.of(1, 1), Range.of(0.5, 2), ANY, Range.of(None, 3), Range.of(7, None))] == [
         "1", "0.5 … 2", "any", "at most 3", "7 or more",
     ]  # fmt: skip
+
+
+def test_what_the_file_says_of_an_address(tmp_path: Path) -> None:
+    settings = "".join(
+        f'<address-setting match="{match}"><{name}>{value}</{name}></address-setting>'
+        for match, name, value in (
+            ("a.b", "max-size-bytes", 3),
+            ("a.*", "max-size-bytes", 2),
+            ("#", "max-size-bytes", 1),
+            ("a.#", "address-full-policy", "FAIL"),
+            ("b.#", "max-size-messages", 7),
+        )
+    )
+    file = tmp_path / "broker.xml"
+    file.write_text(f"<configuration><core><address-settings>{settings}</address-settings></core></configuration>")
+    assert parameters.of_address(file, "a.b") == {"max_size_bytes": 3, "address_full_policy": "FAIL"}
+    assert parameters.of_address(file, "a.c") == {"max_size_bytes": 2, "address_full_policy": "FAIL"}
+    assert parameters.of_address(file, "a") == {"max_size_bytes": 1, "address_full_policy": "FAIL"}
+    assert parameters.of_address(file, "b.c.d") == {"max_size_bytes": 1, "max_size_messages": 7}
+    assert parameters.of_address(file, "ab") == {"max_size_bytes": 1}
 
 
 def test_the_profile_of_what_was_found_is_one_that_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,223 @@
+"""Addresses that fill up: the limit, what a message weighs, what happens at the limit, and when there is room again.
+
+All over AMQP, where each message has an outcome and room shows as credit. What makes it exact: let s(k) be the smallest
+body of which k messages fill an address. Then k messages of it weigh the limit, so k · (s(k) + overhead) = limit but for
+less than k octets, and two values of k give overhead and limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from harness.bench import Bench
+from harness.clients.amqp_books import Link
+from harness.clients.management import ADMIN
+from harness.clients.raw_amqp import AmqpPeer, Node
+from harness.infer.estimate import Estimate, Range
+from harness.wire.conversation import PATIENCE, ControlFailed
+from harness.words import Duration, ms
+
+QUIET: Duration = ms(300)
+"""How long a link must stay without credit before an address counts as one that blocks."""
+SMALLEST = 256
+"""Octets of a body from which on it costs one octet more to send one more: below, its length takes fewer octets."""
+LARGEST = 1 << 20
+"""Octets; limits above it are not looked for."""
+SEVERAL = 10
+"""Messages of the second measurement: the more, the nearer is the overhead known."""
+POLICIES = ("FAIL", "DROP", "BLOCK", "PAGE")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A fresh address after some messages: how many were accepted, and whether one more is refused, lost, held up or paged."""
+
+    accepted: int
+    refused: bool
+    no_credit: bool
+    lost: int
+    paged: bool
+
+    @property
+    def policy(self) -> str | None:
+        """The policy that shows here; None while the address is not full."""
+        shown = {"BLOCK": self.no_credit, "FAIL": self.refused, "DROP": self.lost > 0, "PAGE": self.paged}
+        return next((name for name, seen in shown.items() if seen), None)
+
+
+class AddressProbes:
+    """Fresh addresses whose names begin with ``prefix``."""
+
+    def __init__(self, bench: Bench, prefix: str, acceptor: str | None) -> None:
+        self.bench, self.prefix, self.acceptor = bench, prefix, acceptor
+        self.admin = bench.admin() if ADMIN in bench.capabilities else None
+
+    def fresh(self) -> Node:
+        """An address that nobody has used before."""
+        made = self.bench.node()
+        return Node(self.prefix + made.address, made.capabilities)
+
+    def producer(self, node: Node) -> tuple[AmqpPeer, Link]:
+        """A sender on a connection of its own."""
+        peer = self.bench.amqp(acceptor=self.acceptor)
+        return peer, peer.sender(node)
+
+    def credit(self, link: Link, peer: AmqpPeer, within: Duration) -> bool:
+        """Whether the link gets credit."""
+        return self.bench.wait_until(lambda: link.credit > 0 or peer.ended is not None, within) and link.credit > 0
+
+    def fill(self, node: Node, count: int, body: int) -> tuple[AmqpPeer, int, str | None]:
+        """Sends up to ``count`` messages one by one; how many were accepted, and the other outcome that ended it."""
+        peer, link = self.producer(node)
+        for number in range(count):
+            if not self.credit(link, peer, PATIENCE if number == 0 else QUIET):
+                return peer, number, "no credit"
+            delivery = peer.confirmed(link.session, peer.post(link, b"." * body), None)
+            if delivery.kind("state") != "accepted":
+                return peer, number, delivery.kind("state")
+        return peer, count, None
+
+    def look(self, count: int, body: int, *, lost: bool = True) -> Look:
+        """What has become of a fresh address with ``count`` messages of ``body`` octets, and what of one more."""
+        node = self.fresh()
+        peer, accepted, otherwise = self.fill(node, count, body)
+        late, link = self.producer(node)
+        no_credit = not self.credit(link, late, QUIET)
+        sent = accepted
+        if not no_credit and otherwise is None:
+            delivery = late.confirmed(link.session, late.post(link, b"." * SMALLEST), None)
+            otherwise = None if delivery.kind("state") == "accepted" else delivery.kind("state")
+            sent += otherwise is None
+        paged = self.admin is not None and self.admin.address(node.address).paging
+        gone = sent - self.taken(node, sent) if lost and otherwise is None and not no_credit else 0
+        for each in (peer, late):
+            each.leave()
+        # An address under DROP calls itself paging too, for its messages take the same way out.
+        return Look(accepted, otherwise == "rejected" and not no_credit, no_credit, gone, paged and not gone)
+
+    def taken(self, node: Node, count: int) -> int:
+        """How many messages a consumer gets, of at most ``count``. They are settled."""
+        peer = self.bench.amqp(acceptor=self.acceptor)
+        link = peer.receiver(node, credit=count)
+        seen = -1
+        while seen < len(peer.deliveries) < count:
+            seen = len(peer.deliveries)
+            self.bench.wait_until(lambda seen=seen: len(peer.deliveries) > seen, QUIET)  # type: ignore[misc]
+        got = peer.take_deliveries(link)
+        for each in got:
+            peer.disposition(each, "accepted")
+        peer.settle()
+        peer.leave()
+        return len(got)
+
+    def smallest(self, count: int, policy: str) -> int | None:
+        """The smallest body of which ``count`` messages fill an address; None when those of :data:`SMALLEST` do."""
+
+        def full(body: int) -> bool:
+            return self.look(count, body, lost=policy == "DROP").policy == policy
+
+        low, high = SMALLEST, 2 * SMALLEST
+        if full(low):
+            return None
+        while not full(high):
+            if high > LARGEST:
+                raise ControlFailed(f"{count} messages of {high} octets do not fill the address")
+            low, high = high, high * 2
+        return _first(full, low, high)
+
+    def room(self, body: int, count: int) -> int | None:
+        """Under BLOCK: how many of ``count`` messages are left when a waiting producer gets credit; None if it never does."""
+        node = self.fresh()
+        peer, accepted, _ = self.fill(node, count, body)
+        late, link = self.producer(node)
+        if self.credit(link, late, QUIET):
+            return None
+        consumer = self.bench.amqp(acceptor=self.acceptor)
+        taking = consumer.receiver(node, credit=accepted)
+        self.bench.wait_until(lambda: len(consumer.deliveries) >= accepted, PATIENCE)
+        left = accepted
+        for each in consumer.take_deliveries(taking):
+            consumer.disposition(each, "accepted")
+            consumer.settle()
+            left -= 1
+            if self.credit(link, late, QUIET):
+                break
+        else:
+            return None
+        for each_peer in (peer, late, consumer):
+            each_peer.leave()
+        return left
+
+
+def of_prefix(parameter: str, prefix: str) -> str:
+    """The name of a parameter that holds for addresses whose names begin so."""
+    return f"{parameter} of {prefix}*"
+
+
+def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estimate]:
+    """What limits addresses whose names begin with ``prefix``, up to :data:`LARGEST` octets."""
+    probes = AddressProbes(bench, prefix, acceptor)
+    return [replace(each, parameter=of_prefix(each.parameter, prefix)) for each in _estimates(probes)]
+
+
+def _estimates(probes: AddressProbes) -> list[Estimate]:
+    large = probes.look(64, 16_384)
+    policy = large.policy
+    if policy is None:
+        words = f"{large.accepted} messages of 16384 octets were accepted, and all came"
+        return [Estimate("address_full_policy", None, "", words)]
+    found = [Estimate("address_full_policy", None, "", f"{large.accepted} messages were accepted", policy)]
+    count = _by_messages(probes, policy)
+    if count is not None:
+        words = "full with as many messages of 256 octets as of 16384"
+        return [*found, Estimate("max_size_messages", Range.of(count, count), "messages", words)]
+    one, several = probes.smallest(1, policy), probes.smallest(SEVERAL, policy)
+    if one is None or several is None:
+        words = f"{1 if one is None else SEVERAL} messages of {SMALLEST} octets fill it already"
+        return [*found, Estimate("max_size_bytes", Range.of(0, LARGEST), "octets", words)]
+    # one + overhead >= limit > one - 1 + overhead, and the same for several: below, both lie in a range of one octet each.
+    overhead = Range.of(one - 1 - SEVERAL * several, one - SEVERAL * (several - 1)).over(
+        Range.of(SEVERAL - 1, SEVERAL - 1)
+    )
+    limit = Range.of((overhead.low or 0) + one - 1, (overhead.high or 0) + one)
+    words = f"filled by 1 message of {one} octets, or by {SEVERAL} of {several}"
+    found += [
+        Estimate("max_size_bytes", limit, "octets", words),
+        Estimate("octets charged beyond the body", overhead, "octets", words),
+    ]
+    if policy == "BLOCK":
+        found.append(_room(probes, limit, overhead))
+    return found
+
+
+def _by_messages(probes: AddressProbes, policy: str) -> int | None:
+    """The number of messages that fills an address, if small ones do it as soon as large ones."""
+
+    def full(count: int, body: int) -> bool:
+        return probes.look(count, body, lost=policy == "DROP").policy == policy
+
+    counts = [_first(lambda count, body=body: full(count, body), 0, 64) for body in (16_384, SMALLEST)]  # type: ignore[misc]
+    return counts[0] if counts[0] == counts[1] < 64 else None
+
+
+def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
+    """How little must be left before a producer gets credit again, as a share of the limit."""
+    name, body = "room again below", 1000
+    weight = Range.of((overhead.low or 0) + body, (overhead.high or 0) + body)
+    assert limit.high is not None
+    assert weight.low is not None
+    left = probes.room(body, int(limit.high / weight.low) + 4)
+    if left is None:
+        return Estimate(name, None, "of the limit", "a waiting producer got no credit back")
+    words = f"credit came back with {left} messages of {body} octets left"
+    held = Range.of(left, left + 1).times(weight)
+    return Estimate(name, held.over(limit), "of the limit", words)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The first number above ``low`` for which ``holds``, taken to be true at ``high`` and from somewhere on."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
