@@ -180,7 +180,30 @@ class WriteResumed:
     conn: int
 
 
-Input: TypeAlias = Connected | BytesReceived | PeerGone | TimerFired | WritePaused | WriteResumed
+@dataclass(frozen=True, slots=True)
+class FilesStored:
+    """What :class:`StoreFiles` asked for under ``ticket`` is done; or it is not, and ``problem`` says why in one sentence.
+
+    ``full`` says that the problem is want of space. After a problem nothing is known of the files that were written to.
+    """
+
+    ticket: int
+    problem: str | None = None
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FileLoaded:
+    """The octets of the file that :class:`LoadFile` asked for; or ``problem`` says why there are none."""
+
+    ticket: int
+    data: bytes
+    problem: str | None = None
+
+
+Input: TypeAlias = (
+    Connected | BytesReceived | PeerGone | TimerFired | WritePaused | WriteResumed | FilesStored | FileLoaded
+)
 
 
 # --- what a broker asks of its world ---------------------------------------------------------------------------------
@@ -224,4 +247,49 @@ class Observe:
     detail: str
 
 
-Effect: TypeAlias = SendBytes | Close | StopReading | ResumeReading | Observe
+@dataclass(frozen=True, slots=True)
+class Write:
+    """``data`` goes into ``file`` from ``offset`` on. With ``sync`` it survives a loss of power before the next is begun.
+
+    ``file`` is a path below the driver's folder, with ``/`` between its parts; it and its folders are made if missing.
+    """
+
+    file: str
+    offset: int
+    data: bytes
+    sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFiles:
+    """Carry out ``writes`` one after the other up to the first that fails, then remove the files of ``removes``.
+
+    ``before`` is removed first. Answered by :class:`FilesStored`; there is never a second one under way.
+    """
+
+    ticket: int
+    writes: tuple[Write, ...]
+    removes: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFile:
+    """Read the first ``length`` octets of ``file``. Answered by :class:`FileLoaded`; several may be under way."""
+
+    ticket: int
+    file: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Something that the person who runs the broker has to know, in one sentence."""
+
+    sentence: str
+
+
+FileEffect: TypeAlias = StoreFiles | LoadFile
+"""Effects that files are needed for; each is answered by one input, later."""
+
+Effect: TypeAlias = SendBytes | Close | StopReading | ResumeReading | Observe | StoreFiles | LoadFile | Report

@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from reference_broker.config.ports import on_any_port, with_ports
 from reference_broker.config.settings import Acceptor, BadSetting, Settings
+
+if TYPE_CHECKING:
+    from reference_broker.storage.disk import Disk
 
 STOMP_PORT, AMQP_PORT = 61613, 5672
 """The ports where neither an option nor a file names one. Naming one of them alone opens no other."""
@@ -79,7 +83,12 @@ class SetUpFailed(Refusal):
 )
 @click.option("--check", is_flag=True, help="Read the configuration, say which settings have no effect, and end.")
 @click.option("--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends.")
-@click.option("--data", type=click.Path(path_type=Path), metavar="DIR", help="Refused: nothing is stored yet.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep pages and the journal here: what is durable survives. Without it pages are temporary.",
+)
 def broker(
     config: Path | None,
     profile: str,
@@ -95,8 +104,6 @@ def broker(
 
     Prints one JSON line with its ports when it is ready.
     """
-    if data is not None:
-        raise Refusal("--data: this broker keeps its messages in memory and stores nothing; leave the option out")
     if profile not in PROFILES:
         raise Refusal(f"--profile: {profile!r} is unknown; choose {' or '.join(PROFILES)}")
     try:
@@ -106,7 +113,7 @@ def broker(
         settings = _settings(config, {"STOMP": stomp, "AMQP": amqp}, any_port)
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
-    _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid)
+    _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid, data)
 
 
 def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool) -> Settings:
@@ -157,11 +164,26 @@ def _check(config: Path | None) -> None:
     )
 
 
-def _run(settings: Settings, parent: int | None) -> None:
+def _run(settings: Settings, parent: int | None, data: Path | None) -> None:
+    from reference_broker.storage import making
+
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix="brokerproof-pages-") as folder:
+            _serve(settings, parent, None, making.disk(settings, Path(folder)))
+        return
+    try:
+        making.claim(settings, data)
+        _serve(settings, parent, data, making.disk(settings, data))
+    except making.InUse as problem:
+        raise SetUpFailed(str(problem)) from None
+
+
+def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk) -> None:
     from importlib.metadata import version
 
     from reference_broker import listening, serve_asyncio
     from reference_broker.core.broker import Broker
+    from reference_broker.storage import making
 
     acceptors = listening.opened(settings)
 
@@ -185,11 +207,21 @@ def _run(settings: Settings, parent: int | None) -> None:
         click.echo(json.dumps(line))
 
     try:
-        serve_asyncio.run(
-            Broker(settings, start=serve_asyncio.now(), session_seed=os.urandom(8).hex(), epoch=serve_asyncio.epoch()),
-            settings,
-            ready,
-            parent=parent,
-        )
+        if data is None or not settings.persistence_enabled:
+            making.forget_pages(disk)
+            store = making.store(settings)
+        else:
+            store = making.store(settings, disk)
+    except OSError as problem:
+        raise SetUpFailed(f"{data}: what is stored there cannot be read ({problem})") from None
+    broker = Broker(
+        settings,
+        start=serve_asyncio.now(),
+        session_seed=os.urandom(8).hex(),
+        epoch=serve_asyncio.epoch(),
+        store=store,
+    )
+    try:
+        serve_asyncio.run(broker, settings, ready, parent=parent, disk=disk)
     except listening.CannotListen as problem:
         raise SetUpFailed(str(problem)) from None

@@ -30,18 +30,25 @@ from harness.words import (
     Connected,
     Duration,
     Effect,
+    FileLoaded,
+    FilesStored,
     Input,
     Instant,
+    LoadFile,
     PeerGone,
+    Report,
     ResumeReading,
     SendBytes,
     StopReading,
+    StoreFiles,
     TimerFired,
     WritePaused,
     WriteResumed,
 )
 from reference_broker.config.settings import Acceptor, Settings
 from reference_broker.listening import BACKLOG, layers, listen, opened
+from reference_broker.storage.disk import Disk
+from reference_broker.storage.threads import FileThreads
 from reference_broker.tls import TlsLayer
 
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
@@ -56,6 +63,8 @@ FLUSH_S = 30.0
 """For how long a closed connection may take to accept what was written to it."""
 SHUT_S = 1.0
 """For how long connections may take what was written to them when the broker itself ends."""
+END_FILES_S = 30.0
+"""For how long what is durable may take to be written when the broker itself ends."""
 SILENT_S = 60.0
 """For how long the handshake of TLS may take where no handshake timeout is set."""
 
@@ -66,6 +75,11 @@ class SansIoBroker(Protocol):
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
     def next_deadline(self) -> Instant | None: ...
+
+    def end(self) -> Sequence[Effect]: ...
+
+    @property
+    def is_idle(self) -> bool: ...
 
 
 class _Connection(asyncio.Protocol):
@@ -233,8 +247,9 @@ class _Connection(asyncio.Protocol):
 class _Server:
     """One broker, its connections and its timer."""
 
-    def __init__(self, broker: SansIoBroker, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, broker: SansIoBroker, loop: asyncio.AbstractEventLoop, disk: Disk | None) -> None:
         self.broker, self.loop = broker, loop
+        self.files = None if disk is None else FileThreads(disk, self._answered)
         self.connections: dict[int, _Connection] = {}
         self._last = 0
         self._dirty: set[_Connection] = set()
@@ -265,6 +280,13 @@ class _Server:
     def _apply(self, effects: Sequence[Effect]) -> None:
         connections = self.connections
         for effect in effects:
+            if isinstance(effect, Report):
+                complain(effect.sentence)
+                continue
+            if isinstance(effect, StoreFiles | LoadFile):
+                if self.files is not None:
+                    self.files.carry_out(effect)
+                continue
             connection = connections.get(effect.conn)
             if connection is None or connection.close_asked:
                 continue
@@ -289,7 +311,7 @@ class _Server:
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         place = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else "?"
-        conn = None if isinstance(event, TimerFired) else event.conn
+        conn = None if isinstance(event, TimerFired | FilesStored | FileLoaded) else event.conn
         connection = None if conn is None else self.connections.get(conn)
         who = "a timer" if conn is None else f"connection {conn}"
         if connection is not None:
@@ -305,6 +327,21 @@ class _Server:
             connection.gone = connection.close_asked = True
             self._to_close.append(connection)
             self.flush()
+
+    def _answered(self, event: FilesStored | FileLoaded) -> None:
+        """Called in another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            self.loop.call_soon_threadsafe(self.feed, event)
+
+    async def end_files(self) -> None:
+        """What is durable is written before the broker ends, for at most :data:`END_FILES_S`."""
+        if self.files is None:
+            return
+        self._apply(self.broker.end())
+        until = self.loop.time() + END_FILES_S
+        while not self.broker.is_idle and self.loop.time() < until:
+            await asyncio.sleep(0.002)
+        self.files.close()
 
     def flush(self) -> None:
         self._flushing = False
@@ -364,7 +401,11 @@ def complain(sentence: str) -> None:
 
 
 async def serve(
-    broker: SansIoBroker, settings: Settings, ready: Callable[[Mapping[str, int]], None], stop: asyncio.Event
+    broker: SansIoBroker,
+    settings: Settings,
+    ready: Callable[[Mapping[str, int]], None],
+    stop: asyncio.Event,
+    disk: Disk | None = None,
 ) -> None:
     """Open the acceptors, call ``ready`` with their ports by name, and serve until ``stop`` is set.
 
@@ -373,7 +414,7 @@ async def serve(
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_complain_of)
-    server = _Server(broker, loop)
+    server = _Server(broker, loop, disk)
     listeners: list[asyncio.Server] = []
     try:
         ports: dict[str, int] = {}
@@ -398,6 +439,7 @@ async def serve(
         for listener in listeners:
             listener.close()
         await server.shut()
+        await server.end_files()
 
 
 def run(
@@ -406,6 +448,7 @@ def run(
     ready: Callable[[Mapping[str, int]], None],
     *,
     parent: int | None = None,
+    disk: Disk | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT, or the end of the process ``parent``. Raises :class:`CannotListen`."""
 
@@ -415,7 +458,7 @@ def run(
             loop.add_signal_handler(each, stop.set)
         watch = None if parent is None else loop.create_task(_watch(parent, stop))
         try:
-            await serve(broker, settings, ready, stop)
+            await serve(broker, settings, ready, stop, disk)
         finally:
             if watch is not None:
                 watch.cancel()

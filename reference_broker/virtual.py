@@ -13,12 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.words import Instant
+from harness.words import NS_PER_MS, Instant
 from reference_broker.config import users_properties
 from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
 from reference_broker.config.values import nearest
 from reference_broker.core.broker import Broker
 from reference_broker.core.parts import STANDARD, Parts
+from reference_broker.storage.making import store
+from reference_broker.storage.memory import DiskFaults, MemoryDisk
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",
@@ -69,6 +71,8 @@ class Made:
     acceptors: dict[str, dict[str, object]]
     """By acceptor name the parameters in force, under the names of a profile; None where none is set."""
     version: str
+    disk: MemoryDisk | None
+    """Its files; None where everything is kept in memory."""
 
 
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD) -> Made:
@@ -89,7 +93,15 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant,
     settings = replace(settings, acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors))
     if "address" in overrides:
         settings = replace(settings, address_settings=tuple(_of_addresses(settings, overrides["address"])))
-    return Made(Broker(settings, parts, start=start), _described(settings), _version())
+    limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
+    limited = limited or any(_is_limited(each) for each in settings.address_settings)
+    disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
+    broker = Broker(settings, parts, start=start, store=None if disk is None else store(settings))
+    return Made(broker, _described(settings), _version(), disk)
+
+
+def _is_limited(setting: AddressSetting) -> bool:
+    return any(each is not None and each >= 0 for each in (setting.max_size_bytes, setting.max_size_messages))
 
 
 def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSetting]:

@@ -13,7 +13,7 @@ from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from harness.trace.events import Observed
 from harness.words import Clock, RoutingType
-from harness.worlds.virtual import SansIoBroker, VirtualWorld
+from harness.worlds.virtual import SansIoBroker, SansIoDisk, VirtualWorld
 
 
 class Made(Protocol):
@@ -22,6 +22,7 @@ class Made(Protocol):
     broker: SansIoBroker
     acceptors: Mapping[str, Mapping[str, object]]
     version: str
+    disk: SansIoDisk | None
 
 
 class VirtualTarget:
@@ -75,4 +76,4 @@ class VirtualTarget:
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> VirtualWorld:
         assert self._make is not None, "start() comes first"
         made = self._make(str(self.config), overrides or {}, start=0)
-        return VirtualWorld(made.broker, made.acceptors, seed=seed, observed=observed)
+        return VirtualWorld(made.broker, made.acceptors, seed=seed, observed=observed, disk=made.disk)

@@ -25,13 +25,17 @@ from harness.words import (
     Connected,
     Duration,
     Effect,
+    FileEffect,
     Input,
     Instant,
+    LoadFile,
     Observe,
     PeerGone,
+    Report,
     ResumeReading,
     SendBytes,
     StopReading,
+    StoreFiles,
     TimerFired,
     Vantage,
 )
@@ -47,6 +51,12 @@ class SansIoBroker(Protocol):
     def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
 
     def next_deadline(self) -> Instant | None: ...
+
+
+class SansIoDisk(Protocol):
+    """The files of a broker. What it is asked for it does, and says when the broker is to learn of it."""
+
+    def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
 
 
 class BrokerStuck(Exception):
@@ -155,7 +165,7 @@ class _Link:
 
 
 class VirtualWorld:
-    """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to."""
+    """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to; ``disk`` has its files."""
 
     clock = Clock.VIRTUAL
 
@@ -167,13 +177,16 @@ class VirtualWorld:
         seed: int = 0,
         start: Instant = 0,
         observed: Callable[[Observed], None] | None = None,
+        disk: SansIoDisk | None = None,
     ) -> None:
         self._broker, self._acceptors, self._now = broker, acceptors, start
         self._dice = random.Random(seed)
-        self._observed = observed
+        self._observed, self._disk = observed, disk
         self._heap: list[tuple[Instant, int, Callable[[], None]]] = []
         self._order = 0
         self._links: dict[int, _Link] = {}
+        self.reports: list[str] = []
+        """What the broker told the person who runs it."""
         self.faults: LinkFaults = PERFECT
         """The temper of the links opened from now on."""
 
@@ -210,6 +223,13 @@ class VirtualWorld:
                             detail=effect.detail,
                         )
                     )
+            elif isinstance(effect, StoreFiles | LoadFile):
+                if self._disk is None:
+                    raise BrokerStuck("the broker wants files, and this world was given no disk")
+                at, answer = self._disk.carry(self._now, effect)
+                self.at(at, partial(self.feed, answer))
+            elif isinstance(effect, Report):
+                self.reports.append(effect.sentence)
             elif effect.conn in self._links:
                 self._links[effect.conn].apply(effect)
 

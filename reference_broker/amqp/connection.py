@@ -213,6 +213,10 @@ class AmqpConnection:
         """The peer is gone; nothing can be sent."""
         self._end()
 
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._refuse(Refusal(refusal.NOT_STORED, problem))
+
     # --- what goes out ------------------------------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:

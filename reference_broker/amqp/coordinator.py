@@ -86,6 +86,7 @@ class LiveTransaction:
     def commit(self) -> list[Queue]:
         """Everything happens, outcomes before messages; returns the queues to dispatch. Raises ``NoRoute``."""
         router = self.coordinator.session.shared.router
+        router.together()
         queues: dict[Queue, None] = {}
         for delivery, (outcome, settled) in self._outcomes.items():
             link = delivery.link

@@ -219,6 +219,8 @@ class OutgoingLink(Link):
             self.queue.show(self)
         else:
             self.queue.dispatch()
+        if self._drain_due and self.credit.credit and self.queue.when_read(self.offer):
+            return  # what there is comes from the disk
         if self._drain_due and not self._stopped and (self.credit.credit == 0 or self.session.can_send()):
             self._drain_due = False
             if self.credit.credit:

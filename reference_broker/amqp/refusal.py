@@ -56,6 +56,8 @@ BAD_FIELD = _connection(conditions.INVALID_FIELD, "AMQP10-FRAME-05")
 BAD_SASL_FRAME = _connection(conditions.NOT_ALLOWED, "AMQP10-SASL-05")
 EMPTY_SASL_FRAME = _connection(conditions.NOT_ALLOWED, "AMQP10-SASL-06")
 
+NOT_STORED = _connection(conditions.INTERNAL_ERROR, "AMQP10-CLOSE-01")
+
 # --- connections ----------------------------------------------------------------------------------------------------
 NOT_OPEN_FIRST = _connection(conditions.NOT_ALLOWED, "AMQP10-OPEN-02")
 OPEN_AGAIN = _connection(conditions.ILLEGAL_STATE, "AMQP10-OPEN-02")

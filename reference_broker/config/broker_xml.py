@@ -29,7 +29,18 @@ from reference_broker.config.settings import (
     ConfiguredQueue,
     Settings,
 )
-from reference_broker.config.values import INT_MAX, Where, boolean, filled_in, maybe_words, member, octets, whole, words
+from reference_broker.config.values import (
+    INT_MAX,
+    Where,
+    boolean,
+    filled_in,
+    maybe_words,
+    member,
+    octets,
+    one_of,
+    whole,
+    words,
+)
 from reference_broker.config.without_effect import ADDRESS_SETTING, CORE, QUEUE, NoEffect, Refused
 from reference_broker.selector.selector import SelectorError, parse
 
@@ -47,11 +58,21 @@ _TOP: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "connection-ttl-check-interval": ("connection_ttl_check_interval_ms", whole(1)),
     "security-enabled": ("security_enabled", boolean),
     "global-max-size": ("global_max_size_bytes", octets(1, or_else=-1)),
+    "persistence-enabled": ("persistence_enabled", boolean),
+    "paging-directory": ("paging_directory", words),
+    "journal-directory": ("journal_directory", words),
+    "journal-file-size": ("journal_file_size", octets(1, INT_MAX)),
     "global-max-messages": ("global_max_messages", whole(1, or_else=-1)),
 }
 _TREES = ("acceptors", "address-settings", "addresses", "wildcard-addresses")
 
 _attempts = whole(1, INT_MAX, or_else=-1)
+
+
+def _page_full(text: str, where: Where) -> FullPolicy:
+    return FullPolicy(one_of("DROP", "FAIL")(text, where))
+
+
 ADDRESS_FIELDS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "default-address-routing-type": ("default_address_routing_type", member(RoutingType)),
     "default-queue-routing-type": ("default_queue_routing_type", member(RoutingType)),
@@ -67,6 +88,12 @@ ADDRESS_FIELDS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "max-size-messages": ("max_size_messages", whole(0, or_else=-1)),
     "max-size-bytes-reject-threshold": ("max_size_bytes_reject_threshold", octets(0, or_else=-1)),
     "page-size-bytes": ("page_size_bytes", octets(1, INT_MAX)),
+    "page-max-cache-size": ("page_max_cache_size", whole(0, INT_MAX, or_else=-1)),
+    "max-read-page-bytes": ("max_read_page_bytes", octets(1, INT_MAX, or_else=-1)),
+    "max-read-page-messages": ("max_read_page_messages", whole(1, INT_MAX, or_else=-1)),
+    "page-limit-bytes": ("page_limit_bytes", octets(1, or_else=-1)),
+    "page-limit-messages": ("page_limit_messages", whole(1, or_else=-1)),
+    "page-full-policy": ("page_full_policy", _page_full),
     "address-full-policy": ("address_full_policy", member(FullPolicy)),
     "default-consumer-window-size": ("default_consumer_window_size", whole(0, INT_MAX, or_else=-1)),
 }

@@ -120,6 +120,12 @@ class AddressSetting:
     max_size_messages: int | None = None
     max_size_bytes_reject_threshold: int | None = None
     page_size_bytes: int | None = None
+    page_max_cache_size: int | None = None
+    max_read_page_bytes: int | None = None
+    max_read_page_messages: int | None = None
+    page_limit_bytes: int | None = None
+    page_limit_messages: int | None = None
+    page_full_policy: FullPolicy | None = None
     address_full_policy: FullPolicy | None = None
     default_consumer_window_size: int | None = None
 
@@ -163,6 +169,13 @@ class Settings:
     """``global-max-size``: octets that all addresses together may have before they are full; -1 is no limit."""
     global_max_messages: int = -1
     """``global-max-messages``: likewise, messages."""
+    persistence_enabled: bool = True
+    """``persistence-enabled``: whether durable messages survive a restart of a broker that has a folder for its data."""
+    paging_directory: str = "paging"
+    journal_directory: str = "journal"
+    """Where pages and journal are, from the folder for the data on, unless they are absolute."""
+    journal_file_size: int = 10 * 1024 * 1024
+    """``journal-file-size``: octets after which the journal goes on in another file."""
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it is part of the
     transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""

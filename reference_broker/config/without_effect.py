@@ -62,7 +62,7 @@ _number = whole(LONG_MIN)
 _count = whole(0, INT_MAX)
 _positive = whole(1)
 
-_STORE = "messages are kept in memory, so nothing about files matters"
+_STORE = "files are kept in another way here, which needs no such setting"
 _LARGE = "bodies of any size are kept in memory, and delivered whole"
 _THREADS = "this broker has one thread"
 _MANAGEMENT = "of management there is only what the management address answers"
@@ -76,7 +76,7 @@ _AMQP = "tuning of Artemis's own AMQP engine"
 _OPENWIRE = "OpenWire is not spoken here"
 _TCP = "tuning of the socket; the octets on the wire are the same"
 _HTTP = "of HTTP only the upgrade to WebSocket is spoken here"
-_PAGING = "nothing is paged to disk here"
+_PAGING = "a queue reads from pages what its consumers have room for, up to max-read-page-bytes"
 _ALONE = "this broker keeps to itself; remove the element"
 
 
@@ -86,19 +86,19 @@ def _named(names: str, entry: Entry) -> dict[str, Entry]:
 
 CORE: dict[str, Entry] = {
     **_named(
-        "paging-directory bindings-directory journal-directory large-messages-directory node-manager-lock-directory",
+        "bindings-directory large-messages-directory node-manager-lock-directory",
         NoEffect(words, _STORE),
     ),
     "journal-retention-directory": NoEffect(None, _STORE),
     "store": NoEffect(None, _STORE),
     **_named(
-        "persistence-enabled journal-datasync large-message-sync create-bindings-dir create-journal-dir "
+        "journal-datasync large-message-sync create-bindings-dir create-journal-dir "
         "read-whole-page journal-sync-transactional journal-sync-non-transactional log-journal-write-rate "
         "purge-page-folders persist-delivery-count-before-delivery persist-id-cache",
         NoEffect(boolean, _STORE),
     ),
     "journal-type": NoEffect(one_of("ASYNCIO", "MAPPED", "NIO"), _STORE),
-    **_named("journal-file-size journal-buffer-size", NoEffect(octets(1, INT_MAX), _STORE)),
+    **_named("journal-buffer-size", NoEffect(octets(1, INT_MAX), _STORE)),
     **_named(
         "page-max-concurrent-io journal-device-block-size journal-min-files journal-pool-files "
         "journal-compact-min-files journal-compact-percentage journal-max-io journal-buffer-timeout "
@@ -189,7 +189,6 @@ CORE: dict[str, Entry] = {
 
 ADDRESS_SETTING: dict[str, Entry] = {
     # Read into the settings, but not acted on by the core yet. Take an entry away when the core does.
-    "page-size-bytes": NoEffect(None, _PAGING),
     "expiry-address": NoEffect(None, "messages do not expire here"),
     "redelivery-delay": Only(whole(0), (0,)),
     "default-consumer-window-size": NoEffect(None, "for CORE clients only"),
@@ -197,11 +196,8 @@ ADDRESS_SETTING: dict[str, Entry] = {
     "message-counter-history-day-limit": NoEffect(_number, _MANAGEMENT),
     **_named("management-browse-page-size management-message-attribute-size-limit", NoEffect(_number, _MANAGEMENT)),
     "enable-metrics": NoEffect(boolean, _MANAGEMENT),
-    **_named("max-read-page-messages prefetch-page-messages page-max-cache-size", NoEffect(_number, _PAGING)),
-    **_named("max-read-page-bytes prefetch-page-bytes", NoEffect(octets(1, INT_MAX, or_else=-1), _PAGING)),
-    "page-limit-bytes": NoEffect(octets(1, or_else=-1), _PAGING),
-    "page-limit-messages": NoEffect(whole(1, or_else=-1), _PAGING),
-    "page-full-policy": NoEffect(one_of("DROP", "FAIL"), _PAGING),
+    "prefetch-page-messages": NoEffect(_number, _PAGING),
+    "prefetch-page-bytes": NoEffect(octets(1, INT_MAX, or_else=-1), _PAGING),
     "disk-full-policy": NoEffect(one_of("DROP", "BLOCK", "FAIL"), _STORE),
     "redistribution-delay": NoEffect(_number, _CLUSTER),
     "initial-queue-buffer-size": NoEffect(_positive, "about memory inside the Java process"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from harness.words import FullPolicy, RoutingType
 from reference_broker.core.accounting import Account
-from reference_broker.core.message import Entry, Message
+from reference_broker.core.message import Claim, Entry, Message
 from reference_broker.core.queue import Queue
 
 
@@ -29,10 +30,23 @@ class Pages(Protocol):
         """
 
 
+class Keeper(Protocol):
+    """Where messages are that must survive a restart."""
+
+    def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
+        """Whether ``message`` is one that has to be kept for any of ``queues``."""
+
+    def keep(
+        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim
+    ) -> Iterable[tuple[Queue, Claim]]:
+        """Keeps it; returns for each queue what is to be released when the message has left it, ``charge`` included."""
+
+
 class Address:
     """One address. ``routing`` holds the ways in which it may be used; ``configured`` ones are never deleted.
 
-    ``account`` counts its memory. ``pages`` is None where everything is kept in memory.
+    ``account`` counts its memory. ``pages`` is None where everything is kept in memory, ``keeper`` where nothing survives a
+    restart.
     """
 
     def __init__(self, name: str, routing: set[RoutingType], configured: bool, account: Account) -> None:
@@ -41,6 +55,7 @@ class Address:
         self.configured = configured
         self.account = account
         self.pages: Pages | None = None
+        self.keeper: Keeper | None = None
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self._turn = 0
@@ -56,6 +71,11 @@ class Address:
 
     def _side(self, queue: Queue) -> list[Queue]:
         return self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast
+
+    @property
+    def queues(self) -> list[Queue]:
+        """All queues."""
+        return [*self.anycast, *self.multicast]
 
     def find(self, name: str) -> Queue | None:
         """The anycast queue of that name, or None."""
@@ -78,6 +98,10 @@ class Address:
         elif given_up is not None and account.policy is FullPolicy.DROP and account.full:
             return
         charge = account.charge(message, len(queues))
+        if self.keeper is not None and self.keeper.keeps(message, queues):
+            for queue, claim in self.keeper.keep(message, queues, given_up, charge):
+                queue.put(message, given_up, claim)
+            return
         for queue in queues:
             queue.put(message, given_up, charge)
 

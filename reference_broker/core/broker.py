@@ -6,11 +6,16 @@ inputs at the same instants give the same effects. A list of ``(now, input)`` is
 
 from __future__ import annotations
 
+from functools import partial
+
 from harness.words import (
+    NS_PER_S,
     BytesReceived,
     Connected,
     Duration,
     Effect,
+    FileLoaded,
+    FilesStored,
     Input,
     Instant,
     PeerGone,
@@ -26,6 +31,22 @@ from reference_broker.core.matching import AddressRules
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.parts import STANDARD, Parts
 from reference_broker.core.shared import Shared
+from reference_broker.core.stored import Stored
+from reference_broker.storage.store import Store
+
+FILES = "files"
+"""Why a connection is not read: files are behind; and what is due when they are to be tried again."""
+TRY_AGAIN = NS_PER_S
+
+
+def _limited(rules: AddressRules, settings: Settings, name: str) -> bool:
+    """Whether the address ``name`` can get full."""
+    rule = rules.of(name)
+    limits = (
+        *(rule.max_size_bytes, rule.max_size_messages),
+        *(settings.global_max_size_bytes, settings.global_max_messages),
+    )
+    return any(each >= 0 for each in limits)
 
 
 class Broker:
@@ -33,7 +54,9 @@ class Broker:
 
     ``start`` is the instant of its birth: the connection-TTL check passes are counted from it. ``session_seed`` goes into
     the session identifiers; a driver that restarts brokers gives each another one, so that sessions stay unique.
-    ``epoch`` and an instant together are the nanoseconds since 1970, which only selectors ask for.
+    ``epoch`` and an instant together are the nanoseconds since 1970, which only selectors ask for. ``store`` is where messages
+    go that do not fit into memory or have to survive a restart; what it found of an earlier broker is there again at once.
+    Without it everything is kept in memory.
     """
 
     def __init__(
@@ -44,12 +67,15 @@ class Broker:
         start: Instant = 0,
         session_seed: str = "",
         epoch: Duration = 0,
+        store: Store | None = None,
     ) -> None:
         self._settings = settings
         self._parts = parts
         self._deadlines = Deadlines()
         self._outbox = Outbox()
         self._connections: dict[int, Connection] = {}
+        self._choked: set[int] = set()
+        self._tries = False
         rules = AddressRules(settings)
         accounting = parts.accounting(settings, rules)
         self._shared = Shared(
@@ -65,6 +91,11 @@ class Broker:
             accounting=accounting,
             admission=parts.admission(accounting),
         )
+        self._store = store
+        if store is not None:
+            stored = Stored(store, partial(_limited, rules, settings))
+            self._shared.router.store_in(stored)
+            self._shared.admission.storing = stored.judge
 
     def handle(self, now: Instant, event: Input) -> list[Effect]:
         """What to do about ``event`` at ``now``, which never goes backwards.
@@ -97,12 +128,65 @@ class Broker:
                 connection = self._connections.get(conn)
                 if connection is not None:
                     connection.hold(isinstance(event, WritePaused))
+            case FilesStored() | FileLoaded():
+                self._files(now, event)
         while (go_on := shared.admission.next()) is not None:
             go_on()
         for conn in self._outbox.closed:
             if conn in self._connections and not self._connections[conn].is_open:
                 self._forget(conn)
-        return self._outbox.drain()
+        return self._outbox.drain() if self._store is None else self._with_files(now, self._store)
+
+    def end(self) -> list[Effect]:
+        """The broker ends in order: everybody is parted from, and the last of what is durable is to be stored.
+
+        Answers of files are still to be handed in afterwards, until ``is_idle``.
+        """
+        for conn in list(self._connections):
+            self._connections.pop(conn).lost()
+        self._shared.router.ending()
+        return self._outbox.drain() if self._store is None else self._with_files(self._shared.now, self._store)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be stored, or nothing can be."""
+        return self._store is None or self._store.is_idle or self._store.refuses
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _with_files(self, now: Instant, store: Store) -> list[Effect]:
+        """What comes out of an input, and what is to be done with files."""
+        conn = self._shared.conn
+        if conn is not None and store.much_waits and conn in self._connections:
+            self._choked.add(conn)
+            self._outbox.stop_reading(conn, FILES)
+        batch = store.batch if store.seal() else 0
+        effects = self._outbox.drain(batch)
+        effects += store.effects()
+        if store.wants_another_try and not self._tries:
+            self._tries = True
+            self._deadlines.set((0, FILES), now + TRY_AGAIN)
+        return effects
+
+    def _files(self, now: Instant, event: FilesStored | FileLoaded) -> None:
+        store = self._store
+        if store is None:
+            return
+        if isinstance(event, FileLoaded):
+            store.loaded(event)
+            return
+        good = store.stored(event)
+        if good:
+            self._outbox.release(store.done)
+        else:
+            for conn in self._outbox.give_up():
+                connection = self._connections.get(conn)
+                if connection is not None:
+                    connection.fail(store.problem)
+        if store.little_waits and self._choked:
+            for conn in self._choked:
+                self._outbox.resume_reading(conn, FILES)
+            self._choked.clear()
 
     def next_deadline(self) -> Instant | None:
         """When to call ``handle`` with :class:`TimerFired` unless another input comes first; None for never.
@@ -115,6 +199,10 @@ class Broker:
     def _fire(self, now: Instant) -> None:
         while (due := self._deadlines.pop_due(now)) is not None:
             conn, what = due
+            if what == FILES and self._store is not None:
+                self._tries = False
+                self._store.try_again()
+                continue
             connection = self._connections.get(conn)
             if connection is not None:
                 connection.due(now, what)
@@ -124,4 +212,5 @@ class Broker:
     def _forget(self, conn: int) -> None:
         del self._connections[conn]
         self._outbox.forget(conn)
+        self._choked.discard(conn)
         self._shared.certificates.pop(conn, None)

@@ -41,6 +41,9 @@ class Connection(Protocol):
     def lost(self) -> None:
         """The peer is gone; nothing can be sent."""
 
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored: it is told, and the connection closed."""
+
 
 def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Connection:
     """A connection that has just come in by ``acceptor``."""
@@ -116,3 +119,8 @@ class Undecided:
         became = self._became or self._stomp
         if became is not None:
             became.lost()
+
+    def fail(self, problem: str) -> None:
+        became = self._became or self._stomp
+        if became is not None:
+            became.fail(problem)

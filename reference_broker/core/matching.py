@@ -35,6 +35,14 @@ class Rule:
     max_size_messages: int = -1
     max_size_bytes_reject_threshold: int = -1
     address_full_policy: FullPolicy = FullPolicy.PAGE
+    page_size_bytes: int = 10 * 1024 * 1024
+    page_max_cache_size: int = 5
+    max_read_page_bytes: int | None = None
+    """None: twice ``page_size_bytes``. -1 is no limit."""
+    max_read_page_messages: int = -1
+    page_limit_bytes: int = -1
+    page_limit_messages: int = -1
+    page_full_policy: FullPolicy = FullPolicy.FAIL
 
 
 class AddressRules:

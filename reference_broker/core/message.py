@@ -8,14 +8,11 @@ has three entries.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from harness.words import NS_PER_MS, Instant, RoutingType
 from reference_broker.core import properties
 from reference_broker.selector.values import Value
-
-if TYPE_CHECKING:
-    from reference_broker.core.accounting import Charge
 
 
 class Envelope:
@@ -82,6 +79,16 @@ class Message:
         return self.envelope.properties.get(name)
 
 
+class Claim(Protocol):
+    """What an entry has elsewhere because it is in its queue: memory, a place in the journal or on a page."""
+
+    def release(self) -> None:
+        """The entry has left its queue for good. Called once."""
+
+    def failed(self, failures: int) -> None:
+        """The entry came back to its queue, as a failed delivery, for the time ``failures``."""
+
+
 class Entry:
     """A message's place in one queue.
 
@@ -94,7 +101,7 @@ class Entry:
 
     __slots__ = ("barred", "charge", "deliveries", "earlier", "failures", "message", "notes", "order")
 
-    def __init__(self, message: Message, order: int, charge: Charge | None = None) -> None:
+    def __init__(self, message: Message, order: int, charge: Claim | None = None) -> None:
         self.message = message
         self.order = order
         self.charge = charge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -21,6 +22,9 @@ class Layer(Protocol):
 class Outbox:
     """Order of what comes out: observations as they were made, then for each connection its octets, whether it is read,
     and its close.
+
+    What leaves in consequence of something that has to be stored first is held until then, and so is everything behind it
+    on the same connection: nothing overtakes.
     """
 
     def __init__(self) -> None:
@@ -30,6 +34,8 @@ class Outbox:
         self._layers: dict[int, Layer] = {}
         self._unread: dict[int, set[str]] = {}
         self._reading: dict[int, bool] = {}
+        self._held: dict[int, deque[tuple[int, bytes | None]]] = {}
+        self._free: list[Effect] = []
 
     @property
     def closed(self) -> Sequence[int]:
@@ -94,13 +100,53 @@ class Outbox:
         """A branch was taken that exists because of ``requirement``."""
         self._observed.append(Observe(conn, requirement, detail))
 
-    def drain(self) -> list[Effect]:
-        """Everything collected; the outbox is empty afterwards."""
+    def drain(self, batch: int = 0) -> list[Effect]:
+        """Everything collected; the outbox is empty afterwards. With a ``batch``, octets are held until that is stored."""
         effects = self._observed
+        if self._free:
+            effects += self._free
+            self._free = []
         for conn, chunks in self._octets.items():
-            effects.append(SendBytes(conn, b"".join(chunks) if len(chunks) > 1 else chunks[0]))
+            data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
+            if batch or conn in self._held:
+                self._held.setdefault(conn, deque()).append((batch, data))
+            else:
+                effects.append(SendBytes(conn, data))
         effects.extend(ResumeReading(conn) if read else StopReading(conn) for conn, read in self._reading.items())
-        effects.extend(map(Close, self._closed))
+        for conn in self._closed:
+            if conn in self._held:
+                self._held[conn].append((batch, None))
+            else:
+                effects.append(Close(conn))
         self._observed, self._octets, self._closed = [], {}, []
         self._reading.clear()
         return effects
+
+    def release(self, batch: int) -> None:
+        """All batches up to ``batch`` are stored: what waited for them goes out with the next drain."""
+        for conn, held in list(self._held.items()):
+            octets: list[bytes] = []
+            while held and held[0][0] <= batch:
+                data = held.popleft()[1]
+                if data is not None:
+                    octets.append(data)
+                    continue
+                self._let_go(conn, octets)
+                octets = []
+                self._free.append(Close(conn))
+            self._let_go(conn, octets)
+            if not held:
+                del self._held[conn]
+
+    def _let_go(self, conn: int, octets: list[bytes]) -> None:
+        if octets:
+            self._free.append(SendBytes(conn, b"".join(octets)))
+
+    def give_up(self) -> list[int]:
+        """What was to be stored cannot be: what waited for it is forgotten. Returns the connections that waited.
+
+        One that was to be closed behind that is closed at once.
+        """
+        waited, self._held = self._held, {}
+        self._free += [Close(conn) for conn, held in waited.items() if held[-1][1] is None]
+        return list(waited)

@@ -29,8 +29,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from harness.words import Outcome, RoutingType
-from reference_broker.core.accounting import Charge
-from reference_broker.core.message import Entry, Message
+from reference_broker.core.message import Claim, Entry, Message
 from reference_broker.selector.selector import Selector
 
 
@@ -54,6 +53,26 @@ class Browser(Protocol):
 
     def show(self, entry: Entry) -> None:
         """Sees a message. Called only right after ``has_room()`` was true."""
+
+
+class Behind(Protocol):
+    """What belongs to a queue behind all that is in memory (:class:`reference_broker.storage.cursor.PageCursor`)."""
+
+    left: int
+    """How many messages."""
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether what comes next is on its way."""
+
+    def read_on(self) -> bool:
+        """Appends the next few to the queue. False if there are none, or none can be had now."""
+
+    def browse(self, browser: Browser) -> None:
+        """Shows ``browser``, which has seen all that waits in memory, what is behind that."""
+
+    def stop_browsing(self, browser: Browser) -> None:
+        """``browser`` sees nothing more."""
 
 
 class RoundRobin:
@@ -108,7 +127,8 @@ class RoundRobin:
 class Queue:
     """One queue. ``max_attempts`` 0 or less never gives a message up; ``bury`` takes what is given up.
 
-    ``filter`` says which messages may enter; who puts messages in asks it before.
+    ``filter`` says which messages may enter; who puts messages in asks it before. ``durable`` queues are there again after a
+    restart. ``id`` is the store's number for the queue, 0 where there is no store; ``behind`` is what lies on pages.
     """
 
     def __init__(
@@ -122,6 +142,11 @@ class Queue:
         self.name = name
         self.routing = routing
         self.filter: Selector | None = None
+        self.id = 0
+        self.durable = False
+        self.behind: Behind | None = None
+        self.on_consumer: Callable[[], None] | None = None
+        """Called before a consumer sees anything."""
         self.unsettled = 0
         """Entries that are with a consumer, or with a transaction, and may come back."""
         self._dispatcher = dispatcher
@@ -130,6 +155,7 @@ class Queue:
         self._ready: deque[Entry] = deque()
         self._order = 0
         self._browsers: list[Browser] = []
+        self._on_read: list[Callable[[], None]] = []
         self._choosy = self._barring = self._discarded = False
         self._selectors: dict[Consumer, Selector] = {}
         self._looked: dict[Consumer, int] = {}
@@ -137,7 +163,12 @@ class Queue:
 
     def __len__(self) -> int:
         """Messages that wait for a consumer."""
-        return len(self._ready)
+        return len(self._ready) + (0 if self.behind is None else self.behind.left)
+
+    @property
+    def order(self) -> int:
+        """The number of the last message that came into memory."""
+        return self._order
 
     @property
     def has_consumers(self) -> bool:
@@ -147,9 +178,9 @@ class Queue:
     @property
     def in_use(self) -> bool:
         """Whether anybody consumes, or any message is here or may come back."""
-        return bool(self._ready) or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
+        return len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
 
-    def put(self, message: Message, given_up: Entry | None = None, charge: Charge | None = None) -> None:
+    def put(self, message: Message, given_up: Entry | None = None, charge: Claim | None = None) -> None:
         """A new message arrives at the end; ``given_up`` is its place in the queue that gave it up, if one did.
 
         ``charge`` is released when it has left the queue for good.
@@ -168,8 +199,20 @@ class Queue:
         if self._browsers or self._choosy:
             self.dispatch()
 
+    def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
+        """A message that has been in this queue comes back into memory, behind all that is there. It is not dispatched."""
+        self._order += 1
+        entry = Entry(message, self._order, charge)
+        if given_up is not None:
+            entry.earlier = given_up.earlier + given_up.failures
+            entry.notes = given_up.notes
+        self._ready.append(entry)
+        return entry
+
     def attach(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """``consumer`` joins and gets what waits, of that what ``selector`` selects."""
+        if self.on_consumer is not None:
+            self.on_consumer()
         self._dispatcher.add(consumer)
         if selector is not None:
             self._selectors[consumer] = selector
@@ -187,6 +230,14 @@ class Queue:
 
     def dispatch(self) -> None:
         """Serves consumers until nothing waits or none has room. To be called whenever room may have grown."""
+        self._serve()
+        if self.behind is not None and self.behind.left:
+            while self._dispatcher.with_room() and self.behind.read_on():
+                self._serve()
+        for browser in tuple(self._browsers):
+            self.show(browser)
+
+    def _serve(self) -> None:
         ready = self._ready
         while ready and not self._choosy:
             consumer = self._dispatcher.pick()
@@ -195,8 +246,6 @@ class Queue:
             consumer.deliver(ready.popleft())
         if ready and self._choosy:
             self._choose()
-        for browser in tuple(self._browsers):
-            self.show(browser)
 
     def _choose(self) -> None:
         """Dispatches where not everybody may have everything. Who delivers may put an entry back, in its old place."""
@@ -231,18 +280,20 @@ class Queue:
     def stop_browsing(self, browser: Browser) -> None:
         """``browser`` sees nothing more."""
         self._browsers.remove(browser)
+        if self.behind is not None:
+            self.behind.stop_browsing(browser)
 
     def available(self, consumer: Consumer) -> int:
-        """How many messages wait that ``consumer`` may have."""
+        """How many messages wait that ``consumer`` may have; of those on pages the ones that it may have are not known."""
         if not self._choosy:
-            return len(self._ready)
+            return len(self)
         return sum(self._may_have(each, consumer) for each in self._ready)
 
     def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
-        """How many messages wait that ``browser`` has not seen, of those that ``selector`` selects."""
+        """How many messages wait that ``browser`` has not seen, of those that ``selector`` selects; as for ``available``."""
         place = self._place(browser)
         if selector is None:
-            return len(self._ready) - place
+            return max(0, len(self) - place - max(0, browser.cursor - self._order))
         return sum(selector.matches(each.message) for each in islice(self._ready, place, None))
 
     def show(self, browser: Browser) -> None:
@@ -253,6 +304,27 @@ class Queue:
             browser.cursor = entry.order
             browser.show(entry)
             place += 1
+        if self.behind is not None and place >= len(self._ready) and browser.has_room():
+            self.behind.browse(browser)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing of what waits was ever delivered."""
+        return not self.unsettled and not any(each.deliveries for each in self._ready)
+
+    def read(self) -> None:
+        """What lies behind can be had now."""
+        self.dispatch()
+        waiting, self._on_read = self._on_read, []
+        for each in waiting:
+            each()
+
+    def when_read(self, then: Callable[[], None]) -> bool:
+        """Whether messages are on their way from the disk; ``then`` is called when they are here."""
+        if self.behind is None or not self.behind.left or not self.behind.is_loading:
+            return False
+        self._on_read.append(then)
+        return True
 
     def _place(self, browser: Browser) -> int:
         return self._behind(browser.cursor)
@@ -276,6 +348,8 @@ class Queue:
                 self._bury(self, entry)
                 self.gone(entry)
             else:
+                if outcome is Outcome.MODIFIED and entry.charge is not None:
+                    entry.charge.failed(entry.failures)
                 back.append(entry)
         if self._discarded:
             for entry in back:

@@ -85,7 +85,9 @@ class Router:
             stored.opened(address)
         for made in stored.queues:
             address = self._addresses.get(made.address) or self._open(made.address, {made.routing}, configured=False)
-            queue = next((each for each in address.queues if each.name == made.name and each.routing is made.routing), None)
+            queue = next(
+                (each for each in address.queues if each.name == made.name and each.routing is made.routing), None
+            )
             if queue is None:
                 queue = self._make(address, made.name, made.routing)
                 queue.filter = None if made.filter is None else parse(made.filter)

@@ -296,6 +296,7 @@ def begin(session: StompConnection, frame: Frame) -> After:
 def commit(session: StompConnection, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.COMMIT_BAD)
     router = session.shared.router
+    router.together()
     try:
         queues = transaction.commit(router.publish)
     except NoRoute as problem:

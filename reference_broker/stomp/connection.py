@@ -205,6 +205,10 @@ class StompConnection:
         """The peer is gone; nothing can be sent."""
         self._end()
 
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._refuse(Refusal(refusal.NOT_STORED, self.version, problem))
+
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _connect(self, now: Instant, frame: Frame) -> None:

@@ -57,6 +57,8 @@ class Inner(Protocol):
 
     def lost(self) -> None: ...
 
+    def fail(self, problem: str) -> None: ...
+
 
 class State(enum.Enum):
     """Where a connection is in its life."""
@@ -127,6 +129,10 @@ class WebSocketConnection:
     def lost(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._finish()
+
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._inner.fail(problem)
 
     # --- what goes out ------------------------------------------------------------------------------------------------
 

@@ -141,9 +141,19 @@ def test_a_file_as_artemis_create_writes_it_is_understood(tmp_path: Path) -> Non
             auto_create_addresses=True,
         ),
         AddressSetting(
-            "#", auto_delete_queues=True, auto_delete_addresses=False, page_size_bytes=10485760, max_size_messages=-1
+            "#",
+            auto_delete_queues=True,
+            auto_delete_addresses=False,
+            page_size_bytes=10485760,
+            max_size_messages=-1,
+            max_read_page_bytes=20971520,
+            max_read_page_messages=-1,
+            page_limit_bytes=-1,
+            page_limit_messages=-1,
         ),
     )
+    assert (settings.persistence_enabled, settings.journal_file_size) == (True, 10485760)
+    assert (settings.paging_directory, settings.journal_directory) == ("data/paging", "data/journal")
     assert settings.addresses == (
         ConfiguredAddress("DLQ", frozenset({RoutingType.ANYCAST}), (ConfiguredQueue("DLQ", RoutingType.ANYCAST),)),
         ConfiguredAddress(
@@ -160,7 +170,7 @@ def test_what_has_no_effect_is_noted_with_line_name_and_reason(tmp_path: Path) -
     (tmp_path / "artemis-users.properties").write_text("")
     notes = broker_xml.read_with_notes(path, {}).notes
     by_name = {each.where.name: each for each in notes}
-    assert by_name["persistence-enabled"].where.line == 10
+    assert by_name["journal-type"].where.line == 12
     assert by_name["acceptor 'amqp', useEpoll"].where.line == 37
     assert "socket" in by_name["acceptor 'amqp', useEpoll"].reason
     assert str(by_name["max-disk-usage"]).startswith(f"{path}, line 27: max-disk-usage has no effect here: ")

@@ -1,0 +1,173 @@
+"""Messages as octets and back: every field of a message and its envelope, AMQP sections as they came.
+
+::
+
+    kind (1) | number (8) | arrived (8) | envelope's length (4) | envelope | rest
+
+The rest is the body of a plain message. Of an AMQP message it is::
+
+    prefix's length (1) | has ttl (1) | ttl (8) | annotations' length (4) | prefix | annotations | bare message
+
+An envelope is encoded once and travels with the envelope itself; equal envelopes become one object again when they are
+read, so that what encoders keep with an envelope is made once for all of its messages.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from harness.words import RoutingType
+from reference_broker.amqp import encoder
+from reference_broker.amqp.composite import InvalidField
+from reference_broker.amqp.crossing import prefix
+from reference_broker.amqp.decoder import DEPTH, DecodeError, decode
+from reference_broker.amqp.message import AmqpMessage, Notes
+from reference_broker.amqp.performatives import Error
+from reference_broker.core.message import Envelope, Message
+
+_HEAD = struct.Struct(">BQQI")
+_AMQP = struct.Struct(">BBQI")
+_LENGTH = struct.Struct(">I")
+_PLAIN, _SECTIONS = 0, 1
+_WIRE = "stored"
+_ROUTINGS = (None, RoutingType.ANYCAST, RoutingType.MULTICAST)
+_MOST_ENVELOPES = 4096
+_TEXT = ("utf-8", "surrogatepass")
+_DURABLE = 0x41
+
+
+class BadOctets(Exception):
+    """Octets that are no message although their checksum is right; one sentence."""
+
+
+def is_durable(message: Message) -> bool:
+    """Whether a message is to survive a restart: header ``persistent``, or ``durable`` of AMQP."""
+    if isinstance(message, AmqpMessage):
+        return message.prefix[0] == _DURABLE
+    return prefix(message.envelope)[0] == _DURABLE
+
+
+def encode(message: Message) -> bytes:
+    """``message`` as octets."""
+    envelope = message.route
+    head = envelope.wire.get(_WIRE)
+    if head is None:
+        head = envelope.wire[_WIRE] = _envelope(envelope)
+    if not isinstance(message, AmqpMessage):
+        return b"".join((_HEAD.pack(_PLAIN, message.number, message.arrived, len(head)), head, message.body))
+    ttl = message.ttl
+    return b"".join(
+        (
+            _HEAD.pack(_SECTIONS, message.number, message.arrived, len(head)),
+            head,
+            _AMQP.pack(len(message.prefix), ttl is not None, ttl or 0, len(message.annotations)),
+            message.prefix,
+            message.annotations,
+            message.bare,
+        )
+    )
+
+
+def number(octets: bytes, at: int) -> int:
+    """The number of the message that begins ``at``. Raises ``struct.error``."""
+    found: int = _HEAD.unpack_from(octets, at)[1]
+    return found
+
+
+class Decoder:
+    """Reads messages; remembers up to 4096 envelopes."""
+
+    def __init__(self) -> None:
+        self._envelopes: dict[bytes, Envelope] = {}
+
+    def decode(self, octets: bytes, at: int) -> Message:
+        """The message that begins ``at`` and ends with ``octets``. Raises :class:`BadOctets`."""
+        try:
+            kind, number, arrived, length = _HEAD.unpack_from(octets, at)
+            begin = at + _HEAD.size
+            rest = begin + length
+            head = octets[begin:rest]
+            envelope = self._envelopes.get(head)
+            if envelope is None:
+                envelope = self._remember(head)
+            if kind == _PLAIN:
+                return Message(number, envelope, octets[rest:], arrived)
+            prefix_length, has_ttl, ttl, annotations_length = _AMQP.unpack_from(octets, rest)
+        except (struct.error, ValueError, IndexError) as problem:
+            raise BadOctets(f"what is stored there is no message: {problem}") from None
+        start = rest + _AMQP.size
+        annotations = start + prefix_length
+        bare = annotations + annotations_length
+        return AmqpMessage(
+            number,
+            envelope,
+            arrived,
+            octets[start:annotations],
+            ttl if has_ttl else None,
+            octets[annotations:bare],
+            octets[bare:],
+        )
+
+    def _remember(self, head: bytes) -> Envelope:
+        envelope = _read_envelope(head)
+        envelope.wire[_WIRE] = head
+        if len(self._envelopes) >= _MOST_ENVELOPES:
+            self._envelopes.clear()
+        self._envelopes[head] = envelope
+        return envelope
+
+
+def _envelope(envelope: Envelope) -> bytes:
+    parts = [b"%c%c" % (_ROUTINGS.index(envelope.routing), envelope.text)]
+    for text in (envelope.address, envelope.destination, *(each for pair in envelope.headers for each in pair)):
+        octets = text.encode(*_TEXT)
+        parts += (_LENGTH.pack(len(octets)), octets)
+    return b"".join(parts)
+
+
+def _read_envelope(octets: bytes) -> Envelope:
+    texts: list[str] = []
+    at = 2
+    while at < len(octets):
+        (length,) = _LENGTH.unpack_from(octets, at)
+        at += _LENGTH.size
+        texts.append(octets[at : at + length].decode(*_TEXT))
+        at += length
+    address, destination, *headers = texts
+    pairs = tuple(zip(headers[::2], headers[1::2], strict=True))
+    return Envelope(address, destination, _ROUTINGS[octets[0]], pairs, octets[1] == 1)
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+def encode_notes(notes: Notes | None) -> bytes:
+    """What AMQP peers said about a message; empty for nothing."""
+    if notes is None or (not notes.annotations and notes.rejected is None):
+        return b""
+    rejected = b"" if notes.rejected is None else encoder.encode(notes.rejected)
+    return _LENGTH.pack(len(rejected)) + rejected + encoder.encode(notes.annotations)
+
+
+def decode_notes(octets: bytes) -> Notes | None:
+    """The reverse. Raises :class:`BadOctets`."""
+    if not octets:
+        return None
+    notes = Notes()
+    try:
+        (length,) = _LENGTH.unpack_from(octets)
+        annotations: Any = decode(octets, _LENGTH.size + length)[0]
+        notes.annotations = dict(annotations)
+        if length:
+            notes.rejected = _read_error(octets[_LENGTH.size : _LENGTH.size + length])
+    except (struct.error, IndexError, ValueError, DecodeError, InvalidField) as problem:
+        raise BadOctets(f"what is stored there are no notes: {problem}") from None
+    return notes
+
+
+def _read_error(octets: bytes) -> Error:
+    from reference_broker.amqp.composite import descriptor
+
+    _, at = descriptor(octets, 1)
+    return Error.read(octets, at, DEPTH)[0]
