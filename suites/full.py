@@ -1,4 +1,4 @@
-"""Addresses that are full soon (fixtures/brokers/artemis/full.xml), and what a message weighs there.
+"""Addresses that are full soon (fixtures/brokers/artemis/broker.xml), and what a message weighs there.
 
 What a broker charges for a message is its own affair, so it is measured first: by asking the broker's management, or, where
 there is none, by looking for the largest message after which another one is still taken. Then thresholds can be aimed at to
@@ -8,12 +8,14 @@ the octet.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from harness.bench import Bench
 from harness.clients.amqp_books import Link
 from harness.clients.management import ADMIN, Admin
 from harness.clients.raw_amqp import AmqpPeer, Node
 from harness.clients.raw_stomp import Destination
+from harness.wire.amqp import composite
 from harness.wire.conversation import PATIENCE
 from harness.words import RoutingType
 from suites.amqp.steps import QUIET, collect, granted
@@ -55,6 +57,11 @@ def same(to: Destination) -> Node:
     """An address that was made for STOMP, as AMQP names it."""
     kind = "topic" if any("MULTICAST" in value for _, value in to.send_headers) else "queue"
     return Node(to.name, (kind,))
+
+
+def source(fields: dict[str, Any]) -> Any:
+    """A source with these fields, for an attach."""
+    return composite("source", fields)
 
 
 def body(number: int, size: int) -> bytes:

@@ -41,17 +41,17 @@ def told(target: Target) -> list[dict[str, Any]]:
 
 
 def filled(
-    target: Bench, admin: Admin, to: Destination, total: int, sizes: Sequence[int]
+    target: Bench, admin: Admin, to: Destination, total: int, sizes: Sequence[int], *, proves: str = POLICIES
 ) -> tuple[StompPeer, int, int]:
     """An address that holds ``total`` octets, or as nearly as its broker's accounting lets it: the producer, how many
     messages, and how many octets there are."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
-        peer.publish(to, full.body(number, size), proves=POLICIES)
+        peer.publish(to, full.body(number, size), proves=proves)
     held = admin.size(to.name) if sizes else 0
     rest = full.Scale(target, admin, to).sizes(total - held)
     for number, size in enumerate(rest, len(sizes)):
-        peer.publish(to, full.body(number, size), proves=POLICIES)
+        peer.publish(to, full.body(number, size), proves=proves)
     held = admin.size(to.name)
     target.note(
         f"the address holds {held} octets, {held - LIMIT:+d} to its limit; {held - total:+d} to what was wanted"

@@ -132,7 +132,7 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
 
 
 def full(target: Bench, kind: str = "block") -> Node:
-    """A fresh queue of an address that is full soon (fixtures/brokers/artemis/full.xml)."""
+    """A fresh queue of an address that is full soon (fixtures/brokers/artemis/broker.xml)."""
     node = target.node()
     return Node(f"full.{kind}.{node.address}", node.capabilities)
 

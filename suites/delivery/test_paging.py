@@ -1,0 +1,257 @@
+"""Addresses in page mode: what went to disk comes back once and in order, to consumers, browsers and selectors alike."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp import AmqpPeer
+from harness.clients.raw_stomp import Destination
+from suites import full, paging
+from suites.amqp.steps import collect
+from suites.full import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
+from suites.paging import SIZE, Taker, brief
+from suites.queues import QUIET
+
+ENTERS, BROWSES, SELECTS, NARROW = (f"ARTEMIS-PAGING-{number}" for number in (1, 4, 5, 6))
+POLICIES, LAZY, KEEPS, WINDOW = (f"ARTEMIS-PAGING-{number}" for number in (8, 10, 11, 16))
+NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
+
+
+def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
+    """An address under PAGE that was sent ``count`` messages."""
+    to = full.destination(target, "page")
+    paging.send(to, target.stomp(), range(count), size)
+    return to
+
+
+@case(ENTERS, POLICIES, KEEPS, needs=NEEDS)
+@over(
+    examples=10,
+    always=lambda target: [
+        {"count": 60, "size": SIZE, "protocol": "stomp"},
+        {"count": 20, "size": 15_000, "protocol": "amqp"},
+    ],
+    count=st.integers(40, 80),
+    size=st.sampled_from([600, SIZE, 3000, PAGE, 15_000]),
+    protocol=st.sampled_from(["stomp", "amqp"]),
+)
+def test_what_was_paged_comes_once_and_in_order(target: Bench, count: int, size: int, protocol: str) -> None:
+    """An address under PAGE takes many times its limit, and pages; another one does not. A consumer gets every message
+    once, in the order of sending, whatever fits on a page."""
+    admin = target.admin()
+    if protocol == "stomp":
+        to = stored(target, count, size)
+    else:
+        to = full.destination(target, "page")
+        peer, link = full.producer(target, full.same(to))
+        for number in range(count):
+            state = full.send(target, peer, link, full.body(number, size))
+            target.judge(POLICIES, state == "accepted", f"a message to an address under PAGE was {state}")
+    beside = full.destination(target, "page")
+    target.stomp().publish(beside, full.body(0, 10))
+    if not paging.paged(target, admin, to.name):
+        return
+    other = admin.address(beside.name)
+    target.judge(
+        ENTERS, not other.paging and other.pages == 0, f"{to.name} pages, and beside it {beside.name}: {other}"
+    )
+    target.judge(POLICIES, True, "the address pages, and all was accepted")
+    taken = Taker(target, to).all(count) if protocol == "stomp" else full.drain_queue(target, full.same(to), count)
+    target.judge(KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} came")
+
+
+@case(ENTERS, needs={"amqp", "address-full", "admin", "paging"})
+@over(examples=8, always=lambda target: [{"gap": -1}, {"gap": 1}], gap=st.sampled_from((-1, 1)))
+def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
+    """An address under PAGE is filled to one octet below its limit: it does not page. Another one is filled to one octet
+    above it: it does."""
+    place = full.node(target, "page")
+    peer, link = full.producer(target, place)
+    for each in full.filling(LIMIT + gap, full.overhead(target), [1000, 300, 4000]):
+        full.send(target, peer, link, each)
+    state, _ = target.admin().until(place.address, lambda found: found.size == LIMIT + gap)
+    target.control(state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}")
+    full.send(target, peer, link, full.body(9, SMALLEST))
+    wrote = target.admin().address(place.address)
+    if gap > 0:
+        target.judge(
+            ENTERS, state.paging and wrote.pages > 0, f"above the limit: {state}; after another message: {wrote}"
+        )
+    else:
+        target.judge(ENTERS, not state.paging and state.pages == 0, f"below the limit: {state}")
+
+
+@case(KEEPS, needs=NEEDS)
+@over(
+    examples=6,
+    always=lambda target: [{"bursts": [40, 40], "stay": True}, {"bursts": [40, 5, 60], "stay": False}],
+    bursts=st.lists(st.integers(1, 50), min_size=1, max_size=3).map(lambda more: [40, *more]),
+    stay=st.booleans(),
+)
+def test_order_is_kept_when_page_mode_is_left_and_entered_again(target: Bench, bursts: list[int], stay: bool) -> None:
+    """Messages are sent in bursts of which the first goes to pages; everything is consumed, page mode is left, and the next
+    burst comes. A consumer that stays, or a new one for each burst, gets everything once and in order."""
+    to, admin, producer = full.destination(target, "page"), target.admin(), target.stomp()
+    first = 0
+    taker = Taker(target, to)
+    for count in bursts:
+        if not stay:
+            taker.peer.request("UNSUBSCRIBE", {"id": "0"})
+        paging.send(to, producer, range(first, first + count))
+        # The consumer may be faster than the producer; that the first burst pages is seen where there is none yet.
+        if not stay and first == 0 and not paging.paged(target, admin, to.name):
+            return
+        taker = taker if stay else Taker(target, to)
+        wanted = list(range(0 if stay else first, first + count))
+        found = taker.all(len(wanted))
+        target.require(
+            KEEPS, found == wanted, f"{first + count} were sent, {brief(wanted)} should have come, {brief(found)} did"
+        )
+        paging.left(target, admin, to.name)
+        first += count
+
+
+@case(KEEPS, needs=NEEDS)
+@over(examples=5, producers=st.integers(2, 4))
+def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
+    """Several producers send at the same time, past the limit. Everything comes once, those of a producer in order."""
+    to, admin = full.destination(target, "page"), target.admin()
+    peers = [target.stomp() for _ in range(producers)]
+    each = 80 // producers
+    for number in range(each):
+        for who, peer in enumerate(peers):
+            peer.publish(to, full.body(1000 * who + number, SIZE), receipt=number == each - 1)
+    if not paging.paged(target, admin, to.name):
+        return
+    found = Taker(target, to).all(each * producers)
+    came = [[number for number in found if number // 1000 == who] for who in range(producers)]
+    wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
+    target.judge(KEEPS, came == wanted, f"of {each} from each of {producers} came {', '.join(map(brief, came))}")
+
+
+@case(BROWSES, needs=NEEDS | {"amqp", "amqp-copy"})
+@over(examples=4, count=st.integers(40, 70))
+def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> None:
+    """A browser gets a copy of every message of an address that paged, in order. All of them are there for a consumer."""
+    to, admin = stored(target, count), target.admin()
+    if not paging.paged(target, admin, to.name):
+        return
+    seen = _browsed(target, to, count)
+    target.judge(BROWSES, seen == list(range(count)), f"of {count} messages a browser saw {brief(seen)}")
+    found = Taker(target, to).all(count)
+    target.judge(BROWSES, found == list(range(count)), f"of {count} messages a consumer got {brief(found)} afterwards")
+
+
+def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
+    peer: AmqpPeer = target.amqp()
+    place = full.same(to)
+    source = {"address": place.address, "capabilities": place.capabilities, "distribution-mode": "copy"}
+    link = peer.receiver(place, source=full.source(source), credit=count + 10)
+    return [full.number_of(each.message.body) for each in collect(target, peer, link, count)]
+
+
+@case(SELECTS, KEEPS, needs=NEEDS | {"selectors"})
+@over(examples=4, always=lambda target: [{"count": 60, "every": 2}], count=st.integers(50, 70), every=st.integers(2, 5))
+def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: int) -> None:
+    """Messages of two colours go to pages. Two consumers, each with a selector for one colour, get theirs, all of them, in
+    order, and nothing of the other's."""
+    to, admin, producer = full.destination(target, "page"), target.admin(), target.stomp()
+    for number in range(count):
+        colour = "red" if number % every == 0 else "blue"
+        producer.publish(to, full.body(number, SIZE), {"colour": colour}, receipt=number == count - 1)
+    if not paging.paged(target, admin, to.name):
+        return
+    red = Taker(target, to, headers={"selector": "colour = 'red'"})
+    blue = Taker(target, to, headers={"selector": "colour = 'blue'"})
+    wanted = [number for number in range(count) if number % every == 0]
+    others = [number for number in range(count) if number % every]
+    # They are served side by side: what one leaves on the way holds up the other (ARTEMIS-PAGING-6).
+    for _ in range(2 * count):
+        before = len(red.found) + len(blue.found)
+        red.rest()
+        blue.rest()
+        if len(red.found) + len(blue.found) in (before, count):
+            break
+    target.judge(SELECTS, red.found == wanted, f"red should be {brief(wanted)}, came {brief(red.found)}")
+    target.judge(KEEPS, blue.found == others, f"blue should be {brief(others)}, came {brief(blue.found)}")
+
+
+@case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
+def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
+    """One red message stands behind a hundred blue ones, deep in the pages. A consumer that wants red may have to wait; a
+    browser sees all of them at once. When somebody has taken the blue ones, the red one comes."""
+    to, admin, producer = full.destination(target, "page"), target.admin(), target.stomp()
+    blue, last = 100, 100
+    for number in range(blue + 1):
+        colour = "red" if number == last else "blue"
+        producer.publish(to, full.body(number, SIZE), {"colour": colour}, receipt=number == last)
+    if not paging.paged(target, admin, to.name):
+        return
+    picky = Taker(target, to, headers={"selector": "colour = 'red'"})
+    early = picky.rest()
+    target.note(f"before anything was consumed the selector got {brief(early)}")
+    if not early:
+        seen = _browsed(target, to, blue + 1)
+        target.judge(NARROW, seen == list(range(blue + 1)), f"of {blue + 1} messages a browser saw {brief(seen)}")
+    others = Taker(target, to, headers={"selector": "colour = 'blue'"}).all(blue)
+    target.control(others == list(range(blue)), f"the blue messages should come, {brief(others)} did")
+    found = picky.all(1)
+    target.judge(NARROW, found == [last], f"the way is free, and the selector for red got {brief(found)}")
+
+
+@case(LAZY, KEEPS, needs=NEEDS | {"multicast"})
+@over(examples=4, eager=st.integers(1, 3))
+def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, eager: int) -> None:
+    """Of several subscriptions one takes nothing. The address pages for its sake; the others read from the pages and get
+    everything in order as it is sent, and in the end so does the lazy one."""
+    to, admin = full.destination(target, "page", MULTICAST), target.admin()
+    lazy = Taker(target, to, window=1)
+    others = [Taker(target, to) for _ in range(eager)]
+    producer = target.stomp()
+    paging.send(to, producer, range(40))
+    if not paging.paged(target, admin, to.name):
+        return
+    for number, each in enumerate(others):
+        found = each.take(40)
+        target.judge(LAZY, found == list(range(40)), f"of 40 messages eager subscription {number} got {brief(found)}")
+    paging.send(to, producer, range(40, 80))
+    state = admin.address(to.name)
+    target.judge(LAZY, state.paging, f"one subscription has not taken its messages: {state}")
+    for number, each in enumerate(others):
+        found = each.all(80)
+        target.judge(LAZY, found == list(range(80)), f"of 80 messages eager subscription {number} got {brief(found)}")
+    found = lazy.all(80)
+    target.judge(KEEPS, found == list(range(80)), f"of 80 messages the lazy subscription got {brief(found)}")
+
+
+@case(KEEPS, WINDOW, needs=NEEDS)
+@over(examples=3, always=lambda target: [{"size": SIZE}], size=st.sampled_from([500, SIZE, 5000]))
+def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
+    """An address gets many times what it may hold. What is charged to it stays near its limit. A consumer that
+    acknowledges nothing gets no more than the limit and what may be read ahead, and everything as it acknowledges; and
+    meanwhile the address's memory stays as small."""
+    admin = target.admin()
+    count = 8 * LIMIT // (size + 400)
+    to = stored(target, count, size)
+    if not paging.paged(target, admin, to.name):
+        return
+    # A broker may charge a small message several times its size, and what is read is charged besides the rest.
+    weight = full.Scale(target, admin, to).weight(size)
+    most = LIMIT + READ_AHEAD + PAGE + 2 * weight
+    readings = [admin.size(to.name)]
+    taker = Taker(target, to)
+    target.wait_until(lambda: False, QUIET)
+    held = sum(len(each.body) for each in taker.peer.inbox if each.command == "MESSAGE")
+    bounds = (1, LIMIT + READ_AHEAD + 2 * size)
+    target.judge_count(WINDOW, "octets of bodies that wait for acknowledgement", held, bounds, "octets")
+    while len(taker.found) < count:
+        before = len(taker.found)
+        taker.take(before + max(1, count // 10))
+        readings.append(admin.size(to.name))
+        if len(taker.found) == before:
+            break
+    found = taker.rest()
+    target.judge(KEEPS, found == list(range(count)), f"{count} messages were paged, {brief(found)} came")
+    target.judge_count(KEEPS, "octets charged to an address that pages", max(readings), (0, most), "octets")
