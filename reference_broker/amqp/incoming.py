@@ -217,7 +217,7 @@ class IncomingLink(Link):
             if self._route is None:
                 self._rule.address = route.address
             match shared.admission.judge(route.address, by_credit=True):
-                case Verdict.TAKE | Verdict.WAIT:  # held back by credit, it does not wait
+                case Verdict.TAKE | Verdict.WAIT:  # it was granted
                     state = self._take(message, None if transaction is None else transaction.send)
                 case Verdict.DROP:
                     state = ACCEPTED

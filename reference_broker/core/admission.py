@@ -31,7 +31,7 @@ class Verdict(enum.Enum):
     """Taken, and lost: the producer does not learn of it."""
     REFUSE = enum.auto()
     WAIT = enum.auto()
-    """Not now: it is to be offered again when there is room."""
+    """Not now: it is to be offered again when there is room. What was granted credit is taken all the same."""
 
 
 _OF_FULL = {FullPolicy.BLOCK: Verdict.WAIT, FullPolicy.FAIL: Verdict.REFUSE, FullPolicy.DROP: Verdict.DROP}
@@ -75,8 +75,8 @@ class Admission:
         policy = account.policy
         if policy is FullPolicy.PAGE:
             return Verdict.TAKE
-        if policy is FullPolicy.BLOCK and by_credit:
-            return Verdict.REFUSE if account.rejects else Verdict.TAKE
+        if by_credit and account.rejects:
+            return Verdict.REFUSE
         return _OF_FULL[policy] if account.full else Verdict.TAKE
 
     def next(self) -> Callable[[], None] | None:
