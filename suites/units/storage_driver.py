@@ -59,7 +59,7 @@ class StoringDriver:
         faults: DiskFaults | None = None,
         parts: Parts = STANDARD,
     ) -> None:
-        self.settings = Settings() if settings is None else settings
+        self.settings = paging(-1) if settings is None else settings
         self.options, self.parts = options, parts
         self.disk = MemoryDisk(seed, DiskFaults(write=NS_PER_MS, read=NS_PER_MS) if faults is None else faults)
         self.now: Instant = 0
