@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from harness.bench import Bench
 from harness.case import case
-from harness.clients.raw_stomp import frame
+from harness.clients.raw_stomp import ERROR, frame
 from harness.wire.conversation import PATIENCE
-from suites.queues import bodies, collect, numbered, publish_all
+from suites.queues import QUIET, bodies, collect, numbered, publish_all
 from suites.refusals import bystander, refused
 
 
@@ -45,6 +45,9 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         confirmed = frame("RECEIPT", {"receipt-id": receipt})
         gone = target.wait_until(lambda wanted=confirmed: any(map(wanted.accepts, peer.inbox)), PATIENCE)
         target.control(gone, f"UNSUBSCRIBE should be confirmed; {peer.instead()}")
+        target.wait_until(lambda: peer.ended is not None or any(map(ERROR.accepts, peer.inbox)), QUIET)
+        error = peer.take(ERROR)
+        target.require(target.cited, error is None, f"an UNSUBSCRIBE in good order came to {error and error.brief()}")
         peer.settle()
         inbox, peer.inbox = peer.inbox, []
         behind = inbox[next(index for index, each in enumerate(inbox) if confirmed.accepts(each)) :]
