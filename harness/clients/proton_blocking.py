@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import proton
 from proton import reactor, utils
 from proton._handlers import IOHandler  # the one that a Container uses; there is no public name for it
-from proton.handlers import MessagingHandler
+from proton.handlers import MessagingHandler, TransactionHandler
 
 from harness.clients.amqp_tap import PROTOCOL, Tap
 from harness.clients.proton_engine import Arrived, Told
@@ -204,7 +204,7 @@ class _Ears(MessagingHandler):
 
     def __init__(self, connect: Callable[[Any], Any], tell: Tell) -> None:
         super().__init__(prefetch=0, auto_accept=False)
-        self._connect, self._tell = connect, tell
+        self._connect, self.tell = connect, tell
         self.container: Any = None
         self.connection: Any = None
         self.injector = reactor.EventInjector()
@@ -218,22 +218,24 @@ class _Ears(MessagingHandler):
         try:
             event.subject(self.container, self.connection)
         except Exception as problem:  # the thread goes on; the case learns of it
-            self._tell("told", ("failed", None, f"{type(problem).__name__}: {problem}"))
+            self.tell("told", ("failed", None, f"{type(problem).__name__}: {problem}"))
 
     def on_message(self, event: Any) -> None:
         arrived = Arrived(event.delivery, event.message, b"", event.delivery.settled)
-        self._tell("told", ("message", arrived, None))
+        self.tell("told", ("message", arrived, None))
 
     def on_transport_error(self, event: Any) -> None:
         found = event.transport.condition
-        self._tell("told", ("transport_error", None, None if found is None else found.name))
+        self.tell("told", ("transport_error", None, None if found is None else found.name))
         super().on_transport_error(event)
 
     def heard(self, name: str, event: Any) -> None:
         """One of the callbacks below."""
         about = event.link or event.session or event.connection
+        if name == "link_flow" and event.link.is_receiver and event.link.drain_mode and not event.link.draining():
+            self.tell("told", ("drained", event.link.drained(), None))
         found = None if about is None else about.remote_condition
-        self._tell("told", (name, event.delivery or event.link, None if found is None else found.name))
+        self.tell("told", (name, event.delivery or event.link, None if found is None else found.name))
 
 
 _HEARD = frozenset(
@@ -260,6 +262,33 @@ def _callback(name: str) -> Callable[[_Ears, Any], None]:
 
 for _name in _HEARD:  # Proton's handler has stubs of its own for most
     setattr(_Ears, f"on_{_name}", _callback(_name))
+
+
+class _Transacting(TransactionHandler):
+    """Does in a transaction what it was made for, discharges it, and tells how that went."""
+
+    def __init__(self, work: Callable[[Any], None], commit: bool, tell: Tell) -> None:
+        super().__init__()
+        self._work, self._commit, self._tell = work, commit, tell
+
+    def on_transaction_declared(self, event: Any) -> None:
+        self._work(event.transaction)
+        (event.transaction.commit if self._commit else event.transaction.abort)()
+
+    def _ended(self, how: str) -> None:
+        self._tell("told", (f"transaction_{how}", None, None))
+
+    def on_transaction_committed(self, event: Any) -> None:
+        self._ended("committed")
+
+    def on_transaction_aborted(self, event: Any) -> None:
+        self._ended("aborted")
+
+    def on_transaction_declare_failed(self, event: Any) -> None:
+        self._ended("declare_failed")
+
+    def on_transaction_commit_failed(self, event: Any) -> None:
+        self._ended("commit_failed")
 
 
 class ContainerPeer(Conversation[Told]):
@@ -334,6 +363,53 @@ class ContainerPeer(Conversation[Told]):
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
             container.create_receiver(connection, address, options=options).flow(credit)
+
+        self.do(action)
+
+    def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
+        """Attach a receiver and drain with that credit. The answer is told as ``drained``, with the credit that came back."""
+
+        def action(container: Any, connection: Any) -> None:
+            options = with_capabilities(capabilities, source=True)
+            container.create_receiver(connection, address, options=options).drain(credit)
+
+        self.do(action)
+
+    def settle(self, arrived: Arrived, outcome: str = "accepted") -> None:
+        """Settle a message with an outcome of Proton's: accepted, rejected, released or modified."""
+
+        def action(container: Any, connection: Any) -> None:
+            arrived.delivery.update(getattr(proton.Delivery, outcome.upper()))
+            arrived.delivery.settle()
+
+        self.do(action)
+
+    def transact(
+        self,
+        address: str,
+        bodies: list[Any],
+        taken: list[Arrived],
+        *,
+        commit: bool,
+        capabilities: tuple[str, ...] = (),
+    ) -> None:
+        """In one transaction: send messages with these bodies, accept those ``taken``, and commit or abort.
+
+        How it ended is told as ``transaction_committed`` and the like. There has to be credit for all bodies at once.
+        """
+        assert self._ears is not None
+        tell = self._ears.tell
+
+        def action(container: Any, connection: Any) -> None:
+            sender = container.create_sender(connection, address, options=with_capabilities(capabilities, source=False))
+
+            def work(transaction: Any) -> None:
+                for body in bodies:
+                    transaction.send(sender, proton.Message(body=body))
+                for each in taken:
+                    transaction.accept(each.delivery)
+
+            container.declare_transaction(connection, handler=_Transacting(work, commit, tell))
 
         self.do(action)
 

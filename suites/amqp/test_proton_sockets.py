@@ -1,0 +1,148 @@
+"""Proton over sockets of its own, as programs use it: ``BlockingConnection`` and ``Container`` send, receive, settle, drain,
+and have transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.proton_blocking import ContainerPeer
+from harness.clients.proton_engine import Arrived, Told, told
+from harness.clients.raw_amqp import Node
+from harness.wire.conversation import Match
+from suites.amqp.steps import QUIET, bodies, collect, fill, numbered
+
+
+def heard(*names: str) -> Match[Told]:
+    """Matches what a container calls back under one of these names."""
+    return Match(" or ".join(names), lambda each: each.name in names)
+
+
+def octets(message: Any) -> bytes:
+    """The octets of a message of Proton's with one data section: its body looks into memory that goes with the message."""
+    return bytes(message.body)
+
+
+def left(target: Bench, node: Node, count: int) -> list[bytes]:
+    """What another connection finds there, when ``count`` messages should be."""
+    peer = target.amqp()
+    return bodies(collect(target, peer, peer.receiver(node, credit=count + 5), count))
+
+
+def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
+    """The next messages of a receiver with credit for them. That they come is a control."""
+    peer.receive(node.address, count, capabilities=node.capabilities)
+    found = [peer.expect(told("message")).subject for _ in range(count)]
+    target.control(all(isinstance(each, Arrived) for each in found), f"{count} messages came")
+    return found
+
+
+@case("AMQP10-MSG-02", "AMQP10-DISP-01", "AMQP10-CLOSE-01", needs={"amqp", "sockets"})
+@over(examples=3, sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4))
+def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int]) -> None:
+    """A BlockingConnection sends messages and waits until each is accepted; another receives the same, in order, accepts
+    them, and both close."""
+    bare, settled, closed = target.cited
+    node, sent = target.node(), [bytes([number]) * size for number, size in enumerate(sizes)]
+    peer, other = target.proton_blocking(), target.proton_blocking()
+    sender = peer.sender(node.address, capabilities=node.capabilities, proves=settled)
+    for body in sent:
+        peer.publish(sender, body, proves=settled)
+    receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
+    for body in sent:
+        came = octets(other.receive(receiver, proves=bare))
+        target.judge(bare, came == body, f"{len(body)} octets were sent, {len(came)} came")
+        receiver.accept()
+    for each in (peer, other):
+        each.close(proves=closed)
+
+
+@case("AMQP10-OUT-09", "AMQP10-TERM-08", needs={"amqp", "sockets", "amqp-redelivery"})
+def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
+    """A BlockingConnection releases one message and accepts another. The first can be had again, the second cannot."""
+    again, never = target.cited
+    node = target.node()
+    fill(target, node, [b"released", b"accepted"])
+    peer = target.proton_blocking()
+    receiver = peer.receiver(node.address, credit=2, capabilities=node.capabilities)
+    target.control(octets(peer.receive(receiver)) == b"released", "the first message came first")
+    receiver.release(delivered=False)
+    target.control(octets(peer.receive(receiver)) == b"accepted", "the second message came")
+    receiver.accept()
+    peer.close()
+    found = left(target, node, 1)
+    target.judge(again, b"released" in found, f"afterwards the queue has {found}")
+    target.judge(never, b"accepted" not in found, f"afterwards the queue has {found}")
+
+
+@case("AMQP10-CREDIT-09", "AMQP10-MSG-02", "AMQP10-DISP-01", needs={"amqp", "sockets"})
+def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
+    """A Container sends three hundred messages, more than the credit that it gets at once, as its credit allows; all are
+    accepted. Another receives and accepts them in order, no more than it gave credit for."""
+    spent, bare, settled = target.cited
+    node, sent = target.node(), numbered(300, 100)
+    peer, other = target.proton_container(), target.proton_container()
+    peer.send_all(node.address, sent, capabilities=node.capabilities)
+    for _ in sent:
+        peer.expect(heard("accepted"), proves=settled)
+    found = received(target, other, node, len(sent) - 1)
+    for each in found:
+        other.settle(each)
+    target.judge(
+        bare,
+        [octets(each.message) for each in found] == sent[:-1],
+        f"of {len(sent)} messages {len(found)} came in order",
+    )
+    target.advance(QUIET)
+    late = [each.name for each in other.inbox if each.name == "message"]
+    target.judge(spent, not late, f"beyond {len(sent) - 1} credits came {late or 'nothing'}")
+
+
+@case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp", "sockets"})
+@over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
+def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
+    """A Container drains a queue that has less than its credit. It gets what is there and the rest of the credit back."""
+    node = target.node()
+    fill(target, node, numbered(count))
+    peer = target.proton_container()
+    peer.drain(node.address, credit, capabilities=node.capabilities)
+    back = peer.expect(heard("drained"), proves=target.cited).subject
+    came = sum(each.name == "message" for each in peer.inbox)
+    fine = came == count and back == credit - count
+    target.judge(target.cited, fine, f"{credit} credits for {count} messages: {came} came, {back} came back")
+
+
+@case("AMQP10-TXN-06", "AMQP10-TXN-09", "AMQP10-TXN-10", needs={"amqp", "sockets", "amqp-transactions"})
+@over(
+    always=lambda target: [{"commit": True, "count": 2}, {"commit": False, "count": 2}],
+    examples=4,
+    commit=st.booleans(),
+    count=st.integers(1, 3),
+)
+def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -> None:
+    """In one transaction a Container sends messages and accepts others that it had received. After a commit the sent ones are
+    there and the accepted ones gone; after an abort it is the other way round."""
+    posted, retired, kept = target.cited
+    there, back = target.node(), target.node()
+    fill(target, back, numbered(count))
+    peer = target.proton_container()
+    taken = received(target, peer, back, count)
+    sent = [b"posted %d" % number for number in range(count)]
+    peer.transact(there.address, sent, taken, commit=commit, capabilities=there.capabilities)
+    wanted = "transaction_committed" if commit else "transaction_aborted"
+    ends = heard(
+        "transaction_committed", "transaction_aborted", "transaction_declare_failed", "transaction_commit_failed"
+    )
+    ended = peer.expect(ends, proves=posted)
+    target.require(target.cited, ended.name == wanted, f"the transaction ended as {ended.name}, should be {wanted}")
+    peer.leave()
+    found = left(target, there, count if commit else 0)
+    target.judge(posted, found == (sent if commit else []), f"after {wanted} the target has {found}")
+    remaining = left(target, back, 0 if commit else count)
+    expected = [] if commit else numbered(count)
+    detail = f"after {wanted} the source has {remaining}, should have {expected}"
+    target.judge(retired if commit else kept, sorted(remaining) == expected, detail)
+    target.judge(kept if commit else retired, True, "judged by the other way to end a transaction")
