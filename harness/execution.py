@@ -14,7 +14,7 @@ from typing import Any
 
 from harness import reproduction
 from harness.bench import Outcome
-from harness.catalogue.deviations import match
+from harness.catalogue.deviations import Deviation, match, match_control
 from harness.counterexamples import keep
 from harness.examples import EFFORTS, Call, Found, Run, draw, explain, one_example
 from harness.trace.events import CaseEnded
@@ -47,6 +47,8 @@ def execute(run: Run, call: Call) -> Result:
         outcome = Outcome()
         problem = _attempt(run, call, outcome, attempt)
         findings = _complete(call, outcome.findings)
+        if (excuse := _excuse(run, call, problem)) is not None:
+            break
         if isinstance(problem, ControlFailed):
             before += f" (attempt {attempt}: {explain(problem)})" if attempt < most else ""
         elif problem is not None or not any(each.uncertain for each in findings):
@@ -54,6 +56,10 @@ def execute(run: Run, call: Call) -> Result:
     outcome.findings = findings
     if problem is not None:
         verdict, detail = Verdict.ERROR, explain(problem)
+        if excuse is not None:
+            verdict, detail = Verdict.KNOWN, f"{detail} (known: {excuse.reason})"
+            failed = [each for each in _judged(run, call, findings) if each[1] is Verdict.FAIL]
+            verdict, detail = _verdict(failed) if failed else (verdict, detail)  # what was judged before counts
     else:
         judged = _judged(run, call, findings)
         failing = frozenset(each.requirement for each, verdict, _ in judged if verdict is Verdict.FAIL)
@@ -69,6 +75,13 @@ def execute(run: Run, call: Call) -> Result:
     outcome.events.append(CaseEnded(at_ns=outcome.events[-1].at_ns if outcome.events else 0, detail=verdict.value))
     run.recorder.write(call.id, outcome.events)
     return _result(run, call, verdict, detail + before, outcome, attempt, began)
+
+
+def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:
+    """The known deviation by which this control fails on this broker, if there is one."""
+    if not isinstance(problem, ControlFailed):
+        return None
+    return match_control(run.deviations, call.id, explain(problem), run.facts.version)
 
 
 def _attempt(run: Run, call: Call, outcome: Outcome, attempt: int) -> Exception | None:

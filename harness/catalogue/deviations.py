@@ -11,6 +11,7 @@ A broker's deviation never bends a case. It goes into ``fixtures/brokers/<family
     reason = "The decoder of CONNECT trims values."
     link = "https://…"
     sometimes = true                        # a race: not seeing it in a run is no news
+    control = true                          # of a case: what fails is a control, so the case cannot be put to the broker
 
 A finding that the entry does not expect is a new finding, and an entry that no longer shows
 fails the run, unless it says ``sometimes``.
@@ -37,6 +38,7 @@ _DEVIATION = {
     "reason": Key(str),
     "link": Key(str),
     "sometimes": Key(bool, required=False),
+    "control": Key(bool, required=False),
 }
 
 
@@ -56,6 +58,8 @@ class Deviation:
     """The only target it speaks of; empty for any."""
     sometimes: bool = False
     """A race that need not show in every run."""
+    control: bool = False
+    """It explains a failed control of its case, and no finding."""
 
     @property
     def name(self) -> str:
@@ -94,7 +98,17 @@ def match(
 ) -> Deviation | None:
     """The first deviation that covers the finding and expects what it says, or None."""
     for each in deviations:
-        if covers(each, case, requirement, broker_version) and re.search(each.expected, detail):
+        if each.control or not covers(each, case, requirement, broker_version):
+            continue
+        if re.search(each.expected, detail):
+            return each
+    return None
+
+
+def match_control(deviations: Iterable[Deviation], case: str, detail: str, broker_version: str) -> Deviation | None:
+    """The first deviation by which a control of the case is known to fail in the way that ``detail`` says, or None."""
+    for each in deviations:
+        if each.control and covers(each, case, "", broker_version) and re.search(each.expected, detail):
             return each
     return None
 
@@ -117,9 +131,12 @@ def not_shown(listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]]
 
 def _deviation(entry: Entry) -> Deviation:
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
-    found = Deviation(**texts, where=entry.where, sometimes=bool(entry.values.get("sometimes")))
+    sometimes, control = (bool(entry.values.get(key)) for key in ("sometimes", "control"))
+    found = Deviation(**texts, where=entry.where, sometimes=sometimes, control=control)
     if not found.name:
         raise BadData(f"{entry.where}: case and requirement are both missing; a deviation names at least one")
+    if found.control and (found.requirement or not found.case):
+        raise BadData(f"{entry.where}: control speaks of a case; name that and no requirement")
     try:
         SpecifierSet(found.versions)
     except InvalidSpecifier:

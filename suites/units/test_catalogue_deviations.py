@@ -121,6 +121,11 @@ def test_an_entry_names_a_case_or_a_requirement(tmp_path: Path) -> None:
         entries(tmp_path, text)
 
 
+def test_an_entry_about_a_control_names_a_case_alone(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match="line 2: control speaks of a case; name that and no requirement"):
+        entries(tmp_path, ENTRY + "control = true\n")
+
+
 def test_a_missing_list_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadData, match=r"known_deviations\.toml: cannot be read"):
         deviations.load(tmp_path / "known_deviations.toml")

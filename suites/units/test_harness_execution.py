@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,23 @@ def run_of(target: Target, folder: Path | None = None, deviations: tuple[Deviati
 
 def result(target: Target, function: Callable[..., Any], *cited: str, **kwargs: Any) -> Result:
     return execute(run_of(target), made(function, *cited, **kwargs))
+
+
+def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(reference: Target) -> None:
+    def lost(target: Bench) -> None:
+        target.control(False, "the message never came")
+
+    def judged(target: Bench) -> None:
+        target.judge(MUST, False, "the message never came")
+        target.control(False, "the message never came")
+
+    known = Deviation("units.*", "", "", "the message never came", "it is lost", "https://here", "x:1", control=True)
+    found = execute(run_of(reference, deviations=(known,)), made(lost, MUST))
+    assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
+    assert found.detail == "control failed: the message never came (known: it is lost)"
+    assert execute(run_of(reference, deviations=(known,)), made(judged, MUST)).verdict is Verdict.FAIL
+    for other in (replace(known, control=False), replace(known, expected="another"), replace(known, case="else.*")):
+        assert execute(run_of(reference, deviations=(other,)), made(lost, MUST)).verdict is Verdict.ERROR
 
 
 def test_a_proof_that_succeeds_is_a_pass_with_what_was_seen(reference: Target) -> None:
