@@ -1,0 +1,134 @@
+"""What a broker was given and promised, queue by queue, and what is wrong with what it has after it was killed.
+
+A message is known by its producer and its number there. It *must* be in a queue when its sender has a receipt and nobody
+asked to acknowledge it; it *must not* when an acknowledgement has a receipt; in between both are right. Order is that of
+each producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Key(NamedTuple):
+    """A message: its producer (a new number in each run) and its number there. ``group`` is its transaction, 0 for none."""
+
+    producer: int
+    number: int
+    group: int
+
+    def body(self, length: int) -> bytes:
+        """At least ``length`` octets."""
+        return f"{self.producer}.{self.number}.{self.group}.".encode().ljust(length, b"x")
+
+    @classmethod
+    def of(cls, body: bytes) -> Key:
+        """The message with that body."""
+        producer, number, group, _ = body.split(b".", 3)
+        return cls(int(producer), int(number), int(group))
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of one message in one queue."""
+
+    receipted: bool = False
+    delivered: bool = False
+    ack_asked: bool = False
+    acked: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done and judged in all."""
+
+    sent: int = 0
+    receipted: int = 0
+    acknowledged: int = 0
+    found: int = 0
+    redelivered: int = 0
+
+
+@dataclass(slots=True)
+class Ledger:
+    """``wrong`` are sentences, empty as long as nothing is."""
+
+    queues: dict[str, dict[Key, Known]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    run: int = 0
+
+    def sent(self, queues: Iterable[str], key: Key) -> None:
+        """A producer has sent it."""
+        self.counts.sent += 1
+        for each in queues:
+            self.queues.setdefault(each, {})[key] = Known()
+
+    def receipted(self, queues: Iterable[str], key: Key) -> None:
+        """Its producer has the receipt."""
+        self.counts.receipted += 1
+        for each in queues:
+            known = self.queues[each].get(key)
+            if known is not None:
+                known.receipted = True
+
+    def delivered(self, queue: str, key: Key, redelivered: bool) -> None:
+        """A consumer has it."""
+        known = self.queues.get(queue, {}).get(key)
+        if known is None or known.acked:
+            self._say(f"{queue}: {key} was delivered, and nobody sent it or it was acknowledged")
+            return
+        if known.delivered and not redelivered:
+            self._say(f"{queue}: {key} was delivered before and comes again without the mark")
+        self.counts.redelivered += redelivered
+        known.delivered = True
+
+    def ack_asked(self, queue: str, key: Key) -> None:
+        """A consumer has sent the acknowledgement."""
+        self.queues[queue][key].ack_asked = True
+
+    def acked(self, queue: str, key: Key) -> None:
+        """… and has the receipt for it."""
+        self.counts.acknowledged += 1
+        self.queues[queue][key].acked = True
+
+    def found(self, queue: str, there: list[tuple[Key, bool]]) -> None:
+        """All that is in ``queue`` after a restart, in order, each with its mark. From here on that is what is known."""
+        before = self.queues.setdefault(queue, {})
+        self.counts.found += len(there)
+        keys = [key for key, _ in there]
+        present = set(keys)
+        if len(present) < len(keys):
+            self._say(f"{queue}: {len(keys) - len(present)} messages are there twice")
+        for key in present - before.keys():
+            self._say(f"{queue}: {key} is there, and nobody sent it or it was gone before")
+        for key, known in before.items():
+            if known.receipted and not known.ack_asked and key not in present:
+                self._say(f"{queue}: {key} had its receipt and is lost")
+            if known.acked and key in present:
+                self._say(f"{queue}: {key} is there, and its acknowledgement had a receipt")
+        for key, redelivered in there:
+            if key in before and before[key].delivered and not redelivered:
+                self._say(f"{queue}: {key} was delivered before and comes again without the mark")
+        last: dict[int, int] = {}
+        for key in keys:
+            if key.number < last.get(key.producer, -1):
+                self._say(f"{queue}: {key} is behind number {last[key.producer]} of the same producer")
+            last[key.producer] = key.number
+        self._judge_groups(queue, before, present)
+        self.queues[queue] = {key: Known(receipted=True, delivered=True) for key in keys}
+
+    def _judge_groups(self, queue: str, before: dict[Key, Known], present: set[Key]) -> None:
+        groups: dict[tuple[int, int], list[Key]] = {}
+        for key, known in before.items():
+            if key.group and not known.ack_asked:
+                groups.setdefault((key.producer, key.group), []).append(key)
+        for (producer, group), keys in groups.items():
+            there = sum(each in present for each in keys)
+            if 0 < there < len(keys):
+                self._say(f"{queue}: {there} of {len(keys)} messages of transaction {group} of producer {producer}")
+
+    def _say(self, sentence: str) -> None:
+        self.wrong.append(f"run {self.run}: {sentence}")
