@@ -252,7 +252,7 @@ def test_large_messages_come_in_frames_that_fit(target: Bench, limit: int, sizes
     judge_trace(target, peer, amqp_liveness.limits, amqp_windows.windows, amqp_credit.credit)
 
 
-@case("AMQP10-MFS-01", needs={"amqp"})
+@case("AMQP10-MFS-01", needs={"amqp", "amqp-multi-transfer"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
     """The client announces no max-frame-size, so no frame is too large for it. A message of 100 000 octets arrives whole,
     in as many frames as the broker likes."""

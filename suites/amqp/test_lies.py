@@ -57,7 +57,7 @@ def _always(target: Target) -> list[dict[str, Any]]:
     ]
 
 
-@case("AMQP10-FRAME-08", needs={"amqp"})
+@case("AMQP10-FRAME-08", needs={"amqp", "amqp-robust"})
 @over(always=_always, examples=30, about=st.sampled_from(TYPED), missing=st.booleans())
 def test_a_frame_without_its_fields_is_an_error(target: Bench, about: tuple[str, str], missing: bool) -> None:
     """A frame lacks a mandatory field, or has a field of another type than the definition's. The broker ends the link, the
@@ -127,7 +127,7 @@ def bomb(name: str) -> Raw:
     return Raw(octets)
 
 
-@case("AMQP10-FRAME-08", needs={"amqp"})
+@case("AMQP10-FRAME-08", needs={"amqp", "amqp-robust"})
 @over(
     always=lambda target: [{"name": each, "field": "properties"} for each in sorted(BOMBS)],
     examples=12,
@@ -172,7 +172,7 @@ STRANGE = (
 )
 
 
-@case("AMQP10-SESS-03", "AMQP10-CLOSE-01", needs={"amqp"})
+@case("AMQP10-SESS-03", "AMQP10-CLOSE-01", needs={"amqp", "amqp-robust"})
 @over(always=lambda target: [{"kind": each} for each in STRANGE], examples=10, kind=st.sampled_from(STRANGE))
 def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> None:
     """A transfer is for a link that there is not, or comes on one on which only the broker sends. The broker says so: the
@@ -243,7 +243,7 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
                 peer.transfer(link, amqp_messages.message(b"more"), settled=True)
 
 
-@case("AMQP10-CLOSE-01", needs={"amqp"})
+@case("AMQP10-CLOSE-01", needs={"amqp", "amqp-robust"})
 @over(
     always=lambda target: [{"kind": each, "by": 3} for each in DOUBTFUL],
     examples=16,

@@ -240,7 +240,7 @@ def sized(size: int) -> bytes:
     return body if len(body) == size else amqp_messages.message(bytes(max(0, 2 * size - 8 - len(body))))
 
 
-@case("AMQP10-LINK-15", needs={"amqp"})
+@case("AMQP10-LINK-15", needs={"amqp", "amqp-multi-transfer"})
 @over(
     examples=8,
     limit=st.sampled_from([None, 0]),
@@ -260,7 +260,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target.judge("AMQP10-LINK-15", came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}")
 
 
-@case("AMQP10-LINK-15", "AMQP10-OUT-09", needs={"amqp"})
+@case("AMQP10-LINK-15", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery"})
 @over(examples=8, limit=st.sampled_from([100, 1000]), before=st.integers(0, 2), size=st.sampled_from([3000, 100_000]))
 def test_a_message_above_the_receivers_size_is_no_delivery(target: Bench, limit: int, before: int, size: int) -> None:
     """A receiver's attach has a max-message-size, and a larger message is due for it, behind smaller ones. The attempt ends

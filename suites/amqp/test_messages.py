@@ -153,7 +153,7 @@ def test_the_bare_message_goes_on_as_it_came(
     target.judge("AMQP10-MSG-02", came == bare, f"sent {bare.hex()}, came {came.hex()}")
 
 
-@case("AMQP10-MSG-02", needs={"amqp"})
+@case("AMQP10-MSG-02", needs={"amqp", "amqp-multi-transfer"})
 @over(
     examples=20,
     size=st.sampled_from([0, 1, 247, 248, 255, 256, 4000, 100_000, 300_000]),

@@ -40,7 +40,7 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     return found
 
 
-@case("AMQP10-MSG-02", "AMQP10-DISP-01", "AMQP10-CLOSE-01", needs={"amqp", "sockets"})
+@case("AMQP10-MSG-02", "AMQP10-DISP-01", "AMQP10-CLOSE-01", needs={"amqp", "sockets", "amqp-multi-transfer"})
 @over(examples=3, sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4))
 def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int]) -> None:
     """A BlockingConnection sends messages and waits until each is accepted; another receives the same, in order, accepts

@@ -52,7 +52,7 @@ def each_field(target: Target) -> Iterable[Mapping[str, Any]]:
     return [{"field": field, "repeated": 1} for field in OTHERS]
 
 
-@case(*OTHERS.values(), needs={"amqp"})
+@case(*OTHERS.values(), needs={"amqp", "amqp-multi-transfer"})
 @over(always=each_field, examples=12, field=st.sampled_from(sorted(OTHERS)), repeated=st.integers(0, 2))
 def test_what_names_a_delivery_does_not_change_in_its_midst(target: Bench, field: str, repeated: int) -> None:
     """A message comes in several transfers. Some repeat delivery-id, delivery-tag and message-format of the first, which is
@@ -80,7 +80,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(target: Bench, field
         target.judge(OTHERS[field], b"torn" not in came, f"after {why} the queue has {came or 'nothing'}")
 
 
-@case("AMQP10-XFER-08", "AMQP10-XFER-09", needs={"amqp"})
+@case("AMQP10-XFER-08", "AMQP10-XFER-09", needs={"amqp", "amqp-multi-transfer"})
 @over(
     always=lambda target: [
         {"flags": [None]},
@@ -204,7 +204,7 @@ def test_a_receiver_of_mode_first_settles_at_once(target: Bench, count: int, siz
     target.judge(illegal, SECOND not in modes, f"on a link agreed as first transfers say {modes}")
 
 
-@case("AMQP10-XFER-17", needs={"amqp"})
+@case("AMQP10-XFER-17", needs={"amqp", "amqp-multi-transfer"})
 @over(examples=8, parts=st.integers(1, 3))
 def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) -> None:
     """A settled message says rcv-settle-mode second on a link that was agreed as first. That means nothing: it is taken."""
