@@ -5,12 +5,13 @@ That an address did page is asked of its broker's management; where it did not, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from harness.bench import Bench
 from harness.clients.management import Admin
 from harness.clients.raw_stomp import Destination, StompPeer
 from harness.wire.conversation import PATIENCE
+from harness.wire.stomp import Frame
 from harness.words import Duration
 from suites import full
 from suites.queues import QUIET
@@ -67,14 +68,24 @@ class Taker:
             self._acknowledge(10**6)
         return self.found
 
+    def waiting(self) -> list[Frame]:
+        """What has come and is not acknowledged, when nothing more comes for a while."""
+        self._some(PATIENCE)
+        count = 0
+        while count != len(self._messages()):
+            count = len(self._messages())
+            self._target.wait_until(lambda: len(self._messages()) > count, QUIET)  # noqa: B023 (called at once)
+        return self._messages()
+
+    def _messages(self) -> list[Frame]:
+        return [each for each in self.peer.inbox if each.command == "MESSAGE"]
+
     def _some(self, within: Duration) -> bool:
-        waiting: Callable[[], bool] = lambda: any(each.command == "MESSAGE" for each in self.peer.inbox)  # noqa: E731
-        self._target.wait_until(lambda: waiting() or self.peer.ended is not None, within)
-        return waiting()
+        self._target.wait_until(lambda: bool(self._messages()) or self.peer.ended is not None, within)
+        return bool(self._messages())
 
     def _acknowledge(self, most: int) -> None:
-        messages = [each for each in self.peer.inbox if each.command == "MESSAGE"][:most]
-        for each in messages:
+        for each in self._messages()[:most]:
             self.peer.inbox.remove(each)
             self.found.append(full.number_of(each.body))
             if each.get("redelivered") == "true":

@@ -1,0 +1,97 @@
+"""Addresses whose pages have a limit: page-limit-bytes and page-limit-messages with page-full-policy.
+
+Pages may be written behind the answer to the producer, so the limits are judged with bounds on either side. What is certain
+is that everything accepted is there, that what was sent later is refused or lost, and that there is room again afterwards.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp import Node
+from harness.wire.conversation import PATIENCE
+from suites import full, paging
+from suites.full import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
+from suites.paging import brief
+
+BYTES, COUNT = "ARTEMIS-PAGING-14", "ARTEMIS-PAGING-15"
+NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
+SLACK = 2
+"""Pages that may be under way when the limit is looked at: the one that is written, and one that was just opened."""
+
+
+def fill(target: Bench, place: Node, size: int, most: int) -> list[str | None]:
+    """What became of messages of ``size`` octets, each sent after the answer to the one before it, until one is refused or
+    ``most`` were sent."""
+    peer, link = full.producer(target, place)
+    states: list[str | None] = []
+    while len(states) < most and "rejected" not in states:
+        states.append(full.send(target, peer, link, full.body(len(states), size)))
+    return states
+
+
+def taken_again(target: Bench, place: Node, policy: str) -> bool:
+    """Whether a message is taken, now or soon: brokers tidy up on their own time."""
+    peer, link = full.producer(target, place)
+    deadline = target.now() + PATIENCE
+    while target.now() < deadline:
+        state = full.send(target, peer, link, full.body(0, 300))
+        if state == "accepted" and (policy == "fail" or full.drain_queue(target, place, 1)):
+            return True
+        target.advance(PATIENCE // 20)
+    return False
+
+
+def limited(target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]) -> None:
+    """Judges that an address takes as many messages as ``bounds`` say, then refuses or loses them, and keeps what it took."""
+    admin = target.admin()
+    states = fill(target, place, size, bounds[1] + 20)
+    if not paging.paged(target, admin, place.address):
+        return
+    if policy == "fail":
+        count = states.count("accepted")
+        target.judge(requirement, states[-1] == "rejected", f"of {len(states)} messages the last was {states[-1]}")
+        target.judge_count(requirement, "messages taken before one was refused", count, bounds, "messages")
+        found = full.drain_queue(target, place, count)
+    else:
+        kinds = sorted(map(str, set(states)))
+        target.judge(requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}")
+        found = full.drain_queue(target, place, bounds[0])
+        count = len(found)
+        target.judge_count(requirement, "messages kept before they were lost", count, bounds, "messages")
+    target.judge(requirement, found == list(range(count)), f"{count} messages were taken, {brief(found)} came")
+    target.judge(requirement, taken_again(target, place, policy), "all is consumed; is a message taken again")
+
+
+@case(BYTES, needs=NEEDS)
+@over(
+    examples=4,
+    always=lambda target: [{"policy": each, "size": 2000} for each in ("fail", "drop")],
+    policy=st.sampled_from(["fail", "drop"]),
+    size=st.sampled_from([1000, 2000, 3000]),
+)
+def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
+    """An address under PAGE has page-limit-bytes. It takes what fits into its memory and about that many pages; then messages
+    are refused, or lost without a word, as page-full-policy says. Everything that was taken is there, in order, and when it is
+    consumed there is room again."""
+    charged = size + full.overhead(target)
+    # In memory a message weighs more than its body, and on a page a little more; a page is not filled to its last octet.
+    least = LIMIT // charged + PAGE_LIMIT * (PAGE // charged)
+    most = LIMIT // size + 1 + (PAGE_LIMIT + SLACK) * (PAGE // size + 1)
+    limited(target, BYTES, full.node(target, f"pages.{policy}"), policy, size, (least, most))
+
+
+@case(COUNT, needs=NEEDS)
+@over(
+    examples=4,
+    always=lambda target: [{"policy": each, "size": 1000} for each in ("fail", "drop")],
+    policy=st.sampled_from(["fail", "drop"]),
+    size=st.sampled_from([300, 1000, 4000]),
+)
+def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
+    """The same with page-limit-messages: what fits into memory, and about that many messages on pages."""
+    in_memory = -(-LIMIT // (size + full.overhead(target)))
+    bounds = in_memory + PAGED_MESSAGES - 1, in_memory + PAGED_MESSAGES + SLACK * (PAGE // size + 1)
+    limited(target, COUNT, full.node(target, f"paged-messages.{policy}"), policy, size, bounds)
