@@ -9,8 +9,10 @@ Exit 1 when anything receipted was lost, out of order, there twice, or there aga
 from __future__ import annotations
 
 import json
+import os
 import random
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -109,30 +111,44 @@ class Chain:
         self.pages_seen = 0
         self._producers = 0
         (folder / "broker.xml").write_text(CONFIGURATION)
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "suites.soak.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._asked, self._answers = self._nursery.stdin, self._nursery.stdout
 
-    def start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "reference_broker", "--config", str(self.folder / "broker.xml")]
-        return subprocess.Popen([*command, "--data", str(self.folder / "data")], stdout=subprocess.PIPE, text=True)
+    def start(self) -> int:
+        """A new broker process, whose id it returns; the one before has been killed."""
+        options = ["--config", str(self.folder / "broker.xml"), "--data", str(self.folder / "data")]
+        self._asked.write(json.dumps(options) + "\n")
+        self._asked.flush()
+        while (line := self._told()).startswith("{"):
+            pass  # what a broker that was killed at once has still said
+        return int(line)
+
+    def _told(self) -> str:
+        line = self._answers.readline()
+        if not line:
+            raise Stuck("the process that starts brokers has ended")
+        return line
 
     def run(self) -> None:
         """One start, one look, one load, one kill."""
         self.ledger.run += 1
+        process = self.start()
         if self.dice.random() < 0.1:
-            with self.start() as process:
-                try:
-                    process.wait(self.dice.uniform(0.0, 1.0))
-                except subprocess.TimeoutExpired:
-                    process.kill()
+            select.select([], [], [], self.dice.uniform(0.0, 0.08))
+            os.kill(process, signal.SIGKILL)
             self.kills_in_recovery += 1
-        with self.start() as process:
-            try:
-                assert process.stdout is not None
-                port = json.loads(process.stdout.readline())["stomp"]
-                for queue in (each for queues in PLACES.values() for each in queues):
-                    self.look(port, queue)
-                self.load(port)
-            finally:
-                process.kill()
+            process = self.start()
+        try:
+            port = json.loads(self._told())["stomp"]
+            for queue in (each for queues in PLACES.values() for each in queues):
+                self.look(port, queue)
+            self.load(port)
+        finally:
+            os.kill(process, signal.SIGKILL)
         self.pages_seen += len(list((self.folder / "data").rglob("*.page")))
 
     def look(self, port: int, queue: str) -> None:
@@ -159,6 +175,12 @@ class Chain:
         consumer.close()
         producer.close()
         self.ledger.found(queue, there)
+
+    def end(self) -> None:
+        """No more runs."""
+        self._asked.close()
+        self._nursery.wait()
+        self._answers.close()
 
     # --- load ---------------------------------------------------------------------------------------------------------
 
@@ -261,10 +283,13 @@ class Consumer:
 def _chain(folder: Path, seed: int, runs: int) -> Chain:
     folder.mkdir()
     chain = Chain(folder, seed)
-    for _ in range(runs):
-        chain.run()
-        if chain.ledger.wrong:
-            break
+    try:
+        for _ in range(runs):
+            chain.run()
+            if chain.ledger.wrong:
+                break
+    finally:
+        chain.end()
     return chain
 
 
