@@ -21,8 +21,9 @@ amqp-group-id          properties.group-id             likewise ``amqp-group-seq
 other headers          application-properties          strings from STOMP; from AMQP simple values, written out
 =====================  ==============================  ==========================================================
 
-Bodies from AMQP: a string, or any other simple value written out, is text; data sections are one run of octets; lists,
-maps and sequences go as the octets of their AMQP encoding, and the header ``amqp-body`` says ``value`` or ``sequence``.
+Bodies from AMQP: a string, or none, is text; any other simple value is octets (ARTEMIS-CROSSING-body-2), written out;
+data sections are one run of octets; lists, maps and sequences go as the octets of their AMQP encoding, and the header
+``amqp-body`` says ``value`` or ``sequence``.
 A header that cannot be read is left out: a consumer that asks for a message gets it.
 """
 
@@ -221,7 +222,8 @@ def _body(bare: bytes) -> tuple[bool, bytes, str]:
             written = _written(value)
             if written is None:
                 return False, bare[inside:end], "value"
-            return True, written.encode("utf-8", "backslashreplace"), ""
+            text = value is None or (isinstance(value, str) and not isinstance(value, Symbol))
+            return text, written.encode("utf-8", "backslashreplace"), ""
     return False, b"".join(parts), "sequence" if any(code == AMQP_SEQUENCE for code, *_ in sections(bare)) else ""
 
 

@@ -21,6 +21,7 @@ FIXTURES = ROOT / "fixtures"
 COUNTS = {
     "amqp10": 247,
     "artemis-concepts": 4,
+    "artemis-crossing": 5,
     "artemis-flow": 20,
     "artemis-grouping": 1,
     "artemis-paging": 16,

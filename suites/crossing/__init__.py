@@ -1,0 +1,1 @@
+"""Conformance suite: messages that come by one protocol and go by another."""

@@ -1,0 +1,171 @@
+"""Bodies: text is a string and octets are data, whichever way they cross."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.amqp_books import Delivery
+from harness.clients.raw_stomp import MESSAGE
+from harness.wire.amqp_types import Value, symbol, uint
+from suites.crossing.ways import message, post, queue, send, to_amqp, to_stomp
+
+BODY, OTHERS, COUNTED = "ARTEMIS-CROSSING-body-1", "ARTEMIS-CROSSING-body-2", "ARTEMIS-STOMP-jms-1"
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
+OCTETS = st.one_of(st.binary(max_size=60), st.sampled_from([b"", b"text", b"a\0b", b"\xff\xfe", bytes(range(256))]))
+
+
+def kind(delivery: Delivery) -> str:
+    """Which sections the body is."""
+    names = [name for name, _ in delivery.message.sections]
+    return " ".join(each for each in names if each in ("data", "amqp-value", "amqp-sequence")) or "nothing"
+
+
+@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
+@over(
+    examples=30,
+    always=lambda target: [{"text": ""}, {"text": "text"}, {"text": "ü€" * 200}],
+    text=TEXTS,
+)
+def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
+    """A body without content-length goes in by STOMP. By AMQP it is an amqp-value, the same text as a string."""
+    came = to_amqp(target, text.encode(), counted=False)
+    detail = f"{text[:40]!r} without content-length came as {kind(came)}, {came.message.body!r}"[:300]
+    target.judge(target.cited, kind(came) == "amqp-value" and came.message.body == text, detail)
+
+
+@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
+@over(
+    examples=30,
+    always=lambda target: [{"body": b"text"}, {"body": b"a\0b"}, {"body": b"\xff" * 3000}],
+    body=OCTETS,
+)
+def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
+    """A body with content-length goes in by STOMP. By AMQP it is data, the same octets."""
+    came = to_amqp(target, body)
+    detail = f"{body[:40]!r} with content-length came as {kind(came)}, {came.message.body!r}"[:300]
+    target.judge(target.cited, kind(came) == "data" and came.message.body == body, detail)
+
+
+@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
+@over(
+    examples=30,
+    always=lambda target: [{"body": "text"}, {"body": b"octets"}, {"body": ""}],
+    body=st.one_of(TEXTS, OCTETS),
+)
+def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
+    """A string or data goes in by AMQP. By STOMP 1.0 it has the same octets, and a content-length if it was data."""
+    came = to_stomp(target, message(body), "1.0")
+    octets = body if isinstance(body, bytes) else body.encode()
+    target.judge(BODY, came.body == octets, f"{body!r} came as {came.body[:80]!r}")
+    has = came.get("content-length")
+    fine = (has == str(len(octets))) if isinstance(body, bytes) else has is None
+    target.judge(COUNTED, fine, f"{type(body).__name__} of {len(octets)} octets came with content-length {has}")
+
+
+@case(BODY, needs={"stomp", "amqp", "crossing"})
+@over(
+    examples=20,
+    spoken=st.sampled_from(["1.1", "1.2"]),
+    body=st.one_of(TEXTS, OCTETS, st.sampled_from([b"x" * 100_000, "ü" * 60_000])),
+    parts=st.integers(1, 3),
+)
+def test_bodies_of_amqp_come_whole(target: Bench, spoken: str, body: str | bytes, parts: int) -> None:
+    """A string, or octets in one data section or several, goes in by AMQP. By STOMP it has the same octets."""
+    octets = body if isinstance(body, bytes) else body.encode()
+    if isinstance(body, bytes) and parts > 1:
+        size = -(-len(body) // parts) or 1
+        payload = b"".join(message(body[at : at + size]) for at in range(0, max(1, len(body)), size))
+    else:
+        payload = message(body)
+    came = to_stomp(target, payload, spoken)
+    what = f"{len(octets)} octets ({type(body).__name__}, in {parts} parts)"
+    target.judge(BODY, came.body == octets, f"{what} came as {len(came.body)} octets: {came.body[:60]!r}")
+
+
+UNKNOWN: Mapping[str, Any] = {
+    "a number": uint(7),
+    "a symbol": symbol("name"),
+    "a long": Value("long", -5),
+    "a boolean": True,
+}
+"""Bodies of which the conventions know nothing."""
+STRANGE: Mapping[str, Any] = {
+    **UNKNOWN,
+    "a list": ["one", True],
+    "a map": {"key": "value"},
+    "nothing": Value("null", None),
+}
+
+
+@case("STOMP12-SUB-02", needs={"stomp", "amqp", "crossing"})
+@over(always=lambda target: [{"kind": each} for each in STRANGE], examples=7, kind=st.sampled_from(sorted(STRANGE)))
+def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
+    """A list, a map, a number or nothing goes in by AMQP as amqp-value. By STOMP a MESSAGE comes, whatever its body, and the
+    next message behind it."""
+    through = queue(target)
+    peer = target.stomp()
+    peer.subscribe(through.destination)
+    post(target, through, message(STRANGE[kind]))
+    came = peer.watch_for(MESSAGE)
+    said = peer.instead() if came is None else came.brief()
+    target.judge("STOMP12-SUB-02", came is not None, f"{kind} as amqp-value: {said}")
+    if peer.ended is None:
+        post(target, through, message(b"behind"))
+        peer.message(body=b"behind", proves="STOMP12-SUB-02")
+
+
+@case(OTHERS, COUNTED, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
+@over(always=lambda target: [{"kind": each} for each in UNKNOWN], examples=4, kind=st.sampled_from(sorted(UNKNOWN)))
+def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind: str) -> None:
+    """A number, a boolean or a symbol goes in by AMQP as amqp-value. By STOMP 1.0 it has a content-length, which says that
+    it is octets."""
+    came = to_stomp(target, message(UNKNOWN[kind]), "1.0")
+    has = came.get("content-length")
+    target.judge(target.cited, has == str(len(came.body)), f"{kind} came as {came.body!r} with content-length {has}")
+
+
+@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
+@over(examples=16, body=st.one_of(TEXTS, OCTETS))
+def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
+    """A body goes in by STOMP and out by AMQP; what came goes in by AMQP and out by STOMP. It is what it was."""
+    octets = body if isinstance(body, bytes) else body.encode()
+    first = to_amqp(target, octets, counted=isinstance(body, bytes))
+    came = to_stomp(target, first.message.bare)
+    target.judge(target.cited, came.body == octets, f"{body!r} became {kind(first)} and then {came.body[:80]!r}")
+
+
+@case("AMQP10-MSG-02", "STOMP12-MSG-08", needs={"stomp", "amqp", "crossing"})
+@over(examples=12, count=st.integers(1, 6), first=st.sampled_from(["stomp", "amqp"]))
+def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first: str) -> None:
+    """A STOMP producer and an AMQP producer take turns on one queue, and so do a STOMP and an AMQP consumer. Each message
+    comes once, to one of the two, by whatever protocol it came, and none is changed."""
+    bare, whole = target.cited
+    through = queue(target)
+    stomp = target.stomp()
+    sent = []
+    for number in range(count):
+        body = b"%d" % number
+        if (number % 2 == 0) == (first == "stomp"):
+            send(stomp, through, body, {"kind": "odd"})
+        else:
+            post(target, through, message(body, application_properties={"kind": "odd"}))
+        sent.append(body)
+    peer = target.amqp()
+    link = peer.receiver(through.node, credit=(count + 1) // 2)
+    half = [peer.delivery(link) for _ in range((count + 1) // 2)]
+    for each in half:
+        peer.disposition(each)
+    peer.settle()
+    stomp.subscribe(through.destination, ack="auto")
+    rest = [stomp.message() for _ in range(count // 2)]
+    came = [each.message.body for each in half] + [each.body for each in rest]
+    target.judge((bare, whole), came == sent, f"{len(half)} by AMQP and {len(rest)} by STOMP: {came}, sent {sent}")
+    kept = all(each.get("kind") == "odd" for each in rest)
+    target.judge(
+        whole, kept, f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}"
+    )
