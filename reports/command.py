@@ -36,8 +36,13 @@ class Refusal(click.ClickException):
 
     exit_code = 4
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.ctx = click.get_current_context(silent=True)
+
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"brokerproof report: {self.message}", file=file, err=file is None)
+        name = self.ctx.info_name if self.ctx is not None else "report"
+        click.echo(f"brokerproof {name}: {self.message}", file=file, err=file is None)
 
 
 class SetUpFailed(Refusal):
@@ -69,7 +74,7 @@ def report(runs: tuple[Path, ...], out: Path | None, master: str | None, as_json
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
-    with _in_one_sentence():
+    with in_one_sentence():
         written = write(
             runs, out if out is not None else runs[0] / "report", master, _silent if quiet or as_json else _say
         )
@@ -117,7 +122,8 @@ def facts(written: Report) -> dict[str, object]:
 
 
 @contextmanager
-def _in_one_sentence() -> Iterator[None]:
+def in_one_sentence() -> Iterator[None]:
+    """Turns what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says so."""
     try:
         yield
     except (UnreadableRun, UnreadableResults) as problem:

@@ -1,0 +1,271 @@
+"""Writes the recording of a load that nobody ran: any number of events in the trace's own columns, quickly.
+
+64 producers send stamped messages to 16 queues, two consumers each, every message with SEND, RECEIPT, MESSAGE and ACK;
+beside them are connections that say nothing until their TTL ends. What a broker would have to do is computed, so that
+anomalies can be put in one at a time: see :class:`Anomalies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from harness.trace.columns import HEADER, SCHEMA
+from harness.trace.stamp import stamp
+from harness.words import NS_PER_MS, NS_PER_S
+
+PRODUCERS, QUEUES, EACH = 64, 16, 2
+CONSUMERS = QUEUES * EACH
+SILENT = 8
+WINDOW = 16_384
+LASTS = 60 * NS_PER_S
+RECEIPT_AFTER, MESSAGE_AFTER, ACK_AFTER = 200, 300, 1000
+"""In steps: the time between two SENDs."""
+SEGMENT = 1_000_000
+TTL = 2 * NS_PER_S
+CHECK = 2 * NS_PER_S
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Anomalies:
+    """The message that is lost, doubled, sent behind its successor; whose successor finds the window full to the octet; and
+    whether a silent connection is closed early. -1 and False: none."""
+
+    lost: int = -1
+    doubled: int = -1
+    late: int = -1
+    filling: int = -1
+    early: bool = False
+
+    @classmethod
+    def all(cls, messages: int) -> Anomalies:
+        """One of each, spread over the recording."""
+        return cls(*(messages * part // 10 * 1 for part in (2, 4, 6, 8)), early=True)
+
+
+def producer_of(message: Ints) -> Ints:
+    """Which producer sends a message."""
+    return message % PRODUCERS
+
+
+def consumer_of(message: Ints) -> Ints:
+    """Which consumer gets it."""
+    return (message % PRODUCERS % QUEUES) * EACH + message // PRODUCERS % EACH
+
+
+def size_of(message: Ints) -> Ints:
+    """The size of its MESSAGE frame."""
+    return 180 + message * 7919 % 120
+
+
+def write(folder: Path, events: int, anomalies: Anomalies | None = None) -> int:
+    """Writes about ``events`` events as segments into ``folder``; returns how many exactly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    load = _Load(events // 4, anomalies or Anomalies())
+    total = 0
+    for number, part in enumerate(load.segments()):
+        pq.write_table(part, folder / f"part-0-{number:05d}.parquet", compression="zstd")
+        total += part.num_rows
+    return total
+
+
+class _Load:
+    def __init__(self, messages: int, anomalies: Anomalies) -> None:
+        self.messages, self.wrong = messages, anomalies
+        self.step = LASTS // messages
+        self.seq = 0
+
+    def segments(self) -> Iterator[pa.Table]:
+        span = SEGMENT // 4
+        yield self._whole([self._opening()])
+        for begin in range(0, self.messages + ACK_AFTER, span):
+            end = min(begin + span, self.messages + ACK_AFTER)
+            kinds = (
+                (self._sends, 0),
+                (self._receipts, RECEIPT_AFTER),
+                (self._deliveries, MESSAGE_AFTER),
+                (self._answers, ACK_AFTER),
+            )
+            parts = []
+            for make, after in kinds:
+                low, high = max(0, begin - after), min(self.messages, end - after)
+                if high > low:
+                    parts.append(make(np.arange(low, high)))
+            yield self._whole(parts)
+        yield self._whole([self._silence()])
+
+    def _whole(self, parts: list[pa.Table]) -> pa.Table:
+        table = pa.concat_tables(parts)
+        table = table.take(pc.sort_indices(table, [("at_ns", "ascending")]))
+        rows = table.num_rows
+        constant = {"run": "load", "target": "made", "case": "load", "clock": "VIRTUAL", "vantage": "PEER"}
+        columns = {name: _same(value, rows) for name, value in constant.items()}
+        columns["seq"] = pa.array(np.arange(self.seq, self.seq + rows))
+        self.seq += rows
+        columns |= {name: table.column(name).combine_chunks() for name in table.column_names}
+        arrays = [columns.get(field.name, pa.nulls(rows, field.type)) for field in SCHEMA]
+        return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+    def _sends(self, message: Ints) -> pa.Table:
+        queue = producer_of(message) % QUEUES
+        number = pa.array(message // PRODUCERS).cast(pa.string())
+        headers = [("destination", _queues(queue)), ("receipt", _joined("r", number))]
+        return _frames("FrameSent", "SEND", message * self.step, 1 + producer_of(message), headers, message, 150)
+
+    def _receipts(self, message: Ints) -> pa.Table:
+        at = (message + RECEIPT_AFTER) * self.step
+        number = pa.array(message // PRODUCERS).cast(pa.string())
+        return _frames(
+            "FrameReceived", "RECEIPT", at, 1 + producer_of(message), [("receipt-id", _joined("r", number))], None, 30
+        )
+
+    def _deliveries(self, message: Ints) -> pa.Table:
+        at = (message + MESSAGE_AFTER) * self.step
+        own = message != self.wrong.lost
+        message, at = message[own], at[own]
+        late, successor = message == self.wrong.late, message == self.wrong.late + PRODUCERS * EACH
+        if late.any() and successor.any():
+            at[late], at[successor] = at[successor], at[late]
+        consumer = consumer_of(message)
+        again = message == self.wrong.doubled
+        if again.any():
+            message, at = np.append(message, message[again]), np.append(at, at[again] + 1)
+            consumer = np.append(consumer, consumer[again] ^ 1)
+        size = size_of(message)
+        size[message == self.wrong.filling] = self._filling()
+        token = pa.array(message).cast(pa.string())
+        headers = [
+            ("subscription", _same("s", len(message))),
+            ("message-id", token),
+            ("ack", _joined("a", token)),
+            ("destination", _queues(consumer // EACH)),
+        ]
+        return _frames("FrameReceived", "MESSAGE", at, 1 + PRODUCERS + consumer, headers, message, size)
+
+    def _filling(self) -> int:
+        """How large the delivery has to be so that its consumer then holds exactly its window."""
+        message = self.wrong.filling
+        before = np.arange(message - (ACK_AFTER - MESSAGE_AFTER) - 1, message)
+        # The successor comes two rounds later; what is acknowledged until then is no longer held.
+        after = message + PRODUCERS * EACH
+        mine = before[(consumer_of(before) == consumer_of(np.array([message]))[0])]
+        between = np.arange(message + 1, after + 1)
+        between = between[consumer_of(between) == consumer_of(np.array([message]))[0]]
+        successor = int(between[0])
+        held = mine[mine + ACK_AFTER > successor + MESSAGE_AFTER]
+        return WINDOW - int(size_of(held).sum())
+
+    def _answers(self, message: Ints) -> pa.Table:
+        message = message[message != self.wrong.lost]
+        at = (message + ACK_AFTER) * self.step
+        # What filled the window is settled as soon as its successor has come, so that this is the only one too many.
+        filling = message == self.wrong.filling
+        at[filling] = (message[filling] + PRODUCERS * EACH + MESSAGE_AFTER) * self.step + 1
+        token = _joined("a", pa.array(message).cast(pa.string()))
+        return _frames("FrameSent", "ACK", at, 1 + PRODUCERS + consumer_of(message), [("id", token)], None, 40)
+
+    def _opening(self) -> pa.Table:
+        conns = np.arange(1, 1 + PRODUCERS + CONSUMERS + SILENT)
+        zero = np.zeros(len(conns), np.int64) - NS_PER_MS
+        silent = conns > PRODUCERS + CONSUMERS
+        asked = pa.array(np.where(silent, "1000,0", "0,0").tolist())
+        agreed = pa.array(np.where(silent, "0,1000", "0,30000").tolist())
+        opened = _frames("ConnectionOpened", None, zero - 3, conns, [], None, 0)
+        connect = _frames("FrameSent", "CONNECT", zero - 2, conns, [("heart-beat", asked)], None, 60)
+        connected = _frames("FrameReceived", "CONNECTED", zero - 1, conns, [("heart-beat", agreed)], None, 60)
+        consumers = np.arange(CONSUMERS)
+        mode = pa.array(np.where(consumers % 4 == 0, "client", "client-individual").tolist())
+        window = _same(str(WINDOW), CONSUMERS)
+        subscribe = _frames(
+            "FrameSent",
+            "SUBSCRIBE",
+            np.full(CONSUMERS, -NS_PER_MS),
+            1 + PRODUCERS + consumers,
+            [
+                ("id", _same("s", CONSUMERS)),
+                ("destination", _queues(consumers // EACH)),
+                ("ack", mode),
+                ("consumer-window-size", window),
+            ],
+            None,
+            80,
+        )
+        return pa.concat_tables([opened, connect, connected, subscribe])
+
+    def _silence(self) -> pa.Table:
+        conns = np.arange(1 + PRODUCERS + CONSUMERS, 1 + PRODUCERS + CONSUMERS + SILENT)
+        at = np.full(SILENT, TTL + CHECK // 2)
+        if self.wrong.early:
+            at[SILENT // 2] = TTL * 6 // 10
+        return _frames("ConnectionClosed", None, at, conns, [], None, 0)
+
+
+def _frames(
+    kind: str,
+    command: str | None,
+    at: Ints,
+    conn: Ints,
+    headers: list[tuple[str, pa.Array]],
+    message: Ints | None,
+    size: Ints | int,
+) -> pa.Table:
+    rows = len(at)
+    frame = kind.startswith("Frame")
+    body = pa.nulls(rows, pa.binary()) if not frame else _same(b"", rows) if message is None else _bodies(message)
+    return pa.table(
+        {
+            "at_ns": pa.array(at),
+            "conn": pa.array(conn),
+            "kind": _same(kind, rows),
+            "protocol": _same("STOMP", rows),
+            "command": pa.nulls(rows, pa.string()) if command is None else _same(command, rows),
+            "headers": _headers(headers, rows),
+            "body": body,
+            "body_size": pa.array(np.full(rows, 26 if message is not None else 0)),
+            "size": pa.array(np.full(rows, size) if isinstance(size, int) else size),
+            "how": _same("EOF", rows) if kind == "ConnectionClosed" else pa.nulls(rows, pa.string()),
+        }
+    )
+
+
+def _headers(headers: list[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
+    """One list for each row, of the n-th value of each header."""
+    count = len(headers)
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
+    names = pa.array([name for name, _ in headers] or [""]).take(pa.array(np.tile(np.arange(count), rows)))
+    values = pa.concat_arrays([value for _, value in headers]) if headers else pa.array([], pa.string())
+    order = np.arange(rows * count).reshape(count, rows).T.ravel() if count else np.empty(0, np.int64)
+    structs = pa.StructArray.from_arrays([names, values.take(pa.array(order))], fields=list(HEADER))
+    return pa.ListArray.from_arrays(offsets, structs, type=SCHEMA.field("headers").type)
+
+
+def _bodies(message: Ints) -> pa.Array:
+    """The stamps of messages, written digit by digit for all at once."""
+    octets = np.tile(np.frombuffer(stamp(0, 0), np.uint8), (len(message), 1))
+    for place, numbers, digits in ((4, producer_of(message), 8), (13, message // PRODUCERS, 12)):
+        for digit in range(digits):
+            octets[:, place + digits - 1 - digit] = 48 + numbers // 10**digit % 10
+    offsets = np.arange(len(message) + 1, dtype=np.int32) * octets.shape[1]
+    return pa.Array.from_buffers(
+        pa.binary(), len(message), [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(octets.tobytes())]
+    )
+
+
+def _same(value: str | bytes, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value), rows)
+
+
+def _queues(number: Ints) -> pa.Array:
+    return _joined("/queue/q", pa.array(number).cast(pa.string()))
+
+
+def _joined(prefix: str, text: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(prefix, text, "")

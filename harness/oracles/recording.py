@@ -1,0 +1,241 @@
+"""What a recording shows of a broker, when all that is known is what crossed the wire.
+
+The books of :mod:`harness.oracles.accounting` are kept by a case that knows its plan. Here there is only the trace, of
+somebody's load or of a capture, so the rules are narrower: what a correct broker could have done is not held against it.
+
+* *phantom*: delivered, and nobody in the recording sent it, or its transaction was aborted; only where every connection
+  could be read, and the queue is one that is sent to;
+* *shared*: delivered while another consumer of the queue held it; *revived*: delivered again after it was settled, or
+  acknowledged by a consumer that is still there;
+* *lost*: confirmed and never delivered, while a later message of the same producer came out of the same queue. What lies
+  behind the last that came may simply be waiting. Uncertain once a consumer went without the broker saying that it knew;
+* *disordered*: delivered for the first time behind a later message of the same producer, to the same subscription, and
+  before any consumer of the queue went;
+* *mismarked*: calls itself a redelivery the first time; *unmarked*: comes again after a refusal or a lost connection and
+  does not say so;
+* *overrun*: a delivery began while the window was shut.
+
+A body that was sent more than once tells nothing, and is left out. Messages with headers that let a broker reorder or
+drop them (priority, expiry, …), and queues with selectors, owe no order and may stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from harness.oracles.ground import NOTHING, Ground
+from harness.oracles.stomp_trace import End, Fact, Got, Joined, Key, Left, Opaque, Overrun, Reading, Sent, When, row
+from harness.trace.events import ConnectionOpened, Event, FrameSent
+
+KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unmarked", "overrun")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Irregularity:
+    """One thing that is wrong: its kind, where, and the places of the recording that show it (``witness``)."""
+
+    kind: str
+    queue: str
+    conn: int
+    subscription: str
+    what: str
+    witness: tuple[When, ...]
+    uncertain: bool = False
+
+
+@dataclass
+class Circumstances:
+    """What one message's fate depends on besides itself."""
+
+    complete: bool = True
+    """Whether everything that was sent is known."""
+    left: Mapping[tuple[int, str], When] = field(default_factory=dict)
+    """When a subscription, by connection and name, ended."""
+    departed: Mapping[str, When] = field(default_factory=dict)
+    """By queue: when the first consumer went without the broker confirming it."""
+    came: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """By queue and producer: the greatest number that was delivered."""
+    selective: frozenset[str] = frozenset()
+    """Queues one of whose subscriptions has a selector."""
+    sent_to: frozenset[str] = frozenset()
+    """Queues that somebody sent to."""
+
+
+def of_message(key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circumstances) -> Iterator[Irregularity]:
+    """What is wrong with one message; ``gots`` in the order of their instants."""
+    if len(sends) > 1:
+        return
+    sent = sends[0] if sends else None
+    if sent is None and gots and about.complete and gots[0].queue in about.sent_to:
+        yield _wrong("phantom", gots[0], key, "was delivered and nobody sent it")
+        return
+    if sent is not None and sent.withdrawn and gots:
+        yield _wrong("phantom", gots[0], key, "was delivered and its transaction had been aborted", sent.when)
+        return
+    copies: dict[tuple[int, str], list[Got]] = defaultdict(list)
+    for got in gots:
+        one_for_all = got.anycast or (sent is not None and sent.anycast)
+        copies[(-1, got.queue) if one_for_all else (got.conn, got.subscription)].append(got)
+    if not (about.complete or key.stamped):
+        copies.clear()  # what could not be read may have had the same body
+    for each in copies.values():
+        yield from _again(key, each, about)
+        if sent is not None or not about.complete:
+            yield from _first(key, each[0], about)
+
+
+def _first(key: Key, got: Got, about: Circumstances) -> Iterator[Irregularity]:
+    departed = about.departed.get(got.queue)
+    if got.marked and about.complete and (departed is None or departed > got.when):
+        yield _wrong("mismarked", got, key, "called itself a redelivery when it came first")
+
+
+def _again(key: Key, gots: Sequence[Got], about: Circumstances) -> Iterator[Irregularity]:
+    for before, after in pairwise(gots):
+        left = about.left.get((before.conn, before.subscription))
+        gone = left is not None and left < after.when
+        if before.ended is None or before.ended > after.when:
+            kind, why = "shared", "was delivered while another delivery of it was held"
+        elif before.end is End.SETTLED or (before.end is End.ASKED and not gone):
+            kind, why = "revived", "was delivered again after it had been settled"
+        elif before.end in (End.REFUSED, End.LOST) and not after.marked:
+            kind, why = "unmarked", f"came again after it was {before.end.value}, without a mark"
+        else:
+            continue
+        yield _wrong(kind, after, key, why, before.when)
+
+
+def could_be_lost(sent: Sent, about: Circumstances) -> bool:
+    """Whether a message that never came had to come, if a later one of its producer did."""
+    return bool(sent.confirmed and sent.anycast) and not sent.strange and sent.queue not in about.selective
+
+
+def missing(key: Key, sent: Sent, about: Circumstances) -> Irregularity:
+    """A message that never came and was overtaken."""
+    what = f"{key} was confirmed and never delivered, and a later one of its producer was"
+    return Irregularity("lost", sent.queue, sent.conn, "", what, (sent.when,), sent.queue in about.departed)
+
+
+def first_deliveries(sent: Sent, gots: Sequence[Got], about: Circumstances) -> Iterator[tuple[Got, bool]]:
+    """The first delivery of a message, on a topic that of each subscription, and whether its place means something."""
+    seen: set[tuple[int, str]] = set()
+    for got in gots:
+        copy = (-1, "") if sent.anycast or got.anycast else (got.conn, got.subscription)
+        if copy not in seen:
+            seen.add(copy)
+            departed = about.departed.get(got.queue)
+            yield got, not sent.strange and (departed is None or departed > got.when)
+
+
+def _wrong(kind: str, got: Got, key: Key, why: str, before: When | None = None) -> Irregularity:
+    witness = (got.when,) if before is None else (before, got.when)
+    return Irregularity(kind, got.queue, got.conn, got.subscription, f"{key} {why}", witness)
+
+
+def producer_of(sent: Sent) -> int:
+    """The producer of a message: that of its stamp, or its connection (as a negative number)."""
+    return sent.key.producer if sent.key.stamped else -1 - sent.conn
+
+
+def number_of(sent: Sent) -> int:
+    """The how-manieth of its producer a message is: by its stamp, or by its place in the recording."""
+    return sent.key.number if sent.key.stamped else sent.when[1]
+
+
+@dataclass
+class Line:
+    """The first deliveries of one producer's messages to one subscription, as they come."""
+
+    latest: int = -1
+    latest_when: When = (0, 0)
+
+    def note(self, number: int, name: str, queue: str, conn: int, subscription: str, when: When) -> Irregularity | None:
+        """Enters the next one, message ``name`` with that number of its producer."""
+        if number < self.latest:
+            what = f"{name} came behind a later one of its producer"
+            return Irregularity("disordered", queue, conn, subscription, what, (self.latest_when, when))
+        self.latest, self.latest_when = number, when
+        return None
+
+
+def judge(events: Sequence[Event], ground: Ground = NOTHING) -> list[Irregularity]:
+    """Everything that is wrong in one recording (one example of a case), in order of kind."""
+    return sorted(_judged(list(facts(events, ground)), readable(events)))
+
+
+def readable(events: Iterable[Event]) -> bool:
+    """Whether all that was sent is known: every connection speaks STOMP, and nothing but frames was written."""
+    for event in events:
+        if isinstance(event, ConnectionOpened) and event.protocol != "STOMP":
+            return False
+        if type(event).__name__ == "OctetsSent" or (isinstance(event, FrameSent) and event.protocol != "STOMP"):
+            return False
+    return True
+
+
+def facts(events: Sequence[Event], ground: Ground = NOTHING) -> Iterator[Fact]:
+    """What the STOMP connections of a recording amount to."""
+    readings: dict[int, Reading] = {}
+    for place, event in enumerate(events):
+        if event.conn is None or event.vantage != "PEER":
+            continue
+        reading = readings.setdefault(event.conn, Reading(event.conn, ground))
+        yield from reading.note(row(place, event))
+    for reading in readings.values():
+        yield from reading.end()
+
+
+def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
+    sends: dict[Key, list[Sent]] = defaultdict(list)
+    gots: dict[Key, list[Got]] = defaultdict(list)
+    for fact in found:
+        if isinstance(fact, Sent):
+            sends[fact.key].append(fact)
+        elif isinstance(fact, Got):
+            gots[fact.key].append(fact)
+        elif isinstance(fact, Overrun):
+            yield Irregularity("overrun", fact.queue, fact.conn, fact.subscription, str(fact), (fact.when,))
+    for each in gots.values():
+        each.sort(key=lambda got: got.when)
+    about = circumstances(found, sends, complete)
+    firsts: list[tuple[Sent, Got]] = []
+    for key in sends.keys() | gots.keys():
+        yield from of_message(key, sends[key], gots[key], about)
+        if len(sends[key]) != 1:
+            continue
+        (sent,) = sends[key]
+        firsts += [(sent, got) for got, counts in first_deliveries(sent, gots[key], about) if counts]
+        overtaken = number_of(sent) < about.came.get((sent.queue, producer_of(sent)), -1)
+        if not gots[key] and overtaken and could_be_lost(sent, about):
+            yield missing(key, sent, about)
+    lines: dict[tuple[int, str, int], Line] = defaultdict(Line)
+    for sent, got in sorted(firsts, key=lambda pair: pair[1].when):
+        line = lines[got.conn, got.subscription, producer_of(sent)]
+        wrong = line.note(number_of(sent), str(got.key), got.queue, got.conn, got.subscription, got.when)
+        if wrong is not None:
+            yield wrong
+
+
+def circumstances(found: Iterable[Fact], sends: Mapping[Key, Sequence[Sent]], complete: bool) -> Circumstances:
+    """What the fates depend on."""
+    left: dict[tuple[int, str], When] = {}
+    departed: dict[str, When] = {}
+    came: dict[tuple[str, int], int] = {}
+    selective = set()
+    for fact in found:
+        if isinstance(fact, Left):
+            left[fact.conn, fact.subscription] = fact.when
+            if not fact.noticed:
+                departed[fact.queue] = min(fact.when, departed.get(fact.queue, fact.when))
+        elif isinstance(fact, Joined):
+            if fact.selective:
+                selective.add(fact.queue)
+        elif isinstance(fact, Got) and len(own := sends.get(fact.key, ())) == 1:
+            at = fact.queue, producer_of(own[0])
+            came[at] = max(number_of(own[0]), came.get(at, -1))
+    queues = frozenset(each.queue for own in sends.values() for each in own)
+    opaque = any(isinstance(fact, Opaque) for fact in found)
+    return Circumstances(complete and not opaque, left, departed, came, frozenset(selective), queues)

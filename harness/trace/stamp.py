@@ -1,0 +1,39 @@
+"""The stamp by which a recorded message tells who sent it and the how-manieth it was: ``bp1:PPPPPPPP:NNNNNNNNNNNN;``.
+
+A load puts it at the beginning of every body. ``P`` is the producer, ``N`` counts the messages of that producer to that
+destination, from 0 and without gaps. Both are decimal with leading zeros, so that a reader finds every digit at a fixed
+place without parsing a body: judges of large recordings do so for millions of rows at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+MARK = b"bp1:"
+PRODUCER_AT, PRODUCER_DIGITS = 4, 8
+NUMBER_AT, NUMBER_DIGITS = 13, 12
+LENGTH = 26
+"""Octets of a whole stamp."""
+
+_STAMP = re.compile(rb"bp1:([0-9]{8}):([0-9]{12});")
+
+
+class Stamp(NamedTuple):
+    """Producer (0 to 10**8 - 1) and number (0 to 10**12 - 1)."""
+
+    producer: int
+    number: int
+
+
+def stamp(producer: int, number: int) -> bytes:
+    """The stamp's octets; raises ``ValueError`` for numbers that it has no digits for."""
+    if not (0 <= producer < 10**PRODUCER_DIGITS and 0 <= number < 10**NUMBER_DIGITS):
+        raise ValueError(f"a stamp has 8 digits for the producer and 12 for the number, not {producer} and {number}")
+    return b"%s%08d:%012d;" % (MARK, producer, number)
+
+
+def read(body: bytes) -> Stamp | None:
+    """The first stamp in ``body`` (in AMQP sections may stand before it), or None."""
+    found = _STAMP.search(body)
+    return None if found is None else Stamp(int(found[1]), int(found[2]))

@@ -1,0 +1,106 @@
+"""``brokerproof judge``: judges recordings of any size, without the broker.
+
+``judge TRACE… [--profile NAME] [--master URL] [--json]``. A TRACE is a run folder, a folder of segments, a segment, or a
+URI of such a folder that Spark can read. Exit: 0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive ·
+3 no usable Java or Spark · 4 a path that is no readable trace, or an unknown profile · 5 our own error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+from pyspark.sql import SparkSession
+
+from harness.catalogue import profiles
+from harness.catalogue.requirements import load
+from harness.oracles.ground import NOTHING, Ground, ground
+from harness.trace.read import UnreadableTrace
+from harness.verdicts.verdict import exit_code
+from reports.command import Refusal, in_one_sentence
+from reports.judges.conclusion import Conclusion, conclude, witness
+from reports.judges.judge import LOOKED_AT
+from reports.judges.judge import judge as judge_source
+from reports.requirements import Requirements
+from reports.session import session
+from reports.sources import Source, segments
+
+
+@click.command()
+@click.argument("traces", metavar="TRACE...", nargs=-1)
+@click.option("--profile", metavar="NAME", help="What to hold it against: a profile; by default the run folder's.")
+@click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print the judgement as JSON.")
+def judge(traces: tuple[str, ...], profile: str | None, master: str | None, as_json: bool) -> int:
+    """Judge recordings of any size: order, loss, duplication, redelivery marks, windows, heart-beats and TTL.
+
+    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no readable trace.
+    """
+    if not traces:
+        raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
+    with in_one_sentence(), _readable(), session(master) as spark:
+        source = source_of(spark, traces)
+        named = profile or source.profile or "stomp"
+        judgement = judge_source(spark, source, ground_of(named, guessed=profile is None))
+        found = conclude(judgement, Requirements(load().values()).level)
+    click.echo(json.dumps(as_data(found, named), indent=1) if as_json else text(found, named))
+    return exit_code([found.verdict])
+
+
+def source_of(spark: SparkSession, traces: Sequence[str]) -> Source:
+    """Where the traces are read from. Raises :class:`harness.trace.read.UnreadableTrace`."""
+    away = [name for name in traces if segments.is_elsewhere(name)]
+    if away and len(away) < len(traces):
+        raise UnreadableTrace("give either paths or URIs, not both; judge them one after the other")
+    return segments.elsewhere(spark, away) if away else segments.local(traces, spark.sparkContext.defaultParallelism)
+
+
+def ground_of(profile: str, *, guessed: bool) -> Ground:
+    """What a profile promises. ``guessed``: nobody said that the broker had the profile's defaults, so only what every
+    configuration has in common counts. Raises :class:`harness.catalogue.profiles.UnknownProfile`."""
+    if profile == "stomp":
+        return NOTHING
+    return ground(profile, profiles.load(profile).parameters, defaults=not guessed)
+
+
+def text(found: Conclusion, profile: str) -> str:
+    """The judgement for people."""
+    lines = [f"{found.verdict.value}  judged as {profile}"]
+    for what, (groups, again) in sorted(found.looked_at.items()):
+        looked = f", {again} looked at again" if again else ""
+        lines.append(f"  {groups} {LOOKED_AT[what]}{looked}")
+    for wrong in found.wrong:
+        first = wrong.first
+        where = ", ".join([first["case"], *([first["queue"]] if first["queue"] else []), f"connection {first['conn']}"])
+        lines += [
+            f"{wrong.verdict.value}  {wrong.kind} ×{wrong.count}  {wrong.requirement}".rstrip(),
+            f"  {first['what']}",
+            f"  {where}; at {witness(first)}",
+        ]
+    return "\n".join(lines)
+
+
+def as_data(found: Conclusion, profile: str) -> dict[str, object]:
+    """The judgement for machines."""
+    return {
+        "verdict": found.verdict.value,
+        "profile": profile,
+        "looked_at": {what: {"groups": groups, "again": again} for what, (groups, again) in found.looked_at.items()},
+        "wrong": [
+            {"kind": each.kind, "requirement": each.requirement, "verdict": each.verdict.value, "count": each.count}
+            for each in found.wrong
+        ],
+        "irregularities": list(found.listed),
+    }
+
+
+class _readable:
+    """Turns an unreadable trace or an unknown profile into a refusal."""
+
+    def __enter__(self) -> None:
+        """Nothing yet."""
+
+    def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
+        if isinstance(problem, (UnreadableTrace, profiles.UnknownProfile)):
+            raise Refusal(str(problem)) from None

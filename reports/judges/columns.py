@@ -1,0 +1,333 @@
+"""A batch of recorded events as arrays: who said what, when, about which queue, subscription and message.
+
+Everything is done for whole columns; only frames that are rare (CONNECT, SUBSCRIBE, ERROR …) are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from harness.oracles.stomp_trace import STRANGE
+from harness.trace import stamp
+from reports.judges.codes import Bools, Codes, Ints, Pairs
+
+NEEDED = (
+    "run",
+    "target",
+    "case",
+    "at_ns",
+    "vantage",
+    "conn",
+    "kind",
+    "protocol",
+    "command",
+    "headers",
+    "body",
+    "size",
+)
+"""The columns that the summaries read."""
+
+DICTIONARIES = ("run", "target", "case", "vantage", "kind", "protocol", "command", "headers.list.element.name")
+"""Of these the ones that repeat so much that they are read as numbers of a dictionary."""
+
+(
+    NOTHING,
+    SEND,
+    MESSAGE,
+    ANSWER,
+    RECEIPT,
+    OTHER_OUT,
+    OTHER_IN,
+    BEAT_OUT,
+    BEAT_IN,
+    OPENED,
+    CLOSED,
+    ABANDONED,
+    OCTETS,
+    EXAMPLE,
+    RARE_OUT,
+    RARE_IN,
+    FOREIGN,
+    FOREIGN_OUT,
+) = range(18)
+"""What an event is to a judge. ANSWER is ACK or NACK; the rare ones have their headers in :attr:`Columns.rare`; FOREIGN is a
+connection that speaks another protocol than STOMP."""
+
+OUT = frozenset({SEND, ANSWER, OTHER_OUT, BEAT_OUT, OCTETS, RARE_OUT, FOREIGN_OUT})
+IN = frozenset({MESSAGE, RECEIPT, OTHER_IN, BEAT_IN, RARE_IN})
+
+_KINDS = {
+    "HeartBeatSent": BEAT_OUT,
+    "HeartBeatReceived": BEAT_IN,
+    "ConnectionOpened": OPENED,
+    "ConnectionClosed": CLOSED,
+    "ConnectionAbandoned": ABANDONED,
+    "OctetsSent": OCTETS,
+    "OctetsRefused": OTHER_IN,
+    "ExampleStarted": EXAMPLE,
+}
+_SENT = {"SEND": SEND, "ACK": ANSWER, "NACK": ANSWER}
+_RECEIVED = {"MESSAGE": MESSAGE, "RECEIPT": RECEIPT}
+_RARE_OUT = ("CONNECT", "STOMP", "SUBSCRIBE", "UNSUBSCRIBE", "DISCONNECT")
+_RARE_IN = ("CONNECTED", "ERROR")
+
+
+@dataclass
+class Names:
+    """What the numbers of a stretch of batches mean."""
+
+    scopes: Codes[tuple[str, str, str, int]]
+    """Run, target, case, and which example of a property."""
+    lines: Pairs
+    """Scope and connection."""
+    queues: Codes[str]
+    subscriptions: Codes[str]
+    examples: Counter[tuple[str, str, str]]
+
+    @classmethod
+    def none(cls) -> Names:
+        """No names yet."""
+        return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
+
+    def line(self, number: int) -> tuple[tuple[str, str, str, int], int]:
+        """Scope and connection of a line."""
+        scope, conn = self.lines.parts(number)
+        return self.scopes.values[scope], conn
+
+
+@dataclass
+class Messages:
+    """Frames that carry a message: rows of the batch, and of each its queue, stamp, and whether it has one."""
+
+    rows: Ints
+    queue: Ints
+    producer: Ints
+    number: Ints
+    stamped: Bools
+
+
+@dataclass
+class Columns:
+    """One batch. ``what``, ``line``, ``at`` and ``size`` have a value for every row; the rest tells its rows."""
+
+    what: npt.NDArray[np.int8]
+    scope: Ints
+    line: Ints
+    at: Ints
+    size: Ints
+    sent: Messages
+    strange: Bools
+    """Of what was sent: whether a header lets the broker reorder or drop it."""
+    got: Messages
+    subscription: Ints
+    marked: Bools
+    tokens: pa.Array
+    """Of what was got: by which name it is acknowledged; empty for none."""
+    answers: Ints
+    answer_tokens: pa.Array
+    rare: list[tuple[int, str, Mapping[str, str]]]
+
+    def __len__(self) -> int:
+        return len(self.what)
+
+
+def columns(batch: pa.RecordBatch, names: Names) -> Columns:
+    """The arrays of one batch, with numbers of ``names``; events that belong to no connection are NOTHING."""
+    what = _what(batch)
+    scope = _scopes(batch, names, what)
+    connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
+    what[~connected & (what != EXAMPLE)] = NOTHING
+    conn = batch.column("conn").fill_null(0).to_numpy()
+    headers = _Headers(batch.column("headers"))
+    at, size = batch.column("at_ns").to_numpy(), batch.column("size").fill_null(0).to_numpy()
+    body = batch.column("body")
+    got_rows = np.flatnonzero(what == MESSAGE)
+    answers = np.flatnonzero(what == ANSWER)
+    sent = _messages(np.flatnonzero(what == SEND), headers, body, names)
+    return Columns(
+        what,
+        scope,
+        names.lines.of(scope, conn),
+        at,
+        size,
+        sent,
+        headers.has_any(STRANGE, sent.rows),
+        _messages(got_rows, headers, body, names),
+        names.subscriptions.of(headers.of("subscription", got_rows)),
+        headers.equals("redelivered", "true", got_rows),
+        headers.of("ack", got_rows, "message-id"),
+        answers,
+        headers.of("id", answers, "message-id"),
+        _rare(batch, what, headers),
+    )
+
+
+def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
+    """From the numbers of kind, command, protocol and vantage, by a table of all their combinations."""
+    parts = [_encoded(batch.column(name)) for name in ("kind", "command", "protocol", "vantage")]
+    sizes = [len(part.dictionary) + 1 for part in parts]
+    place = np.zeros(batch.num_rows, np.int64)
+    for part, size in zip(parts, sizes, strict=True):
+        indices = part.indices.fill_null(size - 1).to_numpy(zero_copy_only=False)
+        place = place * size + indices
+    seen = np.unique(place) if np.prod(sizes) > 2**16 else np.arange(int(np.prod(sizes)))
+    values = [[*part.dictionary.to_pylist(), None] for part in parts]
+    table = np.zeros(int(np.prod(sizes)), np.int8)
+    for each in seen.tolist():
+        rest, words = each, []
+        for size, value in zip(reversed(sizes), reversed(values), strict=True):
+            rest, index = divmod(rest, size)
+            words.append(value[index])
+        vantage, protocol, command, kind = words
+        table[each] = _meaning(kind, command, protocol, vantage)
+    return table[place]
+
+
+def _meaning(kind: str | None, command: str | None, protocol: str | None, vantage: str | None) -> int:
+    if vantage != "PEER" or kind is None:
+        return NOTHING
+    stomp, word = protocol == "STOMP", command or ""
+    if kind == "FrameSent":
+        return FOREIGN_OUT if not stomp else RARE_OUT if word in _RARE_OUT else _SENT.get(word, OTHER_OUT)
+    if kind == "FrameReceived":
+        return OTHER_IN if not stomp else RARE_IN if word in _RARE_IN else _RECEIVED.get(word, OTHER_IN)
+    if kind == "ConnectionOpened" and not stomp:
+        return FOREIGN
+    return _KINDS.get(kind, NOTHING)
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+
+
+def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> Ints:
+    """The scope of each row: every example of a property is one of its own, because its connections begin anew."""
+    parts = [_encoded(batch.column(name)) for name in ("run", "target", "case")]
+    place = np.zeros(batch.num_rows, np.int64)
+    for part in parts:
+        place = place * len(part.dictionary) + part.indices.to_numpy(zero_copy_only=False)
+    values = [part.dictionary.to_pylist() for part in parts]
+    scope = np.empty(batch.num_rows, np.int64)
+    edges = np.flatnonzero(np.concatenate([[True], (place[1:] != place[:-1]) | (what[1:] == EXAMPLE)]))
+    for begin, end in zip(edges.tolist(), [*edges[1:].tolist(), batch.num_rows], strict=True):
+        rest, words = int(place[begin]), []
+        for value in reversed(values):
+            rest, index = divmod(rest, len(value))
+            words.append(value[index])
+        case, target, run = words
+        if what[begin] == EXAMPLE:
+            names.examples[run, target, case] += 1
+        scope[begin:end] = names.scopes.one((run, target, case, names.examples[run, target, case]))
+    return scope
+
+
+class _Headers:
+    """The headers of a batch; of repeated ones the first counts."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        offsets = column.offsets.to_numpy()
+        flat = column.values
+        self._begin = int(offsets[0])
+        names = _encoded(flat.field("name"))
+        self._names: list[str] = names.dictionary.to_pylist()
+        self._indices = names.indices.to_numpy(zero_copy_only=False)
+        self._values = flat.field("value")
+        self._offsets = offsets
+        self._rows = len(column)
+        self._parents = np.repeat(np.arange(len(column)), np.diff(offsets))
+
+    def _found(self, name: str) -> tuple[Ints, Ints]:
+        """Rows that have the header, ascending, and where its value is."""
+        if name not in self._names:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        inside = self._indices[self._begin : self._begin + len(self._parents)] == self._names.index(name)
+        at = np.flatnonzero(inside)
+        rows = self._parents[at]
+        first = np.ones(len(rows), np.bool_)
+        first[1:] = rows[1:] != rows[:-1]
+        return rows[first], at[first] + self._begin
+
+    def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array:
+        """The values of a header, or of another one where it is missing, for ``rows``; empty where both are."""
+        slot = np.full(self._rows, -1, np.int64)
+        if otherwise is not None:
+            where, at = self._found(otherwise)
+            slot[where] = at
+        where, at = self._found(name)
+        slot[where] = at
+        wanted = slot[rows]
+        return self._values.take(pa.array(wanted, mask=wanted < 0)).fill_null("")
+
+    def equals(self, name: str, value: str, rows: Ints) -> Bools:
+        """Whether a header has that value, for ``rows``."""
+        where, at = self._found(name)
+        told = np.zeros(self._rows, np.bool_)
+        if len(at):
+            told[where] = np.asarray(self._values.take(pa.array(at)).to_numpy(zero_copy_only=False) == value)
+        return told[rows]
+
+    def has_any(self, beginnings: tuple[str, ...], rows: Ints) -> Bools:
+        """Whether a header's name begins with one of these, for ``rows``."""
+        told = np.zeros(self._rows, np.bool_)
+        for name in set(self._names):
+            if name.startswith(beginnings):
+                told[self._found(name)[0]] = True
+        return told[rows]
+
+    def all(self, row: int) -> dict[str, str]:
+        """All headers of one row."""
+        begin, end = int(self._offsets[row]), int(self._offsets[row + 1])
+        values = self._values.slice(begin, end - begin).to_pylist()
+        pairs = [(self._names[self._indices[begin + place]], value) for place, value in enumerate(values)]
+        return dict(reversed(pairs))
+
+
+def _messages(rows: Ints, headers: _Headers, body: pa.Array, names: Names) -> Messages:
+    queue = names.queues.of(headers.of("destination", rows))
+    producer, number, stamped = stamps(body, rows)
+    return Messages(rows, queue, producer, number, stamped)
+
+
+_TENS_P = 10 ** np.arange(stamp.PRODUCER_DIGITS - 1, -1, -1, dtype=np.int64)
+_TENS_N = 10 ** np.arange(stamp.NUMBER_DIGITS - 1, -1, -1, dtype=np.int64)
+_FIXED = {**dict(enumerate(stamp.MARK)), stamp.NUMBER_AT - 1: ord(":"), stamp.LENGTH - 1: ord(";")}
+
+
+def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
+    """Producer and number of the stamps that the bodies of ``rows`` begin with, and which rows have one."""
+    producer, number = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+    stamped = np.zeros(len(rows), np.bool_)
+    if not len(rows):
+        return producer, number, stamped
+    _, offsets_buffer, data_buffer = body.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[body.offset : body.offset + len(body) + 1].astype(np.int64)
+    long = np.flatnonzero(offsets[rows + 1] - offsets[rows] >= stamp.LENGTH)
+    if not len(long):
+        return producer, number, stamped
+    data = np.frombuffer(data_buffer, np.uint8)
+    octets = data[offsets[rows[long]][:, None] + np.arange(stamp.LENGTH)]
+    good = np.ones(len(long), np.bool_)
+    for place, octet in _FIXED.items():
+        good &= octets[:, place] == octet
+    first = octets[:, stamp.PRODUCER_AT : stamp.PRODUCER_AT + stamp.PRODUCER_DIGITS].astype(np.int64) - 48
+    second = octets[:, stamp.NUMBER_AT : stamp.NUMBER_AT + stamp.NUMBER_DIGITS].astype(np.int64) - 48
+    good &= ((first >= 0) & (first <= 9)).all(axis=1) & ((second >= 0) & (second <= 9)).all(axis=1)
+    stamped[long] = good
+    producer[long[good]] = first[good] @ _TENS_P
+    number[long[good]] = second[good] @ _TENS_N
+    return producer, number, stamped
+
+
+def _rare(
+    batch: pa.RecordBatch, what: npt.NDArray[np.int8], headers: _Headers
+) -> list[tuple[int, str, Mapping[str, str]]]:
+    rows = np.flatnonzero((what == RARE_OUT) | (what == RARE_IN))
+    commands: list[Any] = batch.column("command").take(pa.array(rows)).to_pylist()
+    return [(row, command, headers.all(row)) for row, command in zip(rows.tolist(), commands, strict=True)]

@@ -1,0 +1,154 @@
+"""One judgement on one recording: summaries, their merger, the second look, and what was looked at."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from harness.oracles import lives
+from harness.oracles.ground import Ground
+from harness.oracles.recording import Irregularity
+from reports.judges.lives import NEVER, Life
+from reports.judges.second_look import FOUND, second_look
+from reports.judges.statements import statement
+from reports.judges.stretch import BOOK, LIFE, PART, RISE
+from reports.judges.summaries import merged, summaries
+from reports.schema import spark_schema
+from reports.sources import Source
+
+LOOKED_AT = {
+    BOOK: "books of a queue and a producer",
+    RISE: "orders of a producer's messages on the way to a subscription",
+    PART: "connections under a window",
+    LIFE: "connections",
+}
+"""What a group of each kind of summary is, in the plural."""
+
+LIVES = pa.schema(
+    [
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("example", pa.int64()),
+        ("conn", pa.int64()),
+        ("opened_ns", pa.int64()),
+        ("ended_ns", pa.int64()),
+        ("ended_by", pa.string()),
+        ("promised_ns", pa.int64()),
+        ("longest_silence_ns", pa.int64()),
+        ("silent_until_ns", pa.int64()),
+        ("last_spoken_ns", pa.int64()),
+        ("longest_stall_ns", pa.int64()),
+        ("stalled_until_ns", pa.int64()),
+    ]
+)
+"""A row for each connection. Instants are of the trace's clock; null is what was not seen, and of ``promised_ns`` that no
+beats were promised. A stall is the time that a producer heard nothing before a receipt."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What came out, as DataFrames that are computed when they are asked for.
+
+    ``found`` has :data:`reports.judges.second_look.FOUND` with ``requirement`` (empty: no document of the profile says
+    it); ``lives`` has :data:`LIVES`; ``looked_at`` has ``what, groups, again``: how many groups there were of each
+    summary, and how many were looked at again.
+    """
+
+    found: DataFrame
+    lives: DataFrame
+    looked_at: DataFrame
+    merged: DataFrame
+
+    def release(self) -> None:
+        """Gives back what was kept."""
+        for frame in (self.found, self.merged):
+            frame.unpersist()
+
+
+def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
+    """Judges a recording. Nothing but the merged summaries is kept, on disk where memory is short."""
+    groups = merged(summaries(spark, source, ground)).persist(StorageLevel.MEMORY_AND_DISK)
+    found = _of_lives(groups, ground)
+    again = second_look(spark, source, ground, groups)
+    if again is not None:
+        found = found.unionByName(again)
+    named = F.udf(lambda kind: statement(ground.name, kind), "string")
+    kept = found.withColumn("requirement", named("kind")).persist(StorageLevel.MEMORY_AND_DISK)
+    looked_at = groups.where(F.col("what").isin(*LOOKED_AT)).groupBy("what")
+    counts = looked_at.agg(F.count("*").alias("groups"), F.sum((~F.col("fine")).cast("long")).alias("again"))
+    return Judgement(kept, _lives(groups), counts, groups)
+
+
+def _of_lives(groups: DataFrame, ground: Ground) -> DataFrame:
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [
+                _irregular(row, found)
+                for row in batch.to_pylist()
+                for found in lives.judge(lifetime(row["conn"], pickle.loads(row["summary"])), ground)
+            ]
+            yield pa.RecordBatch.from_pylist(rows, schema=FOUND)
+
+    return groups.where(F.col("what") == LIFE).mapInArrow(judge, spark_schema(FOUND))
+
+
+def _lives(groups: DataFrame) -> DataFrame:
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [_life(row, pickle.loads(row["summary"])) for row in batch.to_pylist()]
+            yield pa.RecordBatch.from_pylist(rows, schema=LIVES)
+
+    return groups.where(F.col("what") == LIFE).mapInArrow(tell, spark_schema(LIVES))
+
+
+def _seen(value: int) -> int | None:
+    return None if value == NEVER else value
+
+
+def lifetime(conn: int, life: Life) -> lives.Lifetime:
+    """A connection's summary as the oracle takes it."""
+    return lives.Lifetime(
+        conn,
+        life.heard.longest,
+        life.heard.until,
+        _seen(life.heard.last),
+        _seen(life.spoken.last),
+        _seen(life.ended),
+        life.ended_by,
+        life.asked,
+        life.agreed,
+        life.error,
+        life.goodbye,
+        life.opaque,
+    )
+
+
+def _irregular(row: Mapping[str, Any], found: Irregularity) -> dict[str, Any]:
+    scope = {name: row[name] for name in ("run", "target", "case", "example", "conn")}
+    told = {"kind": found.kind, "queue": "", "subscription": "", "what": found.what, "uncertain": found.uncertain}
+    return {**scope, **told, "witness": [{"at_ns": at, "seq": None} for at, _ in found.witness]}
+
+
+def _life(row: Mapping[str, Any], life: Life) -> dict[str, Any]:
+    known = lifetime(row["conn"], life)
+    scope = {name: row[name] for name in ("run", "target", "case", "example", "conn")}
+    return {
+        **scope,
+        "opened_ns": _seen(life.opened),
+        "ended_ns": known.ended,
+        "ended_by": life.ended_by or None,
+        "promised_ns": lives.promised(known),
+        "longest_silence_ns": life.heard.longest,
+        "silent_until_ns": _seen(life.heard.until),
+        "last_spoken_ns": known.spoken,
+        "longest_stall_ns": life.stalled[0],
+        "stalled_until_ns": _seen(life.stalled[1]),
+    }

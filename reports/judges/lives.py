@@ -1,0 +1,242 @@
+"""The life of a connection: signs of life in both directions, the longest silences, and how it ended.
+
+The summary of a part is first and last instants, greatest gaps, and the few frames that say what was agreed. Between two
+neighbouring parts lies one more gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from reports.judges.codes import Cells, Codes, Ints, in_groups, starts
+from reports.judges.columns import (
+    ABANDONED,
+    BEAT_IN,
+    BEAT_OUT,
+    CLOSED,
+    FOREIGN,
+    IN,
+    NOTHING,
+    OCTETS,
+    OPENED,
+    OUT,
+    RECEIPT,
+    Columns,
+)
+
+NEVER = -(2**62)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Signs of one kind: the first, the last, and the longest time between two neighbours, which ended at ``until``."""
+
+    first: int = NEVER
+    last: int = NEVER
+    longest: int = 0
+    until: int = NEVER
+
+    def then(self, later: Gap) -> Gap:
+        """These and later ones."""
+        if later.first == NEVER:
+            return self
+        if self.first == NEVER:
+            return later
+        between = Gap(self.first, later.last, later.first - self.last, later.first)
+        longest = max((self, between, later), key=lambda each: each.longest)
+        return replace(between, longest=longest.longest, until=longest.until)
+
+
+@dataclass(frozen=True)
+class Life:
+    """One part of a connection's life, in the trace's clock (ns; NEVER: not seen).
+
+    ``served`` are the broker's answers to producers (receipts): how long one was silent before each, which is how a
+    blocked producer shows. ``ended_by`` is ``broker``, ``harness`` or empty.
+    """
+
+    opened: int = NEVER
+    heard: Gap = field(default_factory=Gap)
+    spoken: Gap = field(default_factory=Gap)
+    work: tuple[int, bool, int] = (NEVER, False, NEVER)
+    """The first sign that is no heart-beat, whether it was a receipt, and the last one."""
+    stalled: tuple[int, int] = (0, NEVER)
+    """The longest wait that a receipt ended, and when."""
+    ended: int = NEVER
+    ended_by: str = ""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """The headers of CONNECT."""
+    agreed: Mapping[str, str] = field(default_factory=dict)
+    """The headers of CONNECTED."""
+    error: str | None = None
+    goodbye: bool = False
+    opaque: bool = False
+
+    def then(self, later: Life) -> Life:
+        """This part and the one behind it."""
+        stalled = max(self.stalled, later.stalled)
+        if self.work[2] != NEVER and later.work[1]:
+            stalled = max(stalled, (later.work[0] - self.work[2], later.work[0]))
+        first = self.work[:2] if self.work[0] != NEVER else later.work[:2]
+        return Life(
+            self.opened if self.opened != NEVER else later.opened,
+            self.heard.then(later.heard),
+            self.spoken.then(later.spoken),
+            (*first, later.work[2] if later.work[2] != NEVER else self.work[2]),
+            stalled,
+            self.ended if self.ended != NEVER else later.ended,
+            self.ended_by or later.ended_by,
+            self.asked or later.asked,
+            self.agreed or later.agreed,
+            self.error if self.error is not None else later.error,
+            self.goodbye or later.goodbye,
+            self.opaque or later.opaque,
+        )
+
+
+_SIGNS = {"heard": IN, "spoken": OUT}
+
+
+def _members(kinds: Iterable[int]) -> npt.NDArray[np.bool_]:
+    table = np.zeros(128, np.bool_)
+    table[list(kinds)] = True
+    return table
+
+
+_IS = {name: _members(kinds) for name, kinds in _SIGNS.items()}
+_WORK = _members(set(IN | OUT) - {BEAT_IN, BEAT_OUT})
+
+
+class Lives:
+    """All connections of a stretch, by line."""
+
+    def __init__(self) -> None:
+        self._lines: Codes[int] = Codes()
+        gap = {"first": NEVER, "last": NEVER, "longest": 0, "until": NEVER}
+        self._gaps = {name: Cells(**gap) for name in _SIGNS}
+        self._cells = Cells(
+            opened=NEVER,
+            ended=NEVER,
+            by=np.int8(0),
+            opaque=False,
+            work_first=NEVER,
+            work_receipt=False,
+            work_last=NEVER,
+            stalled=0,
+            stalled_at=NEVER,
+        )
+        self._said: dict[int, dict[str, Mapping[str, str]]] = {}
+
+    def note(self, batch: Columns) -> None:
+        """Enters a batch."""
+        own = np.flatnonzero(batch.what != NOTHING)
+        if not len(own):
+            return
+        line = self._lines.of(pa.array(batch.line[own]))
+        for cells in (self._cells, *self._gaps.values()):
+            cells.grow(len(self._lines))
+        order = in_groups(line, len(self._lines))
+        rows, line = own[order], line[order]
+        what, at = batch.what[rows], batch.at[rows]
+        for name in _SIGNS:
+            self._gap(self._gaps[name], line, at, _IS[name][what])
+        self._work(line, at, what)
+        cells = self._cells
+        opened, octets = (what == OPENED) | (what == FOREIGN), what == OCTETS
+        cells["opened"][line[opened]] = at[opened]
+        cells["opaque"][line[octets]] = True
+        ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
+        fresh = ended[cells["ended"][line[ended]] == NEVER]  # backwards, so that the first of several stays
+        cells["ended"][line[fresh]] = at[fresh]
+        cells["by"][line[fresh]] = np.where(what[fresh] == CLOSED, 1, 2)
+        for row, command, headers in batch.rare:
+            if command in ("CONNECT", "STOMP", "CONNECTED", "ERROR", "DISCONNECT"):
+                said = self._said.setdefault(self._lines.one(int(batch.line[row])), {})
+                said.setdefault("CONNECT" if command == "STOMP" else command, headers)
+
+    @staticmethod
+    def _gap(cells: Cells, line: Ints, at: Ints, sign: npt.NDArray[np.bool_]) -> None:
+        lines, ats = line[sign], at[sign]
+        if not len(lines):
+            return
+        first = starts(lines)
+        before = np.empty_like(ats)
+        before[1:] = ats[:-1]
+        before[first] = cells["last"][lines[first]]
+        gaps = np.where(before == NEVER, 0, ats - before)
+        begin = np.flatnonzero(first)
+        seen = lines[begin]
+        longest = np.maximum.reduceat(gaps, begin)
+        is_longest = gaps == np.repeat(longest, np.diff([*begin.tolist(), len(lines)]))
+        where = np.flatnonzero(is_longest & (gaps > cells["longest"][lines]))[::-1]
+        cells["until"][lines[where]] = ats[where]
+        cells["longest"][seen] = np.maximum(cells["longest"][seen], longest)
+        unseen = cells["first"][seen] == NEVER
+        cells["first"][seen[unseen]] = ats[begin[unseen]]
+        last = np.concatenate([begin[1:], [len(lines)]]) - 1
+        cells["last"][seen] = ats[last]
+
+    def _work(self, line: Ints, at: Ints, what: npt.NDArray[np.int8]) -> None:
+        own = _WORK[what]
+        lines, ats, kinds = line[own], at[own], what[own]
+        if not len(lines):
+            return
+        cells, first = self._cells, starts(lines)
+        before = np.empty_like(ats)
+        before[1:] = ats[:-1]
+        before[first] = cells["work_last"][lines[first]]
+        receipts = np.flatnonzero((kinds == RECEIPT) & (before != NEVER))
+        if len(receipts):
+            waits, of = ats[receipts] - before[receipts], lines[receipts]
+            begin = np.flatnonzero(starts(of))
+            longest = np.maximum.reduceat(waits, begin)
+            is_longest = waits == np.repeat(longest, np.diff([*begin.tolist(), len(of)]))
+            where = np.flatnonzero(is_longest & (waits > cells["stalled"][of]))
+            cells["stalled_at"][of[where]] = ats[receipts][where]
+            cells["stalled"][of[begin]] = np.maximum(cells["stalled"][of[begin]], longest)
+        begin = np.flatnonzero(first)
+        seen = lines[begin]
+        unseen = cells["work_first"][seen] == NEVER
+        cells["work_first"][seen[unseen]] = ats[begin[unseen]]
+        cells["work_receipt"][seen[unseen]] = kinds[begin[unseen]] == RECEIPT
+        cells["work_last"][seen] = ats[np.concatenate([begin[1:], [len(lines)]]) - 1]
+
+    def summaries(self) -> Iterator[tuple[int, Life]]:
+        """Each connection's line and the part of its life."""
+        for place, line in enumerate(self._lines.values):
+            yield line, self._life(place)
+
+    def _life(self, place: int) -> Life:
+        cells, said = self._cells, self._said.get(place, {})
+        gaps = {
+            name: Gap(*(int(each[key][place]) for key in ("first", "last", "longest", "until")))
+            for name, each in self._gaps.items()
+        }
+        error = said.get("ERROR")
+        return Life(
+            int(cells["opened"][place]),
+            gaps["heard"],
+            gaps["spoken"],
+            (int(cells["work_first"][place]), bool(cells["work_receipt"][place]), int(cells["work_last"][place])),
+            (int(cells["stalled"][place]), int(cells["stalled_at"][place])),
+            int(cells["ended"][place]),
+            ("", "broker", "harness")[int(cells["by"][place])],
+            said.get("CONNECT", {}),
+            said.get("CONNECTED", {}),
+            None if error is None else error.get("message", ""),
+            "DISCONNECT" in said,
+            bool(cells["opaque"][place]),
+        )
+
+
+def merged(parts: Iterable[Life]) -> Life:
+    """One life of its parts in their order."""
+    whole = Life()
+    for part in parts:
+        whole = whole.then(part)
+    return whole

@@ -1,0 +1,444 @@
+"""The second look: what a summary found suspicious is read again, message by message, for its witness.
+
+Only connections that have to do with a suspicious group are read. Their events are brought together by connection, what
+they amount to by message, and first deliveries by subscription; each step sorts what fits on a disk and holds no more in
+memory than what is under way. The rules are those of :mod:`harness.oracles.recording`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from harness.oracles import recording
+from harness.oracles.ground import Ground
+from harness.oracles.recording import Circumstances, Irregularity, Line, number_of, producer_of
+from harness.oracles.stomp_trace import (
+    End,
+    Fact,
+    Got,
+    Joined,
+    Key,
+    Left,
+    Opaque,
+    Overrun,
+    Reading,
+    Row,
+    Sent,
+    When,
+    key_of,
+)
+from harness.trace.columns import SCHEMA
+from reports.judges import columns as cols
+from reports.judges.codes import Bools, Ints
+from reports.judges.columns import NEEDED, Names, columns
+from reports.schema import spark_schema
+from reports.sources import Source
+
+SCOPE = ("run", "target", "case", "example")
+Scope = tuple[str, str, str, int]
+_SCOPE_FIELDS = [("run", pa.string()), ("target", pa.string()), ("case", pa.string()), ("example", pa.int64())]
+
+EVENTS = pa.schema(
+    [
+        *_SCOPE_FIELDS,
+        ("conn", pa.int64()),
+        ("place", pa.int64()),
+        ("row", pa.int64()),
+        ("at_ns", pa.int64()),
+        ("seq", pa.int64()),
+        ("kind", pa.string()),
+        ("command", pa.string()),
+        ("headers", SCHEMA.field("headers").type),
+        ("producer", pa.int64()),
+        ("number", pa.int64()),
+        ("size", pa.int64()),
+    ]
+)
+"""The events that are read again; ``place`` and ``row`` give the order on a connection."""
+
+FACTS = pa.schema(
+    [
+        *_SCOPE_FIELDS,
+        ("fact", pa.string()),
+        ("queue", pa.string()),
+        ("conn", pa.int64()),
+        ("subscription", pa.string()),
+        ("producer", pa.int64()),
+        ("number", pa.int64()),
+        ("at", pa.int64()),
+        ("seq", pa.int64()),
+        ("confirmed", pa.bool_()),
+        ("withdrawn", pa.bool_()),
+        ("anycast", pa.bool_()),
+        ("strange", pa.bool_()),
+        ("marked", pa.bool_()),
+        ("end", pa.string()),
+        ("ended_at", pa.int64()),
+        ("ended_seq", pa.int64()),
+        ("flag", pa.bool_()),
+        ("what", pa.string()),
+    ]
+)
+"""What the events amount to (:data:`harness.oracles.stomp_trace.Fact`). ``flag``: selective of ``joined``, noticed of
+``left``; ``what`` are the words of an ``overrun``."""
+
+FOUND = pa.schema(
+    [
+        *_SCOPE_FIELDS,
+        ("kind", pa.string()),
+        ("queue", pa.string()),
+        ("conn", pa.int64()),
+        ("subscription", pa.string()),
+        ("what", pa.string()),
+        ("uncertain", pa.bool_()),
+        ("witness", pa.list_(pa.struct([("at_ns", pa.int64()), ("seq", pa.int64())]))),
+        ("producer", pa.int64()),
+        ("number", pa.int64()),
+        ("strange", pa.bool_()),
+    ]
+)
+"""Irregularities; besides, rows of kind ``first`` and ``missing`` that are judged in a later step, with producer and number
+as order counts them."""
+
+MOST_WANTED = 100_000
+"""Up to so many connections and groups are looked for by name; of more, everything is read again."""
+ROWS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be read again; None is everything. ``whole``: connections all of whose frames matter."""
+
+    lines: frozenset[tuple[Any, ...]] | None
+    whole: frozenset[tuple[Any, ...]]
+    groups: frozenset[tuple[Any, ...]]
+
+
+def wanted(merged: DataFrame) -> Wanted | None:
+    """What the merged summaries ask to be read again; None for nothing."""
+    suspects = merged.where(~F.col("fine"))
+    groups = suspects.where(F.col("what").isin("book", "rise")).select(*SCOPE, "queue", "producer").distinct()
+    shut = suspects.where(F.col("what") == "part").select(*SCOPE, "conn").distinct()
+    touch = merged.where(F.col("what") == "touch").select(*SCOPE, "queue", "conn", F.col("producer").alias("sends"))
+    concerned = (
+        touch.join(groups, [*SCOPE, "queue"])
+        .where((F.col("sends") == F.col("producer")) | (F.col("sends") == -2))
+        .select(*SCOPE, "conn")
+        .distinct()
+    )
+    found = [frame.limit(MOST_WANTED + 1).collect() for frame in (concerned, shut, groups)]
+    if not any(found):
+        return None
+    if any(len(rows) > MOST_WANTED for rows in found):
+        return Wanted(None, frozenset(), frozenset())
+    some, whole, named = (frozenset(tuple(row) for row in rows) for rows in found)
+    return Wanted(some | whole, whole, named)
+
+
+def second_look(spark: SparkSession, source: Source, ground: Ground, merged: DataFrame) -> DataFrame | None:
+    """Every irregularity among what is suspicious (:data:`FOUND`); None when nothing is."""
+    again = wanted(merged)
+    if again is None:
+        return None
+    facts = amount(read_again(spark, source, again), ground).persist(StorageLevel.DISK_ONLY)
+    judged = by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
+    rest = judged.where(~F.col("kind").isin("first", "missing"))
+    return rest.unionByName(lost(judged)).unionByName(disordered(judged)).unionByName(overruns(facts))
+
+
+def read_again(spark: SparkSession, source: Source, again: Wanted) -> DataFrame:
+    """The events of the connections that are wanted (:data:`EVENTS`)."""
+    open_piece = source.open
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for pieces in batches:
+            for piece in pieces.to_pylist():
+                choice = _Choice(again, piece["place"])
+                for batch in open_piece(piece, (*NEEDED, "seq", "body_size")):
+                    chosen = choice.of(batch)
+                    if chosen is not None:
+                        yield chosen
+
+    return source.pieces_frame(spark).mapInArrow(read, spark_schema(EVENTS))
+
+
+_MATTERS = frozenset(
+    {cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT, cols.OTHER_OUT, cols.CLOSED, cols.ABANDONED, cols.OCTETS}
+    | {cols.RARE_OUT, cols.RARE_IN}
+)
+
+
+class _Choice:
+    """Picks the events of one piece that are read again."""
+
+    def __init__(self, again: Wanted, place: int) -> None:
+        self._again, self._place = again, place
+        self._names = Names.none()
+        self._rows = 0
+        self._lines: list[tuple[bool, bool]] = []
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """The chosen events of a batch, or None."""
+        if not batch.num_rows:
+            return None
+        found = columns(batch, self._names)
+        begin, self._rows = self._rows, self._rows + batch.num_rows
+        for number in range(len(self._lines), len(self._names.lines)):
+            scope, conn = self._names.line(number)
+            named = (*scope, conn)
+            all_ = self._again.lines is None
+            self._lines.append((all_ or named in (self._again.lines or ()), all_ or named in self._again.whole))
+        lines = np.array(self._lines, np.bool_).reshape(-1, 2)
+        keep = lines[found.line, 0] & np.isin(found.what, list(_MATTERS))
+        keep[found.sent.rows] &= self._sends(found, lines[:, 1])
+        rows = np.flatnonzero(keep)
+        return self._table(batch, found, rows, begin) if len(rows) else None
+
+    def _sends(self, found: cols.Columns, whole: Bools) -> Bools:
+        """Of the SENDs of a batch those that matter: of suspicious groups, without a stamp, or on lines that count whole."""
+        sent, names = found.sent, self._names
+        if self._again.lines is None:
+            return np.ones(len(sent.rows), np.bool_)
+        matters = ~sent.stamped | whole[found.line[sent.rows]]
+        groups = np.stack([found.scope[sent.rows], sent.queue, sent.producer], axis=1)
+        for each in np.unique(groups, axis=0).tolist() if len(groups) else ():
+            scope, queue, producer = each
+            if (*names.scopes.values[scope], names.queues.values[queue], producer) in self._again.groups:
+                matters |= (groups == each).all(axis=1)
+        return matters
+
+    def _table(self, batch: pa.RecordBatch, found: cols.Columns, rows: Ints, begin: int) -> pa.RecordBatch:
+        part = batch.take(pa.array(rows))
+        producer, number = np.zeros(len(batch), np.int64), np.full(len(batch), -1, np.int64)
+        for messages in (found.sent, found.got):
+            producer[messages.rows], number[messages.rows] = messages.producer, messages.number
+        with_body = np.isin(found.what[rows], (cols.SEND, cols.MESSAGE)) & (number[rows] < 0)
+        bodies, sizes = part.column("body"), part.column("body_size")
+        for place in np.flatnonzero(with_body).tolist():
+            key = key_of(bodies[place].as_py() or b"", sizes[place].as_py() or 0)
+            producer[rows[place]], number[rows[place]] = key
+        scopes = [self._names.scopes.values[each] for each in found.scope[rows].tolist()]
+        told = {
+            **{name: pa.array([scope[at] for scope in scopes]) for at, name in enumerate(SCOPE)},
+            "conn": part.column("conn"),
+            "place": pa.array(np.full(len(rows), self._place)),
+            "row": pa.array(rows + begin),
+            "at_ns": part.column("at_ns"),
+            "seq": part.column("seq"),
+            "kind": part.column("kind"),
+            "command": part.column("command"),
+            "headers": part.column("headers"),
+            "producer": pa.array(producer[rows]),
+            "number": pa.array(number[rows]),
+            "size": part.column("size"),
+        }
+        return pa.RecordBatch.from_arrays([told[each.name].cast(each.type) for each in EVENTS], schema=EVENTS)
+
+
+def amount(events: DataFrame, ground: Ground) -> DataFrame:
+    """What the events amount to, connection by connection (:data:`FACTS`)."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _batches(_facts(batches, ground), FACTS)
+
+    line = (*SCOPE, "conn")
+    together = events.repartition(*line).sortWithinPartitions(*line, "place", "row")
+    return together.mapInArrow(read, spark_schema(FACTS))
+
+
+def _facts(batches: Iterator[pa.RecordBatch], ground: Ground) -> Iterator[dict[str, Any]]:
+    for (*scope, conn), rows in groupby(_rows(batches), key=lambda row: (*_scope(row), row["conn"])):
+        reading = Reading(conn, ground)
+        for row in rows:
+            headers = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
+            key = Key(row["producer"], row["number"]) if row["number"] >= 0 else None
+            when = (row["at_ns"], row["seq"])
+            for fact in reading.note(Row(when, row["kind"], row["command"] or "", headers, key, row["size"] or 0)):
+                yield _told(scope, fact)
+        for fact in reading.end():
+            yield _told(scope, fact)
+
+
+def _told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
+    row |= {"fact": type(fact).__name__.lower(), "conn": fact.conn}
+    if isinstance(fact, Opaque):
+        return row
+    row |= {"queue": fact.queue, "at": fact.when[0], "seq": fact.when[1]}
+    match fact:
+        case Sent():
+            row |= {"producer": fact.key.producer, "number": fact.key.number, "anycast": fact.anycast}
+            row |= {"confirmed": fact.confirmed, "withdrawn": fact.withdrawn, "strange": fact.strange}
+        case Got():
+            row |= {"producer": fact.key.producer, "number": fact.key.number, "anycast": fact.anycast}
+            row |= {"subscription": fact.subscription, "marked": fact.marked, "end": fact.end.value}
+            row |= dict(zip(("ended_at", "ended_seq"), fact.ended or (None, None), strict=True))
+        case Joined():
+            row |= {"subscription": fact.subscription, "flag": fact.selective}
+        case Left():
+            row |= {"subscription": fact.subscription, "flag": fact.noticed}
+        case Overrun():
+            row |= {"subscription": fact.subscription, "what": str(fact)}
+    return row
+
+
+def overruns(facts: DataFrame) -> DataFrame:
+    """The windows that were overrun, as irregularities."""
+    witness = F.array(F.struct(F.col("at").alias("at_ns"), "seq"))
+    return facts.where(F.col("fact") == "overrun").select(
+        *SCOPE,
+        F.lit("overrun").alias("kind"),
+        "queue",
+        "conn",
+        "subscription",
+        "what",
+        F.lit(False).alias("uncertain"),
+        witness.alias("witness"),
+        "producer",
+        "number",
+        "strange",
+    )
+
+
+def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
+    """What is wrong with single messages, and what the later steps need of them (:data:`FOUND`)."""
+    fact = F.col("fact")
+    left = facts.where(fact == "left").select(
+        *SCOPE, "conn", "subscription", F.struct("at", "seq").alias("went"), F.col("flag").alias("noticed"), "queue"
+    )
+    # The fields of a struct compare in order: the first to go is the least.
+    departed = left.where(~F.col("noticed")).groupBy(*SCOPE, "queue").agg(F.min("went").alias("departed"))
+    selective = facts.where(fact == "joined").groupBy(*SCOPE, "queue").agg(F.max("flag").alias("selective"))
+    sent_to = merged.where((F.col("what") == "touch") & (F.col("producer") > -2)).select(*SCOPE, "queue").distinct()
+    complete = merged.where(F.col("what") == "scope").select(*SCOPE, F.col("fine").alias("complete"))
+    messages = (
+        facts.where(fact.isin("sent", "got"))
+        .join(left.select(*SCOPE, "conn", "subscription", "went"), [*SCOPE, "conn", "subscription"], "left")
+        .join(departed, [*SCOPE, "queue"], "left")
+        .join(selective, [*SCOPE, "queue"], "left")
+        .join(sent_to.withColumn("sent_to", F.lit(True)), [*SCOPE, "queue"], "left")
+        .join(complete, list(SCOPE), "left")
+    )
+    key = (*SCOPE, "producer", "number")
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _batches(_messages(batches), FOUND)
+
+    together = messages.repartition(*key).sortWithinPartitions(*key, "at", "seq")
+    return together.mapInArrow(judge, spark_schema(FOUND))
+
+
+def _messages(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for (*scope, producer, number), some in groupby(
+        _rows(batches), key=lambda row: (*_scope(row), row["producer"], row["number"])
+    ):
+        rows = list(some)
+        key = Key(producer, number)
+        sends = [_sent(row, key) for row in rows if row["fact"] == "sent"]
+        gots = [_got(row, key) for row in rows if row["fact"] == "got"]
+        about = _about(rows)
+        for wrong in recording.of_message(key, sends, gots, about):
+            yield _irregular(scope, wrong)
+        if len(sends) != 1:
+            continue
+        (sent,) = sends
+        place = {"producer": producer_of(sent), "number": number_of(sent)}
+        if not gots:
+            if recording.could_be_lost(sent, about):
+                wrong = recording.missing(key, sent, about)
+                yield {**_irregular(scope, wrong), **place, "kind": "missing"}
+            continue
+        for got, counts in recording.first_deliveries(sent, gots, about):
+            found = Irregularity("first", got.queue, got.conn, got.subscription, str(key), (got.when,))
+            yield {**_irregular(scope, found), **place, "strange": not counts}
+
+
+def _about(rows: Sequence[Mapping[str, Any]]) -> Circumstances:
+    return Circumstances(
+        all(row["complete"] for row in rows),
+        {(row["conn"], row["subscription"]): _when(row["went"]) for row in rows if row["went"] is not None},
+        {row["queue"]: _when(row["departed"]) for row in rows if row["departed"] is not None},
+        {},
+        frozenset(row["queue"] for row in rows if row["selective"]),
+        frozenset(row["queue"] for row in rows if row["sent_to"]),
+    )
+
+
+def _when(value: Mapping[str, int]) -> When:
+    return value["at"], value["seq"]
+
+
+def _sent(row: Mapping[str, Any], key: Key) -> Sent:
+    when = (row["at"], row["seq"])
+    flags = (row["confirmed"], row["withdrawn"], row["anycast"], row["strange"])
+    return Sent(key, row["queue"], row["conn"], when, *flags)
+
+
+def _got(row: Mapping[str, Any], key: Key) -> Got:
+    when = (row["at"], row["seq"])
+    ended = None if row["ended_at"] is None else (row["ended_at"], row["ended_seq"])
+    named = (row["queue"], row["conn"], row["subscription"])
+    return Got(key, *named, when, row["marked"], End(row["end"]), ended, row["anycast"])
+
+
+def _irregular(scope: Sequence[Any], found: Irregularity) -> dict[str, Any]:
+    row = dict(zip(SCOPE, scope, strict=True))
+    row |= {"kind": found.kind, "queue": found.queue, "conn": found.conn, "subscription": found.subscription}
+    row |= {"what": found.what, "uncertain": found.uncertain}
+    return {**row, "witness": [{"at_ns": at, "seq": seq} for at, seq in found.witness]}
+
+
+def lost(judged: DataFrame) -> DataFrame:
+    """Of what never came, what a later message of the same producer overtook."""
+    firsts = judged.where(F.col("kind") == "first")
+    came = firsts.groupBy(*SCOPE, "queue", "producer").agg(F.max("number").alias("came"))
+    missing = judged.where(F.col("kind") == "missing").join(came, [*SCOPE, "queue", "producer"])
+    return missing.where(F.col("number") < F.col("came")).withColumn("kind", F.lit("lost")).select(*judged.columns)
+
+
+def disordered(judged: DataFrame) -> DataFrame:
+    """First deliveries that came behind later ones of their producer."""
+    line = (*SCOPE, "conn", "subscription", "producer")
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _batches(_lines(batches), FOUND)
+
+    counting = judged.where((F.col("kind") == "first") & ~F.col("strange"))
+    together = counting.repartition(*line).sortWithinPartitions(*line, "witness")
+    return together.mapInArrow(judge, spark_schema(FOUND))
+
+
+def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    def of(row: dict[str, Any]) -> tuple[Any, ...]:
+        return (*_scope(row), row["conn"], row["subscription"], row["producer"])
+
+    for (*scope, _, _, _), rows in groupby(_rows(batches), key=of):
+        line = Line()
+        for row in rows:
+            when = (row["witness"][0]["at_ns"], row["witness"][0]["seq"])
+            found = line.note(row["number"], row["what"], row["queue"], row["conn"], row["subscription"], when)
+            if found is not None:
+                yield _irregular(scope, found)
+
+
+def _scope(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["run"], row["target"], row["case"], row["example"]
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def _batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    while some := list(islice(rows, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(some, schema=schema)

@@ -1,0 +1,132 @@
+"""A stretch: recorded batches in their order, summarised where they lie. What leaves it is small: one row for each group.
+
+A stretch is some consecutive segments of one recorder. Connections, queues and producers that go on in the next one have
+a row in both, and their summaries are put together in the order of the stretches.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from harness.oracles.ground import Ground
+from reports.judges.books import Books
+from reports.judges.codes import Ints, Pairs
+from reports.judges.columns import FOREIGN, FOREIGN_OUT, OCTETS, Columns, Names, columns
+from reports.judges.lives import Lives
+from reports.judges.order import Order
+from reports.judges.windows import Windows
+
+BOOK, RISE, PART, LIFE, TOUCH, SCOPE = "book", "rise", "part", "life", "touch", "scope"
+
+SUMMARIES = pa.schema(
+    [
+        ("what", pa.string()),
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("example", pa.int64()),
+        ("queue", pa.string()),
+        ("producer", pa.int64()),
+        ("conn", pa.int64()),
+        ("subscription", pa.string()),
+        ("place", pa.int64()),
+        ("summary", pa.binary()),
+    ]
+)
+"""A row for each group of each stretch. ``producer`` is -1 for messages without a stamp, and in ``touch`` rows -2 for those
+who consume; ``conn`` and ``producer`` are 0 and the names empty where they mean nothing; ``place`` is the stretch's."""
+
+CONSUMES = -2
+GROUP = ("what", "run", "target", "case", "example", "queue", "producer", "conn", "subscription")
+"""What rows that belong together have in common."""
+
+
+class Touch(NamedTuple):
+    """That a connection has to do with a queue: as a consumer, or as who sends a producer's messages."""
+
+    line: int
+    queue: int
+    producer: int
+
+
+class Stretch:
+    """The state of all summaries while batches come in."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._names = Names.none()
+        self._books, self._order, self._lives = Books(), Order(), Lives()
+        self._windows = Windows(self._names, ground)
+        self._touched, self._touching = Pairs(), Pairs()
+        self._unreadable: set[int] = set()
+        self._scopes: set[int] = set()
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """Enters a batch of the trace's columns (at least :data:`reports.judges.columns.NEEDED`)."""
+        if not batch.num_rows:
+            return
+        found = columns(batch, self._names)
+        self._books.note(found)
+        self._order.note(found)
+        self._windows.note(found)
+        self._lives.note(found)
+        self._touch(found)
+
+    def _touch(self, batch: Columns) -> None:
+        line, sent, got = batch.line, batch.sent, batch.got
+        self._touching.of(self._touched.of(line[sent.rows], sent.queue), sent.producer + 2)
+        consumed: Ints = np.zeros(len(got.rows), np.int64)
+        self._touching.of(self._touched.of(line[got.rows], got.queue), consumed)
+        for row, command, headers in batch.rare:
+            if command == "SUBSCRIBE" and "destination" in headers:
+                queue = self._names.queues.one(headers["destination"])
+                self._touching.one(self._touched.one(int(line[row]), queue), 0)
+        blind = (batch.what == OCTETS) | (batch.what == FOREIGN) | (batch.what == FOREIGN_OUT)
+        self._unreadable.update(_distinct(batch.scope[blind]))
+        self._scopes.update(_distinct(batch.scope))
+
+    def rows(self, place: int) -> Iterator[dict[str, Any]]:
+        """The summaries as rows of :data:`SUMMARIES`."""
+        names = self._names
+        queues, subscriptions = names.queues.values, names.subscriptions.values
+        for scope in sorted(self._scopes):
+            yield self._row(SCOPE, place, scope, summary=scope not in self._unreadable)
+        for number in range(len(self._touching)):
+            of_line, producer = self._touching.parts(number)
+            line, queue = self._touched.parts(of_line)
+            scope, conn = names.lines.parts(line)
+            yield self._row(TOUCH, place, scope, queue=queues[queue], producer=producer - 2, conn=conn)
+        for group, book in self._books.summaries():
+            scope, queue, producer = self._books.parts(group)
+            yield self._row(BOOK, place, scope, queue=queues[queue], producer=producer, summary=book)
+        for group, rise in self._order.summaries():
+            line, subscription, queue, producer = self._order.parts(group)
+            scope, conn = names.lines.parts(line)
+            named = {"queue": queues[queue], "subscription": subscriptions[subscription]}
+            yield self._row(RISE, place, scope, **named, producer=producer, conn=conn, summary=rise)
+        for line, part in self._windows.summaries():
+            scope, conn = names.lines.parts(line)
+            yield self._row(PART, place, scope, conn=conn, summary=part)
+        for line, life in self._lives.summaries():
+            scope, conn = names.lines.parts(line)
+            yield self._row(LIFE, place, scope, conn=conn, summary=life)
+
+    def _row(self, what: str, place: int, scope: int, *, summary: object = None, **group: Any) -> dict[str, Any]:
+        run, target, case, example = self._names.scopes.values[scope]
+        row = {"queue": "", "producer": 0, "conn": 0, "subscription": ""} | group
+        row |= {"what": what, "run": run, "target": target, "case": case, "example": example, "place": place}
+        return {**row, "summary": pickle.dumps(summary)}
+
+
+def _distinct(codes: Ints) -> list[int]:
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist() if len(codes) else []
+    return found
+
+
+def table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as one Arrow batch."""
+    return pa.RecordBatch.from_pylist(rows, schema=schema)

@@ -1,0 +1,115 @@
+"""Summaries and oracles on recordings that nobody made: a summary misses nothing, however the recording is cut."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.oracles import lives as life_oracle
+from harness.oracles import recording
+from harness.oracles.ground import Ground
+from harness.oracles.recording import Irregularity
+from harness.trace import events as ev
+from harness.trace.recorder import Recorder
+from harness.words import Clock
+from reports.judges import books, lives, order, windows
+from reports.judges.judge import lifetime
+from reports.judges.stretch import GROUP, Stretch
+from suites.units.played import recordings
+
+GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+OF_BOOKS = {"phantom", "shared", "revived", "lost", "mismarked", "unmarked"}
+
+
+def batch(events: Sequence[ev.Event]) -> pa.RecordBatch:
+    """Events as the recorder writes them."""
+    return Recorder(None, "r", "t", Clock.VIRTUAL)._batch("c", events)
+
+
+def summed_up(events: Sequence[ev.Event], cuts: Sequence[int], ground: Ground = GROUND) -> dict[str, dict[Any, Any]]:
+    """The merged summaries of a recording that was cut into stretches, each read in two batches."""
+    whole = batch(events)
+    edges = sorted({0, *(cut for cut in cuts if cut < len(events)), len(events)})
+    parts: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for place, (begin, end) in enumerate(pairwise(edges)):
+        stretch = Stretch(ground)
+        middle = begin + (end - begin) // 2
+        for low, high in ((begin, middle), (middle, end)):
+            stretch.note(whole.slice(low, high - low))
+        for row in stretch.rows(place):
+            parts[tuple(row[name] for name in GROUP)].append(pickle.loads(row["summary"]))
+    merges: dict[str, Any] = {
+        "book": books.merged,
+        "rise": order.merged,
+        "part": windows.overrun,
+        "life": lives.merged,
+        "scope": all,
+        "touch": list,
+    }
+    found: dict[str, dict[Any, Any]] = defaultdict(dict)
+    for group, some in parts.items():
+        found[group[0]][group[1:]] = merges[group[0]](some)
+    return found
+
+
+def suspicious(found: dict[str, dict[Any, Any]]) -> tuple[set[str], set[int]]:
+    """The queues and the connections that a second look is for."""
+    queues = {key[4] for key, book in found["book"].items() if not book.balanced}
+    queues |= {key[4] for key, rise in found["rise"].items() if rise.broken}
+    return queues, {key[6] for key, shut in found["part"].items() if shut}
+
+
+def check(events: list[ev.Event], cuts: list[int]) -> list[Irregularity]:
+    """A summary that missed what an oracle sees fails here."""
+    found = summed_up(events, cuts)
+    queues, conns = suspicious(found)
+    wrong = recording.judge(events, GROUND)
+    for each in wrong:
+        if each.kind == "overrun":
+            assert each.conn in conns, f"the summaries of windows missed {each}"
+        elif each.kind in (OF_BOOKS | {"disordered"}):
+            assert each.queue in queues, f"the summaries of messages missed {each}"
+    of_oracle = {conn: list(life_oracle.judge(life, GROUND)) for conn, life in life_oracle.lifetimes(events).items()}
+    of_summary = {
+        key[6]: list(life_oracle.judge(lifetime(key[6], life), GROUND)) for key, life in found["life"].items()
+    }
+    assert of_oracle == of_summary
+    return wrong
+
+
+@given(recordings(), st.lists(st.integers(1, 200), max_size=3))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_a_summary_misses_nothing_however_the_recording_is_cut(events: list[ev.Event], cuts: list[int]) -> None:
+    check(events, cuts)
+
+
+@given(recordings(right=True), st.lists(st.integers(1, 200), max_size=3))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_a_broker_that_works_is_not_accused(events: list[ev.Event], cuts: list[int]) -> None:
+    assert check(events, cuts) == []
+
+
+@given(recordings(), st.lists(st.integers(1, 200), max_size=4))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_windows_are_summarised_exactly_while_every_subscribe_is_seen(events: list[ev.Event], cuts: list[int]) -> None:
+    exact = {each.conn for each in recording.judge(events, GROUND) if each.kind == "overrun"}
+    assert suspicious(summed_up(events, cuts))[1] == exact
+
+
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_a_multiset_is_known_by_its_sum(count: int) -> None:
+    numbers = np.arange(count)
+    total = int(books.mixed(numbers).sum())
+    assert total == int(books.mixed(numbers[::-1]).sum())
+    swapped = numbers.copy()
+    swapped[0] = count + 1
+    assert total != int(books.mixed(swapped).sum())
