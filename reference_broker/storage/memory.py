@@ -2,14 +2,15 @@
 
 It keeps apart what was written and what was synced. After :meth:`MemoryDisk.power_loss` a file holds what was synced, and of
 what was written since, whatever the dice say: nothing, all, or up to an octet in the middle of a block, behind which the
-last block may be torn. :meth:`MemoryDisk.killed` is the end of the process alone: what was written stays.
+last block may be torn. :meth:`MemoryDisk.killed` is the end of the process alone: what was written stays. Either finds what
+was under way at that instant done up to some point.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.words import NS_PER_MS, Duration, FileEffect, FileLoaded, FilesStored, Instant, StoreFiles, Write
 
@@ -52,6 +53,7 @@ class MemoryDisk:
         self._dice = random.Random(seed)
         self._files: dict[str, _File] = {}
         self.written = self.syncs = 0
+        self._under_way: tuple[Instant, StoreFiles, dict[str, tuple[bytes, bytes]]] | None = None
 
     # --- what the store asks for --------------------------------------------------------------------------------------
 
@@ -59,7 +61,13 @@ class MemoryDisk:
         """Does what is asked at once, and says when the answer comes."""
         faults, dice = self.faults, self._dice
         if isinstance(effect, StoreFiles):
-            return now + dice.randint(0, faults.write), self._store(effect)
+            at = now + dice.randint(0, faults.write)
+            self._under_way = (
+                at,
+                effect,
+                {name: (bytes(each.octets), each.synced) for name, each in self._files.items()},
+            )
+            return at, self._store(effect)
         at = now + dice.randint(0, faults.read)
         file = self._files.get(effect.file)
         if file is None or dice.random() < faults.failing_reads:
@@ -105,8 +113,9 @@ class MemoryDisk:
 
     # --- what happens to it -------------------------------------------------------------------------------------------
 
-    def power_loss(self) -> None:
+    def power_loss(self, now: Instant) -> None:
         """What was not synced may be gone, or torn."""
+        self.killed(now)
         for name in list(self._files):
             file = self._files[name]
             if not file.synced and self._dice.random() < 0.5:
@@ -115,8 +124,24 @@ class MemoryDisk:
             self._tear(file)
             file.synced = bytes(file.octets)
 
-    def killed(self) -> None:
+    def killed(self, now: Instant) -> None:
         """The process ended: what it wrote is there, be it synced or not."""
+        if self._under_way is None or self._under_way[0] <= now:
+            return
+        _, effect, image = self._under_way
+        self._under_way = None
+        self._files.clear()
+        for name, (octets, synced) in image.items():
+            file = self._files[name] = _File()
+            file.octets, file.synced = bytearray(octets), synced
+        done = self._dice.randint(0, len(effect.writes) + len(effect.removes) + 1)
+        writes = list(effect.writes[:done])
+        if done < len(effect.writes):
+            last = effect.writes[done]
+            writes.append(replace(last, data=last.data[: self._dice.randint(0, len(last.data))], sync=False))
+        self._store(
+            StoreFiles(effect.ticket, tuple(writes), effect.removes[: max(0, done - len(effect.writes))], effect.before)
+        )
 
     def _tear(self, file: _File) -> None:
         written, synced = bytes(file.octets), file.synced

@@ -125,6 +125,8 @@ class Store:
         self._useless: list[str] = []
         self._under_way: list[_PageWrite] = []
         self._removing: list[str] = []
+        self._leaving: dict[str, Page] = {}
+        """Pages of no more use whose files may still be there: it has to be known that everything is done with."""
         self._ticket = self._stores_as = self._ballast_as = 0
         self._loads: dict[int, tuple[PagingStore, Page]] = {}
         self._unread: list[tuple[PagingStore, Page]] = []
@@ -227,6 +229,7 @@ class Store:
             self.waiting -= len(page.take_tail())
         if page.written or page.generation or any(each.page is page for each in self._under_way):
             self._useless.append(page.file)
+            self._leaving[page.file] = page
 
     def page_gone(self, queue: int, page: Page, index: int) -> None:
         """``queue`` is done with a durable record of a page."""
@@ -246,11 +249,11 @@ class Store:
     def _marks(self) -> Iterator[Operation]:
         """What queues are done with on pages that are still there."""
         here: set[tuple[int, int]] = set()
-        for store in self._stores.values():
-            for page in store.pages.values():
-                here.update((queue, page.number) for queue in page.refs)
-                for queue, marks in page.acked.items():
-                    yield PageGone(queue, page.number, tuple(runs(bytes(marks))))
+        pages = [page for store in self._stores.values() for page in store.pages.values()]
+        for page in (*pages, *self._leaving.values()):
+            here.update((queue, page.number) for queue in page.refs)
+            for queue, marks in page.acked.items():
+                yield PageGone(queue, page.number, tuple(runs(bytes(marks))))
         self._page_failures = {key: each for key, each in self._page_failures.items() if key[:2] in here}
         for (queue, number, index), failures in self._page_failures.items():
             yield PageFailed(queue, number, index, min(failures, 0xFFFF))
@@ -332,6 +335,8 @@ class Store:
             self.waiting -= len(each.data)
             if each.page.is_written:
                 each.store.written(each.page)
+        for name in self._removing:
+            self._leaving.pop(name, None)
         self._useless += self.journal.stored()
         self.done = self.batch - 1
         if self.state is State.AILING:

@@ -125,11 +125,12 @@ class StoringDriver:
 
     def power_loss(self) -> None:
         """The machine stops, and another broker begins on what the disk has."""
-        self.disk.power_loss()
+        self.disk.power_loss(self.now)
         self._begin()
 
     def kill(self) -> None:
         """The process stops, and another broker begins."""
+        self.disk.killed(self.now)
         self._begin()
 
     def restart(self) -> None:
