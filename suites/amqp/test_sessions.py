@@ -123,10 +123,10 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
     return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
 
 
-def last_flow(peer: AmqpPeer, link: Link) -> None:
+def last_flow(peer: AmqpPeer, link: Link) -> Frame | None:
     """One more flow of the broker for the oracles to look at: the answer to a drain. Who does not answer is not judged by
     it here."""
-    peer.watch_for(frame("flow", link=link), within=QUIET * 10)
+    return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 
 @case("AMQP10-WIN-01", "AMQP10-WIN-02", "AMQP10-WIN-04", "AMQP10-WIN-07", needs={"amqp"})
@@ -232,7 +232,11 @@ def test_ids_of_the_client_may_run_over_the_end(target: Bench, start: int, count
     got = collect(target, peer, receiver, count)
     target.judge(transfer_ids, bodies(got) == sent, f"{len(got)} of {count} messages came back in order")
     peer.flow(receiver, drain=True, link_credit=3)
-    last_flow(peer, receiver)
+    last = last_flow(peer, receiver)
+    if last is not None and last.get("link-credit") == 0:
+        # It answers a flow that came behind all transfers, so it knows of every one of them.
+        id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
+        target.judge(told, id == ours, f"behind our last transfer a flow tells next-incoming-id {id}, should be {ours}")
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = [
         each

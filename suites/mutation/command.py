@@ -15,6 +15,7 @@ from harness.commands import failing
 from suites.mutation import controls, groups, matrix, report, survivors
 from suites.mutation.calls import all_calls
 from suites.mutation.matrix import Extent, Fate, Plan
+from suites.mutation.wire import command as wire_command
 
 
 @click.command()
@@ -28,6 +29,7 @@ from suites.mutation.matrix import Extent, Fate, Plan
 @click.option("-n", "processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Mutants at a time.")
 @click.option("--list", "only_list", is_flag=True, help="Name the mutants and their faults, and run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
+@click.option("--wire", metavar="TARGET", help="Tamper with the wire of TARGET instead: a real broker, say.")
 def mutants(
     names: tuple[str, ...],
     every_case: bool,
@@ -37,12 +39,18 @@ def mutants(
     processes: int,
     only_list: bool,
     as_json: bool,
+    wire: str | None,
 ) -> int:
     """Judge the suites: run them against copies of the reference broker with one fault each.
 
     A mutant is killed when its code was reached and a case fails through a requirement that the fault breaks. Exit 1
     when one survives that survivors.txt does not list, when a listed one is killed, or when a control is wrong.
+
+    With --wire the broker is left alone, and what crosses the wire is rewritten on its way: the faults are others, and
+    the broker may be any target.
     """
+    if wire is not None:
+        return wire_command.judge(wire, names, Plan(effort, seed, Extent.FIRST), only_list=only_list, as_json=as_json)
     try:
         chosen = [groups.named(name).name for name in names] or list(groups.MUTANTS)
         listed = survivors.load()

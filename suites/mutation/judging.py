@@ -20,7 +20,7 @@ from harness.catalogue.requirements import Catalogue
 from harness.verdicts.finding import Finding
 from harness.verdicts.results import Result
 from harness.words import Level, Seen, Verdict
-from suites.mutation.mutant import Mutant
+from suites.mutation.mutant import Fault
 
 
 class Status(enum.StrEnum):
@@ -52,7 +52,7 @@ def violated(result: Result) -> list[Finding]:
     return [each for each in result.findings if each.seen is Seen.VIOLATED and not each.uncertain]
 
 
-def kills(mutant: Mutant, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
+def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
     """The requirements through which this result kills the mutant; empty when it does not."""
     if not reached:
         return []
@@ -64,7 +64,7 @@ def kills(mutant: Mutant, result: Result, reached: int, catalogue: Catalogue) ->
     return found
 
 
-def beside_the_point(mutant: Mutant, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
+def beside_the_point(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
     """What else the result holds against the mutant."""
     if not reached:
         return []

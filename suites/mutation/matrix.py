@@ -29,7 +29,7 @@ from suites.mutation import groups
 from suites.mutation.calls import all_calls
 from suites.mutation.controls import IDENTITY
 from suites.mutation.judging import Kill, Status, beside_the_point, kills
-from suites.mutation.mutant import Mutant
+from suites.mutation.mutant import Fault, Mutant
 from suites.mutation.target import MutantTarget
 
 LONGEST_CASE_S = 30.0
@@ -83,7 +83,7 @@ def _catalogue() -> Catalogue:
     return requirements.load()
 
 
-def in_order(mutant: Mutant, calls: Sequence[Call]) -> list[Call]:
+def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
     """Cases that cite what the mutant breaks come first, single ones before properties; then the others."""
     breaks = set(mutant.breaks)
     return sorted(calls, key=lambda call: (-min(1, len(breaks & set(call.cited))), call.case.over is not None, call.id))
@@ -156,12 +156,12 @@ def judge(name: str, plan: Plan) -> Fate:
         fate.beside += beside_the_point(mutant, result, reached, _catalogue())
         if result.verdict is Verdict.ERROR:
             fate.errors.append(f"{result.case}: {result.detail[:200]}")
-    fate.status = _status(fate)
+    fate.status = status(fate)
     fate.seconds = round(time.perf_counter() - began, 3)
     return fate
 
 
-def _status(fate: Fate) -> Status:
+def status(fate: Fate) -> Status:
     if fate.killed_by:
         return Status.KILLED
     if fate.beside:

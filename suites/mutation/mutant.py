@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from reference_broker.core.parts import Parts
 from reference_broker.stomp.frame import Frame, Head, Headers
@@ -39,6 +39,13 @@ class Reached:
         if right != wrong:
             self.count += 1
         return wrong
+
+
+class Fault(Protocol):
+    """Anything that breaks requirements and says which."""
+
+    @property
+    def breaks(self) -> tuple[str, ...]: ...
 
 
 Build: TypeAlias = Callable[[Parts, Reached], Parts]

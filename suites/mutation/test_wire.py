@@ -1,0 +1,203 @@
+"""Faults on the wire: each is caught on the reference broker, and a link without a fault changes nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.catalogue import requirements
+from harness.execution import Run, execute
+from harness.targets import target_file
+from harness.trace.recorder import Recorder
+from harness.wire import amqp, stomp
+from harness.wire.amqp_types import encode
+from harness.wire.units import AmqpUnit, Beat, Cutter, Opaque, StompUnit, Unit
+from harness.words import Clock, CloseHow, Verdict, ms
+from harness.worlds.rewriting import Late, Out, RewritingWorld, Rule
+from suites.mutation.calls import all_calls
+from suites.mutation.command import mutants
+from suites.mutation.judging import Status
+from suites.mutation.matrix import Plan
+from suites.mutation.mutant import Reached
+from suites.mutation.wire import matrix
+from suites.mutation.wire.mutant import Tampering, WireMutant
+from suites.mutation.wire.target import WIRE_MUTANTS, WireTarget
+
+
+def test_every_fault_on_the_wire_is_caught(tmp_path: Path) -> None:
+    target = target_file.load("reference")
+    fates = matrix.judge_all(target, list(WIRE_MUTANTS.values()), all_calls(), Plan(), tmp_path)
+    target.stop()
+    assert {fate.mutant: fate.status for fate in fates if fate.status is not Status.KILLED} == {}
+    assert len(fates) >= 45
+
+
+def test_what_the_faults_break_is_in_the_catalogue() -> None:
+    catalogue = requirements.load()
+    for each in WIRE_MUTANTS.values():
+        assert each.fault, each.name
+        for id in each.breaks:
+            catalogue.find(id)
+
+
+class Transparent(Tampering):
+    """Cuts both directions and passes everything on."""
+
+    def from_broker(self, unit: Unit) -> Iterable[Out]:
+        self.reached()
+        return (unit.raw,)
+
+    def to_broker(self, unit: Unit) -> Iterable[Out]:
+        return (unit.raw,)
+
+
+def test_a_link_that_only_looks_changes_no_verdict() -> None:
+    wired = WireTarget(WireMutant("transparent", "", (), Transparent), target_file.load("reference"))
+    facts = wired.start(Path())
+    recorder = Recorder(None, run="", target=wired.identity.name, clock=wired.clock)
+    run = Run(wired, facts, requirements.load(), (), recorder, "smoke", 1, shrink=False)
+    # What speaks in unfinished frames does not come through a link that looks at whole ones: delivery does not.
+    calls = [each for each in all_calls() if each.id.startswith("delivery.") and each.case.over is None]
+    verdicts = {call.id: execute(run, call).verdict for call in calls}
+    wired.stop()
+    assert not {name: verdict for name, verdict in verdicts.items() if verdict not in (Verdict.PASS, Verdict.SKIP)}
+    assert wired.reached.count > 100
+
+
+# --- cutting ----------------------------------------------------------------------------------------------------------
+
+STREAMS = st.lists(
+    st.one_of(
+        st.just(b"\n"),
+        st.just(b"\r\n"),
+        st.builds(
+            lambda body, sized: stomp.encode(
+                "MESSAGE", {"a": "b", **({"content-length": str(len(body))} if sized or b"\0" in body else {})}, body
+            ),
+            st.binary(max_size=30),
+            st.booleans(),
+        ),
+    ),
+    max_size=8,
+).map(b"".join)
+
+
+@given(STREAMS, st.lists(st.integers(1, 40), max_size=20))
+def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> None:
+    cutter, out, start = Cutter(), b"", 0
+    for size in [*sizes, len(stream)]:
+        out += b"".join(unit.raw for unit in cutter.feed(stream[start : start + size]))
+        start += size
+    assert out + cutter.rest() == stream
+
+
+def test_units_of_stomp() -> None:
+    stream = b"MESSAGE\na:b\ncontent-length:3\n\nx\0y\0\n\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0"
+    found = list(Cutter().feed(stream))
+    assert [type(each) for each in found] == [StompUnit, Beat, StompUnit]
+    first, _, last = found
+    assert isinstance(first, StompUnit)
+    assert isinstance(last, StompUnit)
+    assert (first.command, first.body, last.get("receipt-id")) == ("MESSAGE", b"x\0y", "1")
+    assert first.rewritten(change={"a": None, "c": "d"}) == b"MESSAGE\ncontent-length:3\nc:d\n\nx\0y\0"
+
+
+def test_units_of_amqp() -> None:
+    flow = amqp.encode_frame(
+        encode(amqp.composite("flow", incoming_window=1, next_outgoing_id=0, outgoing_window=2, handle=0)), channel=3
+    )
+    found = list(Cutter().feed(amqp.protocol_header() + flow + amqp.encode_frame(b"")))
+    assert [type(each) for each in found] == [AmqpUnit, AmqpUnit, Beat]
+    unit = found[1]
+    assert isinstance(unit, AmqpUnit)
+    assert unit.rewritten({}) == flow
+    changed = next(iter(amqp.Reader().feed(unit.rewritten({"link-credit": 7, "handle": None}))))
+    assert isinstance(changed, amqp.Frame)
+    assert (changed.get("link-credit"), changed.get("handle"), changed.channel) == (7, None, 3)
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02", b"MESSAGE\n\xff\n\n\0"])
+def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
+    cutter = Cutter()
+    assert b"".join(each.raw for each in cutter.feed(start)) == start
+    assert [type(each) for each in cutter.feed(b"more")] == [Opaque]
+
+
+# --- passing on -------------------------------------------------------------------------------------------------------
+
+
+class Sink:
+    """A receiver that keeps what comes, with its instant."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[int, bytes]] = []
+        self.closed: list[int] = []
+
+    def octets_arrived(self, at: int, data: bytes) -> None:
+        self.got.append((at, data))
+
+    def channel_closed(self, at: int, how: CloseHow) -> None:
+        self.closed.append(at)
+
+
+def test_what_is_late_holds_up_what_follows_it() -> None:
+    class Slow(Rule):
+        def from_broker(self, unit: Unit) -> Iterable[Out]:
+            late = isinstance(unit, StompUnit) and unit.command == "CONNECTED"
+            return (Late(unit.raw, ms(700)),) if late else (unit.raw,)
+
+    target = target_file.load("reference")
+    target.start(Path())
+    world = RewritingWorld(target.world(1, None, lambda event: None), Slow)
+    sink = Sink()
+    channel = world.open(target.identity.default_acceptor, sink)
+    login = {"login": target.identity.login or "", "passcode": target.identity.passcode or ""}
+    channel.write(stomp.encode("CONNECT", {"accept-version": "1.2", "host": "h", **login}))
+    channel.write(stomp.encode("BEGIN", {"transaction": "t", "receipt": "1"}))
+    channel.write(stomp.encode("DISCONNECT", {"receipt": "2"}))
+    world.wait_until(lambda: bool(sink.closed), ms(5000))
+    assert [data.split(b"\n")[0] for _, data in sink.got] == [b"CONNECTED", b"RECEIPT", b"RECEIPT"]
+    assert [at for at, _ in sink.got] == [ms(700)] * 3
+    assert sink.closed[0] >= ms(700)
+    target.stop()
+
+
+# --- the target and the command ---------------------------------------------------------------------------------------
+
+
+def test_a_wire_mutant_is_a_target() -> None:
+    target = target_file.load("wire:stomp.message-lost@reference")
+    assert target.clock is Clock.VIRTUAL
+    assert target.identity.name == "wire-stomp.message-lost-reference"
+    rule = WIRE_MUTANTS["stomp.message-lost"].build(Reached(), random.Random(0))
+    assert isinstance(rule, Rule)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("wire:stomp.message-lost", "wire:NAME@TARGET"),
+        ("wire:nothing@reference", "there is no wire mutant 'nothing'; there are amqp."),
+        ("wire:stomp.message-lost@nowhere", "'nowhere' is no target file"),
+    ],
+)
+def test_a_wire_mutant_that_does_not_exist_is_refused(text: str, words: str) -> None:
+    with pytest.raises(target_file.BadTarget, match="wire") as caught:
+        target_file.load(text)
+    assert words in str(caught.value)
+
+
+def test_the_command_tells_who_caught_what() -> None:
+    done = CliRunner().invoke(
+        mutants, ["--wire", "reference", "--mutant", "stomp.window-zero-is-none", "--json"], standalone_mode=False
+    )
+    (fate,) = json.loads(done.output)
+    assert (fate["status"], fate["killed_by"][0]["requirement"]) == ("killed", "ARTEMIS-STOMP-window-2")
+    assert done.return_value == 0

@@ -1,0 +1,71 @@
+"""Runs cases against a target behind each rewriting link, one after the other, until one catches the fault."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.catalogue import deviations, requirements
+from harness.examples import Call, Run
+from harness.execution import execute
+from harness.targets.target import Target
+from harness.trace.recorder import Recorder
+from harness.words import Clock, Verdict
+from suites.mutation.judging import beside_the_point, kills
+from suites.mutation.matrix import Fate, Plan, Status, in_order, status
+from suites.mutation.wire.mutant import WireMutant
+from suites.mutation.wire.target import WireTarget
+
+MOST_IN_REAL_TIME = 12
+"""Cases that are tried against one fault where time cannot be jumped over."""
+
+
+def judge_all(
+    target: Target,
+    mutants: Sequence[WireMutant],
+    calls: Sequence[Call],
+    plan: Plan,
+    folder: Path,
+    done: Callable[[Fate], None] = lambda fate: None,
+) -> list[Fate]:
+    """What becomes of each fault on the wire of ``target``, which is started once for all of them.
+
+    Only cases that cite what the fault breaks are run. Known deviations of the target are known here too: what it does
+    wrong by itself is no kill. Raises :class:`harness.targets.failure.SetUpFailed`.
+    """
+    catalogue, listed = requirements.load(), target.identity.deviations
+    known = () if listed is None else tuple(deviations.load(listed, target.identity.name))
+    facts = target.start(folder)
+    fates = []
+    for mutant in mutants:
+        wired = WireTarget(mutant, target)
+        recorder = Recorder(None, run="", target=wired.identity.name, clock=target.clock)
+        run = Run(wired, facts, catalogue, known, recorder, plan.effort, plan.seed, shrink=False)
+        fates.append(_judge(run, wired, mutant, calls))
+        done(fates[-1])
+    return fates
+
+
+def _judge(run: Run, wired: WireTarget, mutant: WireMutant, calls: Sequence[Call]) -> Fate:
+    fate = Fate(mutant.name, Status.NOT_REACHED)
+    began = time.perf_counter()
+    breaks = set(mutant.breaks)
+    citing = [each for each in in_order(mutant, calls) if breaks & set(each.cited)]
+    able = [each for each in citing if each.case.needs <= wired.identity.capabilities]
+    for call in able if wired.clock is Clock.VIRTUAL else able[:MOST_IN_REAL_TIME]:
+        before = wired.reached.count
+        result = execute(run, call)
+        reached = wired.reached.count - before
+        fate.cases += 1
+        fate.reached += reached
+        fate.verdicts[result.verdict.value] = fate.verdicts.get(result.verdict.value, 0) + 1
+        fate.killed_by += kills(mutant, result, reached, run.catalogue)
+        fate.beside += beside_the_point(mutant, result, reached, run.catalogue)
+        if result.verdict is Verdict.ERROR:
+            fate.errors.append(f"{result.case}: {result.detail[:200]}")
+        if fate.killed_by:
+            break
+    fate.status = status(fate)
+    fate.seconds = round(time.perf_counter() - began, 3)
+    return fate

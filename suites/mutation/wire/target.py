@@ -1,0 +1,67 @@
+"""A wire mutant as a target: ``--target wire:NAME@TARGET`` judges TARGET through a link that rewrites."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.targets import target_file
+from harness.targets.target import Overrides, Target, TargetFacts
+from harness.trace.events import Observed
+from harness.worlds.rewriting import RewritingWorld
+from suites.mutation.mutant import Reached
+from suites.mutation.wire import amqp_rules, stomp_rules  # noqa: F401  (they register themselves)
+from suites.mutation.wire.mutant import WIRE_MUTANTS, Tampering, WireMutant
+
+OWN_SOCKETS = frozenset({"sockets"})
+"""Capabilities by which cases bring clients with sockets of their own: those go past the rewriting link."""
+
+
+class WireTarget:
+    """``inner`` behind a link that rewrites. ``reached`` counts over all its connections."""
+
+    def __init__(self, mutant: WireMutant, inner: Target) -> None:
+        self.mutant, self.inner, self.reached = mutant, inner, Reached()
+        self.identity = replace(
+            inner.identity,
+            name=f"wire-{mutant.name}-{inner.identity.name}",
+            capabilities=inner.identity.capabilities - OWN_SOCKETS,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def start(self, folder: Path) -> TargetFacts:
+        return self.inner.start(folder)
+
+    def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Any]:
+        return self.inner.acceptors(overrides)
+
+    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RewritingWorld:
+        dice = random.Random(seed)
+
+        def rule() -> Tampering:
+            return self.mutant.build(self.reached, dice)
+
+        return RewritingWorld(self.inner.world(seed, overrides, observed), rule)
+
+
+def named(name: str) -> WireMutant:
+    """The wire mutant of that name. Raises ``ValueError`` when there is none."""
+    if name not in WIRE_MUTANTS:
+        raise ValueError(f"there is no wire mutant {name!r}; there are {', '.join(WIRE_MUTANTS)}")
+    return WIRE_MUTANTS[name]
+
+
+def load(text: str) -> WireTarget:
+    """``NAME@TARGET``. Raises ``ValueError`` with one sentence."""
+    name, at, inner = text.partition("@")
+    if not at or not inner:
+        raise ValueError("a wire mutant stands before the target whose wire it rewrites: wire:NAME@TARGET")
+    try:
+        return WireTarget(named(name), target_file.load(inner))
+    except target_file.BadTarget as problem:
+        raise ValueError(str(problem)) from None
