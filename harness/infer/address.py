@@ -82,19 +82,28 @@ class AddressProbes:
         """What has become of a fresh address with ``count`` messages of ``body`` octets, and what of one more."""
         node = self.fresh()
         peer, accepted, otherwise = self.fill(node, count, body)
+        sent = accepted
         late, link = self.producer(node)
         no_credit = not self.credit(link, late, QUIET)
-        sent = accepted
-        if not no_credit and otherwise is None:
-            delivery = late.confirmed(link.session, late.post(link, b"." * SMALLEST), None)
-            otherwise = None if delivery.kind("state") == "accepted" else delivery.kind("state")
+        # Who has credit from before may send to an address that blocks; under FAIL nobody may, credit or not.
+        able = [(each, way) for each, way in ((peer, peer.session.links[0]), (late, link)) if way.credit > 0]
+        if otherwise is None and able:
+            each, way = able[0]
+            state = each.confirmed(way.session, each.post(way, b"." * SMALLEST), None).kind("state")
+            otherwise = None if state == "accepted" else state
             sent += otherwise is None
-        paged = self.admin is not None and self.admin.address(node.address).paging
-        gone = sent - self.taken(node, sent) if lost and otherwise is None and not no_credit else 0
+        refused = otherwise == "rejected"
+        gone, paged = 0, False
+        if not refused and not no_credit:
+            if self.admin is not None:
+                state_of = self.admin.address(node.address)
+                gone, paged = sent - state_of.messages, state_of.paging
+            elif lost:
+                gone = sent - self.taken(node, sent)
         for each in (peer, late):
             each.leave()
         # An address under DROP calls itself paging too, for its messages take the same way out.
-        return Look(accepted, otherwise == "rejected" and not no_credit, no_credit, gone, paged and not gone)
+        return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
     def taken(self, node: Node, count: int) -> int:
         """How many messages a consumer gets, of at most ``count``. They are settled."""
@@ -103,7 +112,8 @@ class AddressProbes:
         seen = -1
         while seen < len(peer.deliveries) < count:
             seen = len(peer.deliveries)
-            self.bench.wait_until(lambda seen=seen: len(peer.deliveries) > seen, QUIET)  # type: ignore[misc]
+            # Patiently: what is slow to come from disk is not lost.
+            self.bench.wait_until(lambda seen=seen: len(peer.deliveries) > seen, 8 * QUIET)  # type: ignore[misc]
         got = peer.take_deliveries(link)
         for each in got:
             peer.disposition(each, "accepted")
