@@ -85,6 +85,7 @@ class AddressProbes:
         sent = accepted
         late, link = self.producer(node)
         no_credit = not self.credit(link, late, QUIET)
+        paged = self.admin is not None and self.admin.address(node.address).paging
         # Who has credit from before may send to an address that blocks; under FAIL nobody may, credit or not.
         able = [(each, way) for each, way in ((peer, peer.session.links[0]), (late, link)) if way.credit > 0]
         if otherwise is None and able:
@@ -93,13 +94,9 @@ class AddressProbes:
             otherwise = None if state == "accepted" else state
             sent += otherwise is None
         refused = otherwise == "rejected"
-        gone, paged = 0, False
-        if not refused and not no_credit:
-            if self.admin is not None:
-                state_of = self.admin.address(node.address)
-                gone, paged = sent - state_of.messages, state_of.paging
-            elif lost:
-                gone = sent - self.taken(node, sent)
+        gone = 0
+        if not refused and not no_credit and (lost or self.admin is not None):
+            gone = sent - (self.taken(node, sent) if self.admin is None else self.admin.address(node.address).messages)
         for each in (peer, late):
             each.leave()
         # An address under DROP calls itself paging too, for its messages take the same way out.
