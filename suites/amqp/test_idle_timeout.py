@@ -41,7 +41,7 @@ def slack(target: Bench, period: Duration) -> Duration:
     return target.margin((0, period), target.now() - period)
 
 
-@case("AMQP10-IDLE-20", "AMQP10-IDLE-02", "AMQP10-IDLE-14", "AMQP10-IDLE-11", needs={"amqp"})
+@case("AMQP10-IDLE-20", "AMQP10-IDLE-02", "AMQP10-IDLE-14", "AMQP10-IDLE-11", needs={"amqp", "amqp-keepalive"})
 @over(examples=60, asked=timeouts, busy=st.booleans())
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(target: Bench, asked: int, busy: bool) -> None:
     """The client's open has an idle-time-out. For three times as long, whether the client says something or not, no
@@ -80,7 +80,7 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     target.judge("AMQP10-IDLE-06", not seen, f"{seen} empty frames came though the idle-time-out is {asked}")
 
 
-@case("AMQP10-IDLE-18", needs={"amqp"})
+@case("AMQP10-IDLE-18", needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
 def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
     """The client asks for an idle-time-out of 24 or 49 days, up to what 32 bits without sign can say. The broker takes the
@@ -188,7 +188,7 @@ def short(target: Target) -> st.SearchStrategy[int]:
     return st.sampled_from(sorted({max(each, shortest(target)) for each in (200, 500)}))
 
 
-@case("AMQP10-IDLE-15", needs={"amqp"})
+@case("AMQP10-IDLE-15", needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=short, ours=st.booleans())
 def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: bool) -> None:
     """A client asked for signs of life and gets some. Then it closes; or it does what makes the broker close with an error,
