@@ -76,7 +76,7 @@ def test_a_frame_without_its_fields_is_an_error(target: Bench, about: tuple[str,
         target.judge("AMQP10-FRAME-08", came is not None, f"{what} was answered with {said}, should be an error")
 
 
-@case("AMQP10-FRAME-08", needs={"amqp"})
+@case("AMQP10-FRAME-08", needs={"amqp", "amqp-keepalive"})
 @over(examples=16, start=NEAR_WRAP, count=st.integers(1, 5), size=st.sampled_from([0, 600]), credit=st.integers(1, 8))
 def test_the_brokers_frames_have_their_fields(target: Bench, start: int, count: int, size: int, credit: int) -> None:
     """A client sends, receives, drains, settles in all ways, detaches and ends. Every frame of the broker has its mandatory
