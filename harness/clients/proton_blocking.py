@@ -208,6 +208,8 @@ class _Ears(MessagingHandler):
         self.container: Any = None
         self.connection: Any = None
         self.injector = reactor.EventInjector()
+        self.once_attached: dict[str, Callable[[], None]] = {}
+        """What to do with a link, by name, when the broker has attached it too."""
 
     def on_start(self, event: Any) -> None:
         self.container = event.container
@@ -231,6 +233,8 @@ class _Ears(MessagingHandler):
 
     def heard(self, name: str, event: Any) -> None:
         """One of the callbacks below."""
+        if name == "link_opened":
+            self.once_attached.pop(event.link.name, lambda: None)()
         about = event.link or event.session or event.connection
         if name == "link_flow" and event.link.is_receiver and event.link.drain_mode and not event.link.draining():
             self.tell("told", ("drained", event.link.drained(), None))
@@ -362,7 +366,8 @@ class ContainerPeer(Conversation[Told]):
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
-            container.create_receiver(connection, address, options=options).flow(credit)
+            receiver = container.create_receiver(connection, address, options=options)
+            self._once_attached(receiver, lambda: receiver.flow(credit))
 
         self.do(action)
 
@@ -371,9 +376,16 @@ class ContainerPeer(Conversation[Told]):
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
-            container.create_receiver(connection, address, options=options).drain(credit)
+            receiver = container.create_receiver(connection, address, options=options)
+            self._once_attached(receiver, lambda: receiver.drain(credit))
 
         self.do(action)
+
+    def _once_attached(self, receiver: Any, action: Callable[[], None]) -> None:
+        """Proton's flow before the broker's attach says that the delivery-count is 0, which it cannot know (2.7.4): on a
+        broker that begins elsewhere it would be another credit than the case means."""
+        assert self._ears is not None
+        self._ears.once_attached[receiver.name] = action
 
     def settle(self, arrived: Arrived, outcome: str = "accepted") -> None:
         """Settle a message with an outcome of Proton's: accepted, rejected, released or modified."""

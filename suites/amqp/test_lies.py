@@ -103,6 +103,7 @@ def test_the_brokers_frames_have_their_fields(target: Bench, start: int, count: 
     judge_flawless(target, "AMQP10-FRAME-08", frames)
 
 
+NESTED = "three hundred lists in one another"
 BOMBS: Mapping[str, bytes] = {
     "a binary of 2 GiB": b"\xb0\x80\x00\x00\x00",
     "a string of 4 GiB": b"\xb1\xff\xff\xff\xff",
@@ -111,7 +112,7 @@ BOMBS: Mapping[str, bytes] = {
     "a map of 2^31 items": b"\xd1\x00\x00\x00\x04\x80\x00\x00\x00",
     "an array of 2^32 - 1 nulls": b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x40",
     "an array of 2^32 - 1 empty lists": b"\xf0\x00\x00\x00\x05\xff\xff\xff\xff\x45",
-    "three hundred lists in one another": b"",
+    NESTED: b"",
     "an unknown constructor": b"\x3f",
 }
 """Values that say more than they have."""
@@ -137,12 +138,13 @@ def bomb(name: str) -> Raw:
 def test_a_value_that_says_more_than_it_has_is_an_error(target: Bench, name: str, field: str) -> None:
     """A field of an attach announces gigabytes or thousands of millions of items, or has hundreds of lists in one another,
     and the frame ends soon. The broker ends the connection, the session or the link with an error, or refuses the link, without
-    waiting for more; another connection goes on."""
+    waiting for more; lists in one another it may take, as properties of a link, for they are none. Another connection goes
+    on."""
     with bystander(target):
         peer = target.amqp()
         peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
         came = peer.watch_for(either(TROUBLE, frame("attach")))
-        if came is not None and came.name == "attach":
+        if came is not None and came.name == "attach" and not (name == NESTED and field == "properties"):
             came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         target.judge("AMQP10-FRAME-08", came is not None, f"{name} as {field} was answered with {said}")
