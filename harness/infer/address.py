@@ -85,7 +85,7 @@ class AddressProbes:
         sent = accepted
         late, link = self.producer(node)
         no_credit = not self.credit(link, late, QUIET)
-        paged = self.admin is not None and self.admin.address(node.address).paging
+        before = None if self.admin is None else self.admin.address(node.address)
         # Who has credit from before may send to an address that blocks; under FAIL nobody may, credit or not.
         able = [(each, way) for each, way in ((peer, peer.session.links[0]), (late, link)) if way.credit > 0]
         if otherwise is None and able:
@@ -94,9 +94,14 @@ class AddressProbes:
             otherwise = None if state == "accepted" else state
             sent += otherwise is None
         refused = otherwise == "rejected"
-        gone = 0
-        if not refused and not no_credit and (lost or self.admin is not None):
-            gone = sent - (self.taken(node, sent) if self.admin is None else self.admin.address(node.address).messages)
+        gone, paged = 0, False
+        if self.admin is not None and before is not None:
+            after = self.admin.address(node.address)
+            gone = 0 if refused or no_credit else sent - after.messages
+            # Some brokers page from the message on that fills the address, some from the next one on: that one costs no memory.
+            paged = before.paging or (otherwise is None and after.size <= before.size)
+        elif lost and not refused and not no_credit:
+            gone = sent - self.taken(node, sent)
         for each in (peer, late):
             each.leave()
         # An address under DROP calls itself paging too, for its messages take the same way out.

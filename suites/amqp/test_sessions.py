@@ -123,7 +123,7 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
     return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
 
 
-def last_flow(peer: AmqpPeer, link: Link) -> Frame | None:
+def last_flow(peer: AmqpPeer, link: Link) -> amqp.Frame | None:
     """One more flow of the broker for the oracles to look at: the answer to a drain. Who does not answer is not judged by
     it here."""
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
