@@ -83,6 +83,8 @@ class Charge:
 class Account:
     """The memory of one address. ``size`` in octets, ``messages`` are copies."""
 
+    new_charge = Charge
+
     def __init__(self, name: str, rule: Rule, accounting: Accounting) -> None:
         self.name = name
         self.policy = rule.address_full_policy
@@ -106,15 +108,17 @@ class Account:
 
     def charge(self, message: Message, queues: int) -> Charge:
         """Charges ``message`` for as many queues, at least one."""
-        return Charge(self, MESSAGE + message.size(), queues, REFERENCE)
+        return self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
 
     def hold(self, message: Message) -> Charge:
         """Charges ``message`` for a transaction that has not ended."""
-        return Charge(self, MESSAGE + message.size(), 1, 0)
+        return self.new_charge(self, MESSAGE + message.size(), 1, 0)
 
 
 class Accounting:
     """The memory of all addresses of a broker. ``size`` in octets, ``messages`` are copies."""
+
+    new_account = Account
 
     def __init__(self, settings: Settings, rules: AddressRules) -> None:
         self.size = self.messages = 0
@@ -141,7 +145,7 @@ class Accounting:
 
     def find(self, name: str) -> Account:
         """The account of an address, or an empty one that nobody keeps if there is no such address."""
-        return self._accounts.get(name) or Account(name, self._rules.of(name), self)
+        return self._accounts.get(name) or self.new_account(name, self._rules.of(name), self)
 
     def forget(self, account: Account) -> None:
         """Keeps ``account`` no longer if it is of no use."""

@@ -36,6 +36,8 @@ from reference_broker.storage.store import Store
 
 FILES = "files"
 """Why a connection is not read: files are behind; and what is due when they are to be tried again."""
+READ = "read"
+"""What is due when there is more to read from pages than one input may."""
 TRY_AGAIN = NS_PER_S
 
 
@@ -163,6 +165,8 @@ class Broker:
         batch = store.batch if store.seal() else 0
         effects = self._outbox.drain(batch)
         effects += store.effects()
+        if store.unfinished:
+            self._deadlines.set((0, READ), now)
         if store.wants_another_try and not self._tries:
             self._tries = True
             self._deadlines.set((0, FILES), now + TRY_AGAIN)
@@ -199,6 +203,11 @@ class Broker:
     def _fire(self, now: Instant) -> None:
         while (due := self._deadlines.pop_due(now)) is not None:
             conn, what = due
+            if what == READ and self._store is not None:
+                queues, self._store.unfinished = self._store.unfinished, {}
+                for queue in queues:
+                    queue.read()
+                continue
             if what == FILES and self._store is not None:
                 self._tries = False
                 self._store.try_again()

@@ -62,7 +62,7 @@ class Behind(Protocol):
     """How many messages."""
 
     @property
-    def is_loading(self) -> bool:
+    def is_coming(self) -> bool:
         """Whether what comes next is on its way."""
 
     def read_on(self) -> bool:
@@ -321,7 +321,7 @@ class Queue:
 
     def when_read(self, then: Callable[[], None]) -> bool:
         """Whether messages are on their way from the disk; ``then`` is called when they are here."""
-        if self.behind is None or not self.behind.left or not self.behind.is_loading:
+        if self.behind is None or not self.behind.left or not self.behind.is_coming:
             return False
         self._on_read.append(then)
         return True

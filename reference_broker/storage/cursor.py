@@ -20,6 +20,8 @@ from reference_broker.storage.page import DURABLE, Page
 if TYPE_CHECKING:
     from reference_broker.storage.pages import PagingStore
 
+READ_AT_ONCE = 1024 * 1024
+"""Octets that are read from pages for one input. The rest comes a moment later: a peer that is slow shows itself between."""
 AT_ONCE = 128
 """Messages that are read before consumers are looked at again."""
 
@@ -74,15 +76,18 @@ class PageCursor:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     @property
-    def is_loading(self) -> bool:
-        """Whether what comes next is on its way from the disk."""
+    def is_coming(self) -> bool:
+        """Whether what comes next is on its way from the disk, or was more than one input may read."""
         page = self._page()
-        return page is not None and page.loading
+        return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
 
     def read_on(self) -> bool:
         """Reads a few more messages into the queue, if it may have more and they are in memory. False if there were none."""
-        limits = self.pages.limits
+        limits, store = self.pages.limits, self.pages.store
         count = 0
+        if store.read_now >= READ_AT_ONCE:
+            store.unfinished[self.queue] = None
+            return False
         while count < AT_ONCE and self.left > 0:
             page = self._page()
             content = None if page is None else self.pages.content(page)
@@ -122,6 +127,7 @@ class PageCursor:
             return False
         message, given_up, durable, several = found
         octets = len(payload)
+        self.pages.store.read_now += octets
         entry = self.queue.append(message, given_up, Place(self, page, index, octets, durable, several))
         if page.recovered:
             entry.failures, entry.deliveries = self.pages.store.history(self.queue, page, index)
@@ -162,6 +168,10 @@ class PageCursor:
             self.left -= missing
             page.drop(self._id, missing)
             self.pages.clean()
+
+    def is_near(self, page: Page) -> bool:
+        """Whether ``page`` is the one that is read now, or the next."""
+        return self._number >= page.number - 1
 
     def came(self, page: Page) -> None:
         """``page`` is in memory now."""

@@ -10,6 +10,7 @@ Record 0 of the file is its head: the name of the address. Each other record is 
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Sequence
 
 from reference_broker.core.message import Entry, Message
@@ -68,6 +69,29 @@ def number(payload: bytes, flags: int, at: int) -> int:
     return codec.number(payload, at)
 
 
+class Loaded:
+    """The records of a page that was read: the octets of the file, and where each record is in them."""
+
+    __slots__ = ("_begins", "_ends", "_octets", "damaged")
+
+    def __init__(self, octets: bytes, count: int) -> None:
+        found = records.scan(octets)
+        self._octets = octets
+        self._begins, self._ends = array("q", [-1]) * count, array("q", [-1]) * count
+        for number, begin, end in found.records:
+            if number < count:
+                self._begins[number], self._ends[number] = begin, end
+        self.damaged = self._begins.count(-1)
+        """How many cannot be read."""
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __getitem__(self, number: int) -> bytes | None:
+        begin = self._begins[number]
+        return None if begin < 0 else self._octets[begin : self._ends[number]]
+
+
 class Page:
     """``content`` has the records by number while they are in memory, None for one that is damaged.
 
@@ -85,7 +109,7 @@ class Page:
         self.folder = folder
         self.number = number
         self.generation = 0
-        self.content: list[bytes | None] | None = []
+        self.content: list[bytes] | Loaded | None = []
         self.tail: list[bytes] = []
         self.records = self.octets = self.written = self.pending = 0
         self.refs: dict[int, int] = {}
@@ -106,7 +130,7 @@ class Page:
         return self.written == self.octets
 
     def _add(self, payload: bytes) -> None:
-        assert self.content is not None
+        assert isinstance(self.content, list)
         framed = records.frame(self.records, payload)
         self.content.append(payload)
         self.tail.append(framed)
@@ -129,11 +153,11 @@ class Page:
 
     def begin_anew(self) -> str:
         """Everything is to be written once more, to another file; returns the path of the old one."""
-        assert self.content is not None
+        assert isinstance(self.content, list)
         old = self.file
         self.generation += 1
         self.written = 0
-        self.tail = [records.frame(number, each or b"") for number, each in enumerate(self.content)]
+        self.tail = [records.frame(number, each) for number, each in enumerate(self.content)]
         return old
 
     def drop(self, queue: int, count: int) -> None:

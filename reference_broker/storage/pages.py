@@ -20,7 +20,7 @@ from reference_broker.storage import page as layout
 from reference_broker.storage import records
 from reference_broker.storage.codec import is_durable
 from reference_broker.storage.cursor import PageCursor
-from reference_broker.storage.page import Page
+from reference_broker.storage.page import Loaded, Page
 
 if TYPE_CHECKING:
     from reference_broker.storage.store import Store
@@ -123,8 +123,12 @@ class PagingStore:
         return last
 
     def written(self, page: Page) -> None:
-        """All of ``page`` is on disk, so it may leave memory."""
-        if page is not self.last and page.content is not None and page.number in self.pages:
+        """All of ``page`` is on disk, so it may leave memory. It stays if somebody reads right behind the one who writes."""
+        if page is self.last or page.content is None or page.number not in self.pages:
+            return
+        if not any(each.is_near(page) for each in self._cursors.values()):
+            page.content = None
+        else:
             self._cache[page.number] = page
             self._cache.move_to_end(page.number, last=False)
             self._evict()
@@ -136,7 +140,7 @@ class PagingStore:
 
     # --- out ----------------------------------------------------------------------------------------------------------
 
-    def content(self, page: Page) -> list[bytes | None] | None:
+    def content(self, page: Page) -> list[bytes] | Loaded | None:
         """The records of ``page``; None if they have to be loaded first, which is then under way."""
         if page.content is None:
             self._load(page)
@@ -160,15 +164,9 @@ class PagingStore:
         page.loading = False
         if page.number not in self.pages or page.content is not None:
             return
-        found = records.scan(octets)
-        content: list[bytes | None] = [None] * page.records
-        for number, payload in found.records:
-            if number < page.records:
-                content[number] = payload
-        if None in content[1:]:
-            damaged = sum(each is None for each in content[1:])
-            self.store.report(f"{page.file}: {damaged} of {page.records - 1} messages are damaged and not delivered")
-        page.content = content
+        page.content = content = Loaded(octets, page.records)
+        if content.damaged:
+            self.store.report(f"{page.file}: {content.damaged} of {page.records} records are damaged and not used")
         self._cache[page.number] = page
         self._evict()
         for cursor in tuple(self._cursors.values()):

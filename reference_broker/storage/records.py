@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 HEAD = struct.Struct(">HIII")
@@ -26,10 +27,6 @@ _MARK = 0xB7A6
 _MARK_OCTETS = _MARK.to_bytes(2)
 _MASK = 0xFFFF_FFFF
 _SPREAD = 0x9E37_79B1
-
-
-def _begin(number: int, length: int) -> int:
-    return (number * _SPREAD ^ length) & _MASK
 
 
 def frame(number: int, payload: bytes) -> bytes:
@@ -41,39 +38,45 @@ def frame(number: int, payload: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Scan:
-    """What a file held.
+    """What a file of these ``octets`` held.
 
-    ``records`` are number and payload of each good record, in the order of the file; ``end`` is the octet behind the last
-    of them; ``damages`` are begin and end of what had to be passed over before ``end``.
+    ``records`` are number, begin and end of the payload of each good record, in the order of the file; ``end`` is the octet
+    behind the last of them; ``damages`` are begin and end of what had to be passed over before ``end``.
     """
 
-    records: list[tuple[int, bytes]] = field(default_factory=list)
+    octets: bytes
+    records: list[tuple[int, int, int]] = field(default_factory=list)
     end: int = 0
     damages: list[tuple[int, int]] = field(default_factory=list)
+
+    def payloads(self) -> Iterator[tuple[int, bytes]]:
+        """Number and payload of each good record."""
+        for number, begin, end in self.records:
+            yield number, self.octets[begin:end]
 
 
 def scan(octets: bytes) -> Scan:
     """All good records of a file. Never raises."""
-    found = Scan()
-    records = found.records
+    found = Scan(octets)
+    records, view = found.records, memoryview(octets)
     unpack, size, crc32 = HEAD.unpack_from, HEAD.size, zlib.crc32
     at, limit = 0, len(octets)
     damaged: int | None = None
     while at + size <= limit:
         mark, number, length, crc = unpack(octets, at)
         begin = at + size
-        if mark == _MARK and begin + length <= limit:
-            payload = octets[begin : begin + length]
-            if crc32(payload, _begin(number, length)) == crc:
-                if damaged is not None:
-                    found.damages.append((damaged, at))
-                    damaged = None
-                records.append((number, payload))
-                at = found.end = begin + length
-                continue
+        fits = mark == _MARK and begin + length <= limit
+        if fits and crc32(view[begin : begin + length], (number * _SPREAD ^ length) & _MASK) == crc:
+            if damaged is not None:
+                found.damages.append((damaged, at))
+                damaged = None
+            at = begin + length
+            records.append((number, begin, at))
+            continue
         if damaged is None:
             damaged = at
         at = octets.find(_MARK_OCTETS, at + 1)
         if at < 0:
             break
+    found.end = records[-1][2] if records else 0
     return found

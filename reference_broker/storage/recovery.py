@@ -16,6 +16,7 @@ import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 from reference_broker.core.message import Entry, Message
@@ -124,7 +125,7 @@ class _Recovery:
             self._found.segments.append((number, good))
             self._judge(name, number, scanned, lengths)
             at = 0
-            for record, payload in scanned.records:
+            for record, payload in scanned.payloads():
                 at += records.HEAD.size + len(payload)
                 if at > good and number in lengths:
                     break
@@ -139,7 +140,7 @@ class _Recovery:
         """What later segments say of how much of the earlier ones counts."""
         lengths: dict[int, int] = {}
         for scanned in texts.values():
-            for number, payload in scanned.records[:1]:
+            for number, payload in islice(scanned.payloads(), 1):
                 if number == 0:
                     try:
                         lengths |= {each.segment: each.octets for each in decode(payload) if isinstance(each, Length)}
@@ -235,7 +236,8 @@ class _Recovery:
                 continue
             for begin, end in scanned.damages:
                 found.reports.append(f"{name}: octets {begin} to {end} are damaged; what was in them is lost")
-            address = scanned.records[0][1].decode("utf-8", "surrogatepass")
+            _, begin, end = scanned.records[0]
+            address = scanned.octets[begin:end].decode("utf-8", "surrogatepass")
             page = self._page(folder, number, scanned, name)
             page.generation = generation
             pages.append(page)
@@ -249,7 +251,7 @@ class _Recovery:
         page.recovered = True
         page.octets = page.written = scanned.end
         page.records = scanned.records[-1][0] + 1
-        for record, payload in scanned.records[1:]:
+        for record, payload in islice(scanned.payloads(), 1, None):
             try:
                 flags, unit, ids, at = layout.peek(payload)
                 found.message = max(found.message, layout.number(payload, flags, at))
@@ -266,7 +268,7 @@ class _Recovery:
                     continue
                 page.refs[id] = page.refs.get(id, 0) + 1
         for id in [each for each in found.queues if (each, number) in self._marks]:
-            self._mark(page, id, {record for record, _ in scanned.records[1:]})
+            self._mark(page, id, {record for record, *_ in scanned.records[1:]})
         page.pending = sum(page.refs.values())
         page.left = dict(page.refs)
         return page

@@ -119,6 +119,10 @@ class Store:
         """What of this input belongs together has this number, 0 if nothing does."""
         self.waiting = 0
         """Octets of pages that wait to be written."""
+        self.read_now = 0
+        """Octets that were read from pages for this input."""
+        self.unfinished: dict[Queue, None] = {}
+        """Queues that would read on."""
         self._limits = limits
         self._stores: dict[str, PagingStore] = {}
         self._dirty: dict[Page, PagingStore] = {}
@@ -262,6 +266,7 @@ class Store:
 
     def seal(self) -> bool:
         """Ends what one input brought. True if it brought something durable, which now belongs to ``batch``."""
+        self.read_now = 0
         if not self.journal.touched:
             return False
         self.journal.seal(together=self.unit != 0)

@@ -1,0 +1,262 @@
+"""Millions of messages through page files: ``python benchmarks/paging.py``.
+
+For each depth a broker of its own gets that many messages of 1 KiB on one queue whose address pages from 10 MiB on, and then
+one consumer takes all of them and looks at their order. Rates are beside what the same disk does in the same run when one file
+is written with an fsync at its end and read again. Memory is that of the broker's process, looked at ten times a second.
+
+``--durable`` sends persistent messages to brokers that keep a journal; ``--depths``, ``--octets`` and ``--no-artemis`` make it
+smaller; ``--json`` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from comparison import Broker, started_reference
+
+from harness.targets.artemis import ArtemisProcess
+from harness.targets.failure import SetUpFailed
+
+DEPTHS = (10_000, 100_000, 1_000_000, 5_000_000)
+ARTEMIS_MOST = 1_000_000
+"""The largest depth that Artemis is asked for too."""
+AT_ONCE = 64
+STUCK_S = 300
+MIB = 1024 * 1024
+CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+<name>paging</name><persistence-enabled>true</persistence-enabled><security-enabled>false</security-enabled>
+<journal-type>NIO</journal-type><paging-directory>{data}/paging</paging-directory>
+<journal-directory>{data}/journal</journal-directory><bindings-directory>{data}/bindings</bindings-directory>
+<large-messages-directory>{data}/large</large-messages-directory>
+<acceptors><acceptor name="stomp">tcp://127.0.0.1:0?protocols=STOMP</acceptor></acceptors>
+<address-settings><address-setting match="#"><max-size-bytes>10M</max-size-bytes><page-size-bytes>10M</page-size-bytes>
+<address-full-policy>PAGE</address-full-policy></address-setting></address-settings></core></configuration>
+"""
+
+
+@dataclass
+class Figures:
+    """One depth on one broker. Seconds, MiB, microseconds of the broker's processor time per message."""
+
+    broker: str
+    depth: int
+    octets: int
+    in_s: float
+    out_s: float
+    in_cpu_us: float
+    out_cpu_us: float
+    before_mib: float
+    most_in_mib: float
+    most_out_mib: float
+    pages_mib: float
+
+
+class Memory:
+    """The most that a process has had resident since :meth:`most` was asked last. MiB."""
+
+    def __init__(self, pid: int) -> None:
+        self._path = Path(f"/proc/{pid}/status")
+        self._most = 0.0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def now(self) -> float:
+        fields = dict(line.split(":", 1) for line in self._path.read_text("ascii").splitlines())
+        return int(fields["VmRSS"].split()[0]) / 1024
+
+    def _watch(self) -> None:
+        while not self._end.wait(0.1):
+            try:
+                self._most = max(self._most, self.now())
+            except (OSError, KeyError):
+                return
+
+    def most(self) -> float:
+        most, self._most = max(self._most, self.now()), 0.0
+        return most
+
+    def end(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+class Peer:
+    """A STOMP session; frames are told apart by their NULs, which no body has."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), STUCK_S)
+        self._rest = b""
+        self.say(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+        self.read()
+
+    def say(self, octets: bytes) -> None:
+        self.socket.sendall(octets)
+
+    def read(self) -> list[bytes]:
+        """At least one whole frame."""
+        frames: list[bytes] = []
+        while not frames:
+            octets = self.socket.recv(MIB)
+            if not octets:
+                raise SystemExit("the broker closed the connection")
+            *frames, self._rest = (self._rest + octets).split(b"\0")
+        return frames
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def fill(port: int, depth: int, octets: int, durable: bool) -> float:
+    """Seconds until the receipt of the last message."""
+    peer = Peer(port)
+    kept = b"persistent:true\n" if durable else b""
+    head = b"SEND\ndestination:deep\ndestination-type:ANYCAST\n%bcontent-length:%d\n" % (kept, octets)
+    rest = b"x" * (octets - 8)
+    began = time.perf_counter()
+    for start in range(0, depth, AT_ONCE):
+        numbers = range(start, min(depth, start + AT_ONCE))
+        last = b"receipt:last\n" if numbers[-1] == depth - 1 else b""
+        frames = [b"%b\n%08d%b\0" % (head, number, rest) for number in numbers[:-1]]
+        peer.say(b"".join((*frames, b"%b%b\n%08d%b\0" % (head, last, numbers[-1], rest))))
+    answer = peer.read()[0]
+    if not answer.lstrip(b"\n").startswith(b"RECEIPT"):
+        raise SystemExit(f"no receipt, but {answer[:200]!r}")
+    took = time.perf_counter() - began
+    peer.close()
+    return took
+
+
+def drain(port: int, depth: int, octets: int) -> float:
+    """Seconds until the last message has arrived. Ends the program when one is missing or out of place."""
+    peer = Peer(port)
+    began = time.perf_counter()
+    peer.say(b"SUBSCRIBE\nid:0\ndestination:deep\nsubscription-type:ANYCAST\nack:auto\n\n\0")
+    expected = 0
+    while expected < depth:
+        for frame in peer.read():
+            if int(frame[-octets:][:8]) != expected:
+                raise SystemExit(f"message {frame[-octets:][:8]!r} came where {expected} was due")
+            expected += 1
+    took = time.perf_counter() - began
+    peer.close()
+    return took
+
+
+def disk(folder: Path, octets: int) -> tuple[float, float]:
+    """MiB a second that one file is written with, fsync included, and read with, not from memory."""
+    path, chunk = folder / "sequential", os.urandom(MIB) * 4
+    began = time.perf_counter()
+    with path.open("wb", buffering=0) as file:
+        for _ in range(max(1, octets // len(chunk))):
+            file.write(chunk)
+        os.fdatasync(file.fileno())
+        written = time.perf_counter() - began
+    size = path.stat().st_size
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        began = time.perf_counter()
+        while file.read(len(chunk)):
+            pass
+        read = time.perf_counter() - began
+    path.unlink()
+    return size / MIB / written, size / MIB / read
+
+
+@contextmanager
+def reference(folder: Path, durable: bool) -> Iterator[Broker]:
+    """The reference broker. Without ``durable`` it has no journal, only pages."""
+    text = CONFIGURATION.format(data="data")
+    config = folder / "broker.xml"
+    config.write_text(text if durable else text.replace("enabled>true", "enabled>false"))
+    with ExitStack() as stack:
+        ready = started_reference(stack, folder, "--config", str(config), "--data", str(folder))
+        yield Broker("reference", ready["version"], ready["pid"], ready["stomp"])
+
+
+@contextmanager
+def artemis(folder: Path, durable: bool) -> Iterator[Broker]:
+    """A real Artemis with the same address settings."""
+    config = folder / "artemis.xml"
+    config.write_text(CONFIGURATION.format(data="data"))
+    with ArtemisProcess(config, None, folder / "instance") as running:
+        yield Broker("Artemis", running.version, running.pid, running.ports["stomp"])
+
+
+def one(broker: Broker, folder: Path, depth: int, octets: int, durable: bool) -> Figures:
+    """Fills and drains."""
+    memory = Memory(broker.pid)
+    before, cpu = memory.now(), broker.cpu_s()
+    in_s = fill(broker.port, depth, octets, durable)
+    in_cpu, most_in = broker.cpu_s() - cpu, memory.most()
+    pages = sum(each.stat().st_size for each in folder.rglob("*.page")) / MIB
+    cpu = broker.cpu_s()
+    out_s = drain(broker.port, depth, octets)
+    out_cpu, most_out = broker.cpu_s() - cpu, memory.most()
+    memory.end()
+    per = 1e6 / depth
+    name = f"{broker.name} {broker.version}"
+    return Figures(name, depth, octets, in_s, out_s, in_cpu * per, out_cpu * per, before, most_in, most_out, pages)
+
+
+def _line(each: Figures, write: float, read: float) -> str:
+    volume = each.depth * each.octets / MIB
+    into, out = volume / each.in_s, volume / each.out_s
+    return (
+        f"{each.broker:20} {each.depth:>9,} | in {each.depth / each.in_s:>7,.0f}/s {into:6.1f} MiB/s "
+        f"({into / write:4.0%} of the disk) {each.in_cpu_us:5.1f} us | out {each.depth / each.out_s:>7,.0f}/s "
+        f"{out:6.1f} MiB/s ({out / read:4.0%}) {each.out_cpu_us:5.1f} us | memory {each.before_mib:4.0f}, "
+        f"in {each.most_in_mib:4.0f}, out {each.most_out_mib:4.0f} MiB | pages {each.pages_mib:6.0f} MiB"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--depths", type=int, nargs="+", default=list(DEPTHS), metavar="N")
+    parser.add_argument("--octets", type=int, default=1024, help="of a body, from 8")
+    parser.add_argument("--durable", action="store_true")
+    parser.add_argument("--no-artemis", action="store_true")
+    parser.add_argument("--artemis-most", type=int, default=ARTEMIS_MOST, metavar="N", help="its largest depth")
+    parser.add_argument("--folder", type=Path, help="where the files are, on the disk that is meant")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures: list[Figures] = []
+    with tempfile.TemporaryDirectory(prefix="brokerproof-paging-", dir=options.folder) as scratch:
+        write, read = disk(Path(scratch), MIB * 1024)
+        out = sys.stderr if options.json else sys.stdout
+        print(f"{platform.platform()}, {os.cpu_count()} processors", file=out)
+        print(
+            f"disk: {write:,.0f} MiB/s written in one file with an fsync at its end, {read:,.0f} MiB/s read", file=out
+        )
+        makers = [reference] if options.no_artemis else [reference, artemis]
+        for depth in options.depths:
+            for make in makers:
+                if make is artemis and depth > options.artemis_most:
+                    continue
+                folder = Path(scratch) / f"{make.__name__}-{depth}"
+                folder.mkdir()
+                try:
+                    with make(folder, options.durable) as broker:
+                        figures.append(one(broker, folder, depth, options.octets, options.durable))
+                except SetUpFailed as problem:
+                    print(f"{make.__name__}: {problem}", file=out, flush=True)
+                    continue
+                print(_line(figures[-1], write, read), file=out, flush=True)
+    if options.json:
+        print(json.dumps({"write_mib_s": write, "read_mib_s": read, "figures": [asdict(each) for each in figures]}))
+
+
+if __name__ == "__main__":
+    main()
