@@ -176,7 +176,7 @@ class Play:
 
 
 @case(KEEPS, needs=NEEDS)
-@over(examples=25, always=lambda target: [{"plan": AGAIN}], plan=st.lists(steps, min_size=1, max_size=8))
+@over(examples=15, always=lambda target: [{"plan": AGAIN}], plan=st.lists(steps, min_size=1, max_size=8))
 def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> None:
     """An address goes to disk, and then anything may happen: two producers send, a consumer takes some or all, or goes and
     another one comes, page mode is left and entered again. In the end every message was acknowledged once, none came that

@@ -41,7 +41,7 @@ def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[Am
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
-@over(examples=20, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
+@over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under FAIL is filled to its limit, or one octet below or above. Below, one more message is accepted; the
     next one is refused, and so is it at once from the limit on. Nothing refused is in the queue, and other addresses
@@ -62,7 +62,7 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
-@over(examples=20, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
+@over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """The same under DROP: every message is accepted, and those sent while the address was full are gone, no others."""
     place = full.node(target, "drop")
@@ -102,7 +102,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
 
 
 @case(NO_CREDIT, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
-@over(examples=12, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
+@over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under BLOCK is filled to its limit, or one octet below or above. A producer that attaches then gets credit
     below the limit, and none from there on; messages on credit given before are accepted still."""
@@ -150,7 +150,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
 
 
 @case(REFUSED, POLICIES, needs={"amqp", "address-full"})
-@over(examples=10, always=lambda target: [{"gap": -1, "sizes": []}, {"gap": 1, "sizes": [300]}],
+@over(examples=8, always=lambda target: [{"gap": -1, "sizes": []}, {"gap": 1, "sizes": [300]}],
       gap=st.sampled_from((-1, 1)), sizes=fillings)  # fmt: skip
 def test_the_threshold_rejects_above_its_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """Under BLOCK with a threshold an address is filled on credit that was given before: one octet below the threshold

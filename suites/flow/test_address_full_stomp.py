@@ -71,7 +71,7 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "admin"})
-@over(examples=12, always=told, gap=st.sampled_from(GAPS), sizes=fillings, receipt=st.booleans())
+@over(examples=8, always=told, gap=st.sampled_from(GAPS), sizes=fillings, receipt=st.booleans())
 def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int], receipt: bool) -> None:
     """An address under FAIL is filled to its limit, or one octet below or above. Below, one more SEND is taken; from the
     limit on it is answered with ERROR, with or without a receipt asked for. The queue has what was taken, nothing else."""
@@ -90,7 +90,7 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "admin"})
-@over(examples=12, always=told, gap=st.sampled_from(GAPS), sizes=fillings, receipt=st.booleans())
+@over(examples=8, always=told, gap=st.sampled_from(GAPS), sizes=fillings, receipt=st.booleans())
 def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int], receipt: bool) -> None:
     """The same under DROP: every SEND is confirmed that asks for it, and what was sent to the full address is gone."""
     to, admin = full.destination(target, "drop"), target.admin()

@@ -47,7 +47,7 @@ def taken_again(target: Bench, place: Node, policy: str) -> bool:
 def limited(target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]) -> None:
     """Judges that an address takes as many messages as ``bounds`` say, then refuses or loses them, and keeps what it took."""
     admin = target.admin()
-    states = fill(target, place, size, bounds[1] + 20)
+    states = fill(target, place, size, bounds[1] + 3)
     if not paging.paged(target, admin, place.address):
         return
     if policy == "fail":

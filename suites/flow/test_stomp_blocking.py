@@ -36,7 +36,7 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
-@over(examples=10, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
+@over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """Below the limit a SEND is confirmed; from the limit on it is not, nor does an ERROR come, until a consumer has made
     room. Then it is confirmed, and arrives in its place."""
