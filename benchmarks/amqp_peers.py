@@ -69,12 +69,12 @@ def _performative(name: str, fields: Mapping[str, Any], /) -> bytes:
 
 
 def numbers(body: bytes, at: int, count: int) -> list[int]:
-    """The first ``count`` fields of the list at ``at``, which are unsigned numbers, booleans or null; null is 0."""
+    """The first ``count`` fields of the list at ``at``, which are unsigned numbers, booleans or null; null is -1."""
     found: list[int] = []
     at += 3 if body[at] == 0xC0 else 9
     for _ in range(count):
         if at >= len(body):
-            found.append(0)
+            found.append(-1)
             continue
         kind = body[at]
         if kind in (0x52, 0x53, 0x50):
@@ -87,7 +87,7 @@ def numbers(body: bytes, at: int, count: int) -> list[int]:
             found.append(int.from_bytes(body[at + 1 : at + 3]))
             at += 3
         else:  # null, true, false, or 0
-            found.append(int(kind == 0x41))
+            found.append({0x40: -1, 0x41: 1}.get(kind, 0))
             at += 1
     return found
 
@@ -258,8 +258,10 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
                     continue
             for code, body, where in wire.frames():
                 if code == _FLOW:
-                    seen, room, _, _, _, count, given = numbers(body, where, 7)
-                    window, credit = seen + room, count + given
+                    seen, room, _, _, handle, count, given = numbers(body, where, 7)
+                    window = max(0, seen) + room
+                    if handle >= 0:  # else it is about the session alone
+                        credit = max(0, count) + given
                 elif code == _DISPOSITION:
                     _, low, high, done = numbers(body, where, 4)
                     if not done or _ACCEPTED not in body:

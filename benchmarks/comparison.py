@@ -190,9 +190,9 @@ def measure(
     return found
 
 
-def ratios(series: Series, base: Series) -> list[float]:
-    """Rate by rate of the same repetition."""
-    return [ours / theirs for ours, theirs in zip(series.rates, base.rates, strict=False)]
+def ratios(ours: Sequence[float], base: Sequence[float]) -> list[float]:
+    """Figure by figure of the same repetition; where the base used no processor time that shows, none."""
+    return [mine / theirs for mine, theirs in zip(ours, base, strict=False) if theirs]
 
 
 def say(line: str) -> None:
@@ -227,8 +227,10 @@ def report(
             each = series.figures()
             line = f"  {broker.name:24} " + " ".join(f"{each[name]:9,}" for name in ("min", "median", "max"))
             line += f"   {each['cpu_us_per_message']:11.1f}"
-            if broker.name != comparison.base and (pairs := ratios(series, base)):
+            if broker.name != comparison.base and (pairs := ratios(series.rates, base.rates)):
                 line += f"   {statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
+                if work := ratios(series.cpu_us, base.cpu_us):
+                    line += f"; CPU {statistics.median(work):.2f} ({min(work):.2f} to {max(work):.2f})"
             lines.append(line)
         lines.append("")
     lines += [f"{each.name}: version {each.version}" + (f"; {each.note}" if each.note else "") for each in brokers]
@@ -248,7 +250,9 @@ def as_json(
     for scenario, by_broker in found.items():
         base = by_broker.get(comparison.base, Series())
         scenarios[scenario] = {
-            name: series.figures() | {"ratios": [round(each, 3) for each in ratios(series, base)]}
+            name: series.figures()
+            | {"ratios": [round(each, 3) for each in ratios(series.rates, base.rates)]}
+            | {"cpu_ratios": [round(each, 3) for each in ratios(series.cpu_us, base.cpu_us)]}
             for name, series in by_broker.items()
         }
     return json.dumps(
