@@ -48,15 +48,16 @@ def filled(
     peer = target.stomp()
     for number, size in enumerate(sizes):
         peer.publish(to, full.body(number, size), proves=proves)
-    held = admin.size(to.name) if sizes else 0
-    rest = full.Scale(target, admin, to).sizes(total - held)
-    for number, size in enumerate(rest, len(sizes)):
-        peer.publish(to, full.body(number, size), proves=proves)
+    scale, count = full.Scale(target, admin, to), len(sizes)
+    while (left := total - (admin.size(to.name) if count else 0)) >= scale.weight(2):
+        # One after the other: a message may weigh a few octets more or less than it did elsewhere.
+        peer.publish(to, full.body(count, scale.sizes(left)[0]), proves=proves)
+        count += 1
     held = admin.size(to.name)
     target.note(
         f"the address holds {held} octets, {held - LIMIT:+d} to its limit; {held - total:+d} to what was wanted"
     )
-    return peer, len(sizes) + len(rest), held
+    return peer, count, held
 
 
 def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, receipt: bool) -> None:
