@@ -12,6 +12,7 @@ from suites.mutation import (
     errors,
     escapes,
     framing,
+    full_addresses,
     limits,
     message_headers,
     nacks,
@@ -48,6 +49,7 @@ GROUPS: tuple[Group, ...] = (
     subscriptions.subscriptions,
     durable.durable,
     disconnect.disconnect,
+    full_addresses.full_addresses,
 )
 
 MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}
