@@ -93,7 +93,7 @@ def test_released_messages_can_be_had_again_unchanged(
         target.judge(counts, not any(map(failures, got)), f"delivery-counts after release: {list(map(failures, got))}")
 
 
-@case("AMQP10-OUT-11", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery"})
+@case("AMQP10-OUT-11", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(
     examples=40,
     failed=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=5),
@@ -120,7 +120,7 @@ def test_a_failed_delivery_is_counted(target: Bench, failed: list[bool | None], 
     )
 
 
-@case("AMQP10-OUT-12", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery"})
+@case("AMQP10-OUT-12", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(examples=20, count=st.integers(1, 4), refused=st.integers(0, 3), failed=st.booleans())
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
@@ -146,7 +146,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     target.judge(here, bodies(elsewhere) == [barred], f"another link got {bodies(elsewhere)}, should be {barred!r}")
 
 
-@case("AMQP10-OUT-13", needs={"amqp", "amqp-redelivery"})
+@case("AMQP10-OUT-13", needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(
     examples=20,
     own=st.dictionaries(st.sampled_from(["x-opt-a", "x-opt-b"]), st.text("abc", max_size=3)),
