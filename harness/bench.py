@@ -32,6 +32,7 @@ from harness.wire.log import Expectation, Tap, Violation, WireLog
 from harness.wire.stomp import HeadersLike, header_list
 from harness.words import Clock, Duration, Instant, RoutingType, Seen, ms
 from harness.worlds.link import LinkFaults
+from harness.worlds.tls import Certificate
 from harness.worlds.virtual import VirtualWorld
 from harness.worlds.world import Channel, Unreachable
 
@@ -135,11 +136,18 @@ class Bench:
     # peers
 
     def peer(
-        self, version: str = "1.2", *, acceptor: str | None = None, over: WebSocketPeer | None = None
+        self,
+        version: str = "1.2",
+        *,
+        acceptor: str | None = None,
+        over: WebSocketPeer | None = None,
+        certificate: Certificate | None = None,
+        plain: bool = False,
     ) -> StompPeer:
         """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it is refused.
 
-        ``over`` is a WebSocket that is open already, over which STOMP is spoken.
+        ``over`` is a WebSocket that is open already, over which STOMP is spoken. ``certificate`` is what we show where
+        there is TLS; ``plain`` leaves TLS out.
         """
         name = acceptor or self.target.identity.default_acceptor
         if over is not None:
@@ -148,19 +156,19 @@ class Bench:
             return peer
         self._connections += 1
         peer = StompPeer(self, self._connections, name, version)
-        self._connect(peer)
+        self._connect(peer, certificate, plain)
         return peer
 
-    def _connect(self, peer: Conversation[Any]) -> None:
+    def _connect(self, peer: Conversation[Any], certificate: Certificate | None = None, plain: bool = False) -> None:
         wire = self.outcome.wire
         channel: Channel
         try:
             if isinstance(peer, StompPeer):
                 wire.versions[peer.conn] = peer.version
-                channel = Tap(self.world, wire, peer.conn, peer.acceptor, peer)
+                channel = Tap(self.world, wire, peer.conn, peer.acceptor, peer, certificate, plain=plain)
             else:
                 wire.unkept = f"a connection speaks {peer.protocol}, of which no octets are kept"
-                channel = self.world.open(peer.acceptor, peer)
+                channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
             raise ControlFailed(str(problem)) from None
         self.record(
@@ -168,6 +176,9 @@ class Bench:
                 at_ns=self.now(), conn=peer.conn, protocol=peer.protocol, acceptor=peer.acceptor, remote=channel.remote
             )
         )
+        if channel.security:
+            wire.unkept = "a connection was over TLS"
+            self.record(Noted(at_ns=self.now(), conn=peer.conn, detail=channel.security))
         peer.use(channel)
 
     def connect_headers(self, version: str, extra: HeadersLike = ()) -> tuple[tuple[str, str], ...]:
@@ -188,12 +199,13 @@ class Bench:
         heart_beat: str | None = None,
         headers: HeadersLike = (),
         over: WebSocketPeer | None = None,
+        certificate: Certificate | None = None,
     ) -> StompPeer:
         """A connected STOMP peer. That it connects is a control, not a finding."""
         extra = header_list(headers)
         if heart_beat is not None:
             extra = (*extra, ("heart-beat", heart_beat))
-        peer = self.peer(version, acceptor=acceptor, over=over)
+        peer = self.peer(version, acceptor=acceptor, over=over, certificate=certificate)
         peer.connect(self.connect_headers(version, extra))
         return peer
 
@@ -257,15 +269,20 @@ class Bench:
         peer.connect(proves=proves, **{**known, **options})
         return peer
 
-    def amqp_peer(self, *, acceptor: str | None = None) -> AmqpPeer:
-        """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it is refused."""
+    def amqp_peer(
+        self, *, acceptor: str | None = None, certificate: Certificate | None = None, plain: bool = False
+    ) -> AmqpPeer:
+        """An open connection on which nothing has been said. Raises :class:`ControlFailed` when it is refused.
+
+        ``certificate`` is what we show where there is TLS; ``plain`` leaves TLS out.
+        """
         from harness.clients.raw_amqp import AmqpPeer
 
         self._connections += 1
         peer = AmqpPeer(
             self, self._connections, acceptor or self.target.identity.default_amqp_acceptor, self._container()
         )
-        self._connect(peer)
+        self._connect(peer, certificate, plain)
         return peer
 
     def amqp(

@@ -153,17 +153,16 @@ class TlsLayer:
         return first[len(header) :]
 
     def _read(self) -> Iterator[bytes]:
-        while True:
-            try:
-                yield self._tls.read(_READ)
-            except ssl.SSLWantReadError:
-                return
-            except ssl.SSLZeroReturnError:
-                self.ended = True
-                return
-            except ssl.SSLError:  # what was good before it still counts
-                self.failed = True
-                return
+        try:
+            while clear := self._tls.read(_READ):
+                yield clear
+            self.ended = True
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLZeroReturnError:  # said together with our own end
+            self.ended = True
+        except ssl.SSLError:  # what was good before it still counts
+            self.failed = True
 
     def write(self, data: bytes) -> None:
         """``data`` goes to the peer, enciphered."""

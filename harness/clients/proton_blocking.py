@@ -16,12 +16,13 @@ from proton._handlers import IOHandler  # the one that a Container uses; there i
 from proton.handlers import MessagingHandler, TransactionHandler
 
 from harness.clients.amqp_tap import PROTOCOL, Tap
-from harness.clients.proton_engine import Arrived, Told
+from harness.clients.proton_engine import Arrived, Told, has_tls
 from harness.trace.events import ConnectionAbandoned, ConnectionOpened
 from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Judge, Match, Requirements, Violated
 from harness.words import NS_PER_S, CloseHow, Duration, Instant
 from harness.worlds.bell import Bell
 from harness.worlds.real import RealWorld
+from harness.worlds.tls import Certificate, TlsFailed
 from harness.worlds.world import Unreachable
 
 T = TypeVar("T")
@@ -87,6 +88,38 @@ def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
     return options
 
 
+def _secured(
+    world: Any, acceptor: str, certificate: Certificate | None, options: dict[str, Any], tell: Tell
+) -> tuple[str, dict[str, Any], Tell]:
+    """The scheme, the options and the ears for an acceptor, which may have TLS. With TLS the octets say nothing to us.
+
+    With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton without TLS.
+    """
+    tls = world.tls(acceptor)
+    if tls is None:
+        return "amqp", options, tell
+    if not has_tls():
+        raise ControlFailed("this Proton was built without TLS; see brokerproof doctor")
+    domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
+    if tls.authority is not None:
+        domain.set_trusted_ca_db(str(tls.authority))
+    domain.set_peer_authentication(proton.SSLDomain.VERIFY_PEER_NAME if tls.verify else proton.SSLDomain.ANONYMOUS_PEER)
+    try:
+        own = tls.shown(certificate)
+    except TlsFailed as problem:
+        raise ControlFailed(str(problem)) from None
+    if own is not None:
+        domain.set_credentials(str(own), str(own), None)
+    if certificate is not None:
+        options = {"allowed_mechs": "EXTERNAL"}
+
+    def told(what: str, content: Any) -> None:
+        if what not in ("octets", "sent"):
+            tell(what, content)
+
+    return "amqps", {**options, "ssl_domain": domain}, told
+
+
 def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
     """An option for Proton's ``create_sender`` and ``create_receiver``: capabilities of the source or the target."""
 
@@ -141,6 +174,7 @@ class BlockingPeer:
         passcode: str | None = None,
         heartbeat: Duration = 0,
         timeout: Duration = PATIENCE,
+        certificate: Certificate | None = None,
         proves: Requirements | None = None,
     ) -> None:
         """Connect, log in and open. ``heartbeat`` is Proton's: what it announces as its idle time-out."""
@@ -151,12 +185,13 @@ class BlockingPeer:
                 at_ns=self.judge.world.now(), conn=self.conn, protocol=PROTOCOL, acceptor=self.acceptor, remote=remote
             )
         )
-        container = reactor.Container(global_handler=_TappedIO(self._told))
         options = _credentials(login, passcode) | ({"heartbeat": heartbeat / NS_PER_S} if heartbeat else {})
+        scheme, options, tell = _secured(self.judge.world, self.acceptor, certificate, options, self._told)
+        container = reactor.Container(global_handler=_TappedIO(tell))
         self.connection = self._ask(
             "connect",
             lambda: utils.BlockingConnection(
-                f"amqp://{remote}", timeout=timeout / NS_PER_S, container=container, **options
+                f"{scheme}://{remote}", timeout=timeout / NS_PER_S, container=container, **options
             ),
             proves,
         )
@@ -311,6 +346,7 @@ class ContainerPeer(Conversation[Told]):
         login: str | None = None,
         passcode: str | None = None,
         heartbeat: Duration = 0,
+        certificate: Certificate | None = None,
         proves: Requirements | None = None,
     ) -> None:
         """Start the thread, connect, and wait until the connection is open."""
@@ -335,12 +371,14 @@ class ContainerPeer(Conversation[Told]):
 
         bell = Bell(self.world, self._hear, end_thread)
 
+        scheme, options, tell = _secured(self.world, self.acceptor, certificate, options, bell.tell)
+
         def dial(container: Any) -> Any:
             ready.set()
-            return container.connect(f"amqp://{host}:{port}", reconnect=False, **options)
+            return container.connect(f"{scheme}://{host}:{port}", reconnect=False, **options)
 
         ears = self._ears = _Ears(dial, bell.tell)
-        container = reactor.Container(ears, global_handler=_TappedIO(bell.tell))
+        container = reactor.Container(ears, global_handler=_TappedIO(tell))
         thread = threading.Thread(target=container.run, name=f"proton-{self.conn}", daemon=True)
         thread.start()
         self.expect(Match("connection_opened", lambda each: each.name == "connection_opened"), proves=proves)

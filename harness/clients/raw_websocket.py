@@ -11,6 +11,7 @@ from harness.wire import websocket
 from harness.wire.conversation import RECORDED_OCTETS, Conversation, Ended, Judge, Match, Requirements
 from harness.wire.websocket import UPGRADE, Item, Op, Reply, Unreadable, WsFrame
 from harness.words import CloseHow, Instant
+from harness.worlds.tls import Certificate
 from harness.worlds.world import Channel, Receiver
 
 SUB_PROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
@@ -184,6 +185,13 @@ class WebSocketChannel:
     @property
     def remote(self) -> str:
         return self._below.remote
+
+    @property
+    def security(self) -> str:
+        return self._below.security
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._below.secure(certificate)
 
     def write(self, data: bytes) -> None:
         self.socket.message(data, op=self.op)

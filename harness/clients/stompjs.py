@@ -6,10 +6,13 @@ asks what to do and tells what happened; the peer here is its other end. Chromiu
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import queue
 import shutil
+import ssl
 import tarfile
 import tempfile
 import threading
@@ -17,6 +20,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from harness.clients.said import Said, said
 from harness.targets import npm
@@ -60,7 +66,8 @@ class StompJsPeer(Conversation[Said]):
         except SetUpFailed as problem:
             raise ControlFailed(str(problem)) from None
         host, port = self.world.endpoint(acceptor)
-        self.url = f"ws://{host}:{port}"
+        secure = self.world.tls(acceptor) is not None
+        self.url = f"{'wss' if secure else 'ws'}://{host}:{port}"
         self.agent = ""
         """What the browser calls itself."""
         self._folder = tempfile.TemporaryDirectory(prefix="brokerproof-chromium-", ignore_cleanup_errors=True)
@@ -69,7 +76,8 @@ class StompJsPeer(Conversation[Said]):
         self._server = _Server(library.read_bytes(), self._bell, self._to_do)
         profile = Path(self._folder.name)
         console = profile / "console.log"
-        command = [chromium, *_FLAGS, f"--user-data-dir={profile / 'profile'}", self._server.address]
+        believed = [f"--ignore-certificate-errors-spki-list={_key_of(host, port)}"] if secure else []
+        command = [chromium, *_FLAGS, *believed, f"--user-data-dir={profile / 'profile'}", self._server.address]
         # A home of its own as well: Chromium keeps crash reports and caches there, outside the profile.
         environment = {**os.environ, "HOME": str(profile)}
         self._browser = NativeProcess(
@@ -173,6 +181,16 @@ def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[s
         return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
     except queue.Empty:
         return {}
+
+
+def _key_of(host: str, port: int) -> str:
+    """How Chromium is told of a key that it should believe: SHA-256 of it, in base64. Raises :class:`ControlFailed`."""
+    try:
+        shown = x509.load_pem_x509_certificate(ssl.get_server_certificate((host, port), timeout=10).encode())
+    except OSError as problem:
+        raise ControlFailed(f"{host}:{port} shows no certificate ({problem})") from None
+    key = shown.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(hashlib.sha256(key).digest()).decode()
 
 
 def _chromium() -> str:

@@ -253,6 +253,8 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
     def receive(self) -> bytes | None:
         try:
             data: bytes | None = super().receive()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # nothing to read just now
+            raise
         except OSError:
             self._end("closed", CloseHow.RESET)
             raise
@@ -324,6 +326,11 @@ def over_sockets(
     host, port = peer.world.endpoint(acceptor)
     peer.remote = f"{host}:{port}"
     transport = _SocketTransport((host, port), vhost, bell.tell)
+    tls = peer.world.tls(acceptor)
+    if tls is not None:
+        authority = None if tls.authority is None else str(tls.authority)
+        own = None if tls.own is None else str(tls.own)
+        transport.set_ssl([(host, port)], ca_certs=authority, cert_file=own, verify=tls.verify)
     connection = _connection(version, transport, heart_beat, bell.tell)
     peer.connection = connection
     peer.unsendable = _UNSENDABLE

@@ -1,15 +1,18 @@
-"""A broker that is already running somewhere: ``HOST:PORT`` or ``stomp://login:passcode@HOST:PORT?profile=NAME``."""
+"""A broker that is already running somewhere: ``HOST:PORT`` or ``stomp://login:passcode@HOST:PORT?profile=NAME``,
+or ``stomp+ssl://HOST:PORT?ca=FILE`` where it speaks TLS."""
 
 from __future__ import annotations
 
 import dataclasses
 import socket
+import ssl
 from pathlib import Path
 
 from harness.targets.failure import SetUpFailed
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import Identity, TargetFacts
 from harness.wire import stomp
+from harness.worlds.tls import Tls, TlsFailed
 
 _PROBE_TIMEOUT_S = 10.0
 
@@ -17,21 +20,23 @@ _PROBE_TIMEOUT_S = 10.0
 class AddressTarget(SocketTarget):
     """Nothing is started or stopped; who it is is read from its ``server`` header."""
 
-    def __init__(self, identity: Identity, endpoints: dict[str, tuple[str, int]], config: Path | None = None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        endpoints: dict[str, tuple[str, int]],
+        config: Path | None = None,
+        tls: dict[str, Tls] | None = None,
+    ) -> None:
         if identity.default_amqp_acceptor not in endpoints:
             # A profile says what a family can do; where nobody said at which port, this one cannot be asked to.
             identity = dataclasses.replace(identity, capabilities=identity.capabilities - {"amqp"})
         super().__init__(identity, config)
         self._given = endpoints
+        self.tls = tls or {}
 
     def start(self, folder: Path) -> TargetFacts:
-        for host, port in self._given.values():
-            try:
-                socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S).close()
-            except OSError as problem:
-                raise SetUpFailed(
-                    f"{host}:{port} does not accept connections ({problem}); is the broker running?"
-                ) from None
+        for name, (host, port) in self._given.items():
+            self._dial(name, host, port).close()
         self.endpoints = dict(self._given)
         host, port = self.endpoints[self.identity.default_acceptor]
         broker, _, version = self._greeting(host, port).partition("/")
@@ -41,7 +46,29 @@ class AddressTarget(SocketTarget):
             version=version.split(" ")[0] or "unknown",
             configuration="unknown" if self.config is None else self.config.name,
             endpoint=f"{host}:{port}",
+            tls="; ".join(sorted({each.words() for each in self.tls.values()})),
         )
+
+    def _dial(self, name: str, host: str, port: int) -> socket.socket:
+        """A connection to an endpoint, over TLS if it has TLS. Raises :class:`SetUpFailed`."""
+        try:
+            connection = socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S)
+        except OSError as problem:
+            raise SetUpFailed(
+                f"{host}:{port} does not accept connections ({problem}); is the broker running?"
+            ) from None
+        tls = self.tls.get(name)
+        if tls is None:
+            return connection
+        try:
+            return tls.context().wrap_socket(connection, server_hostname=host)
+        except ssl.SSLCertVerificationError as problem:
+            reason = f"its certificate is not believed ({problem.verify_message}); name its authority by ca=FILE"
+            raise SetUpFailed(f"{host}:{port}: {reason}, or believe anybody by insecure=true") from None
+        except (OSError, TlsFailed) as problem:
+            raise SetUpFailed(
+                f"{host}:{port}: there is no TLS with it ({problem}); does this port speak TLS?"
+            ) from None
 
     def _greeting(self, host: str, port: int) -> str:
         """The server header of CONNECTED; empty when the broker names none or refuses us."""
@@ -51,7 +78,7 @@ class AddressTarget(SocketTarget):
             headers |= {"login": self.identity.login, "passcode": self.identity.passcode or ""}
         reader = stomp.Reader()
         try:
-            with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
+            with self._dial(self.identity.default_acceptor, host, port) as connection:
                 connection.sendall(stomp.encode("CONNECT", headers))
                 while data := connection.recv(4096):
                     for item in reader.feed(data):

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from harness import java
-from harness.targets import artemis_config, maven
+from harness.targets import artemis_config, certificates, maven
 from harness.targets.cache import cache_folder, unpacked
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import NativeProcess, free_ports, listens, taken
@@ -36,6 +36,8 @@ _ETC = (
     "login.config",
     "artemis-users.properties",
     "artemis-roles.properties",
+    "cert-users.properties",
+    "cert-roles.properties",
     "log4j2.properties",
     "management.xml",
 )
@@ -176,6 +178,11 @@ class ArtemisProcess:
         return self._folder / "log" / "artemis.log"
 
     @property
+    def certificates(self) -> Path:
+        """The folder of throw-away certificates that were made for this run of the broker."""
+        return self._folder / "etc" / "certificates"
+
+    @property
     def _console(self) -> Path:
         return self.log.with_name("console.log")
 
@@ -197,6 +204,7 @@ class ArtemisProcess:
         if self._process is not None:
             self._process.stop()
             self._process = None
+            shutil.rmtree(self.certificates, ignore_errors=True)
 
     def __enter__(self) -> RunningBroker:
         return self.start()
@@ -230,6 +238,7 @@ class ArtemisProcess:
             for name in _ETC:
                 shutil.copyfile(self._file(name), self._folder / "etc" / name)
             (self._folder / "etc" / "broker.xml").write_bytes(artemis_config.with_ports(self._config, ports))
+            certificates.make(self.certificates)
         except OSError as problem:
             raise SetUpFailed(
                 f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
@@ -249,6 +258,7 @@ class ArtemisProcess:
             f"-Dartemis.instance.etc={instance}/etc",
             f"-Ddata.dir={instance}/data",
             f"-Djava.io.tmpdir={instance}/tmp",
+            f"-D{certificates.FOLDER}={self.certificates}",
             *("-classpath", home / "lib" / "artemis-boot.jar"),
             *("org.apache.activemq.artemis.boot.Artemis", "run"),
         ]

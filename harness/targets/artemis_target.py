@@ -22,6 +22,7 @@ class ArtemisTarget(SocketTarget):
         self._process = ArtemisProcess(self._path, self._version, folder / self.identity.name)
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
+        self.trust(self._process.certificates)
         self.watch_the_host()
         return TargetFacts(
             broker="Apache Artemis",

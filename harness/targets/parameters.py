@@ -37,6 +37,7 @@ _URL_PARAMETERS: dict[str, tuple[str, type]] = {
     "maxFrameSize": ("amqp_max_frame_size", int),
     "anycastPrefix": ("anycast_prefix", str),
     "multicastPrefix": ("multicast_prefix", str),
+    "sslEnabled": ("tls", str),
 }
 _BROKER_ELEMENTS = {
     "connection-ttl-override": "connection_ttl_override_ms",
@@ -131,12 +132,18 @@ def _number(path: Path, element: etree._Element, kind: type, text: str) -> Value
         raise SetUpFailed(f"{path}, line {line}: {text.strip()!r} should be a number ({kind.__name__})") from None
 
 
+def has_tls(about: Parameters) -> bool:
+    """Whether an acceptor is configured with TLS."""
+    return str(about.get("tls", "")).lower() == "true"
+
+
 def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
-    """The acceptors that speak ``protocol``; one whose parameters name no ``protocols`` speaks any."""
+    """The acceptors that speak ``protocol`` in the clear; one whose parameters name no ``protocols`` speaks any."""
     return {
         name: about
         for name, about in acceptors.items()
         if protocol in [each.strip() for each in str(about.get("protocols", protocol)).split(",")]
+        and not has_tls(about)
     }
 
 

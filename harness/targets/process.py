@@ -7,11 +7,12 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from harness.targets import parameters
+from harness.targets import certificates, parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import Identity, TargetFacts
@@ -21,7 +22,8 @@ _STOP_WITHIN_S = 10.0
 
 
 class ProcessTarget(SocketTarget):
-    """``command`` may name ``{python}``, ``{config}`` and ``{pid}`` (ours).
+    """``command`` may name ``{python}``, ``{config}`` and ``{pid}`` (ours). The environment variable
+    :data:`certificates.FOLDER` names a folder of throw-away certificates.
 
     The ready line has ``acceptors`` (port by name) and ``version``.
     """
@@ -31,14 +33,19 @@ class ProcessTarget(SocketTarget):
         self._path = config
         self._command = [each.format(python=sys.executable, config=config, pid=os.getpid()) for each in command]
         self._process: subprocess.Popen[bytes] | None = None
+        self._certificates: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self, folder: Path) -> TargetFacts:
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"{self.identity.name}.log"
+        self._certificates = tempfile.TemporaryDirectory(prefix="brokerproof-certificates-")
+        made = Path(self._certificates.name)
+        certificates.make(made)
+        environment = {**os.environ, certificates.FOLDER: str(made)}
         with log.open("wb") as errors:
             try:
                 self._process = subprocess.Popen(
-                    self._command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL
+                    self._command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, env=environment
                 )
             except OSError as problem:
                 raise SetUpFailed(
@@ -46,6 +53,7 @@ class ProcessTarget(SocketTarget):
                 ) from None
         ready = self._ready_line(log)
         self.endpoints = {name: ("127.0.0.1", int(port)) for name, port in ready["acceptors"].items()}
+        self.trust(made)
         self.watch_the_host()
         return TargetFacts(
             broker="brokerproof reference broker",
@@ -80,6 +88,9 @@ class ProcessTarget(SocketTarget):
 
     def stop(self) -> None:
         super().stop()
+        if self._certificates is not None:
+            self._certificates.cleanup()
+            self._certificates = None
         if self._process is None:
             return
         self._process.terminate()

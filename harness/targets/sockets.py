@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.targets import parameters
+from harness.targets import certificates, parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, Value
 from harness.trace.events import Observed
 from harness.words import Clock, RoutingType
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
+from harness.worlds.tls import Tls
 
 
 class SocketTarget:
@@ -24,6 +25,8 @@ class SocketTarget:
         self.identity, self.config = identity, config
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Host and port by acceptor name; filled by ``start``."""
+        self.tls: dict[str, Tls] = {}
+        """How to speak TLS, by the names of the acceptors that have it; filled by ``start``."""
         self.canary = Canary()
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
@@ -46,7 +49,12 @@ class SocketTarget:
         """Nothing: most brokers make places when they are used."""
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
-        return RealWorld(self.endpoints, self.canary)
+        return RealWorld(self.endpoints, self.canary, self.tls)
+
+    def trust(self, folder: Path) -> None:
+        """Speak TLS with the acceptors whose configuration has it, by the certificates that were made in ``folder``."""
+        tls = Tls(folder / certificates.AUTHORITY, certificates=folder)
+        self.tls = {name: tls for name, about in self._known.items() if parameters.has_tls(about)}
 
     def watch_the_host(self) -> None:
         """Start the canary; once the broker is up, so that its start does not count."""

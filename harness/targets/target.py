@@ -33,6 +33,8 @@ class TargetFacts:
     configuration: str
     """What it was configured with, for people: a file's name and digest, or "unknown"."""
     endpoint: str
+    tls: str = ""
+    """How it was made sure that the broker is the broker, where TLS is spoken; empty without TLS."""
 
 
 @dataclass(frozen=True)

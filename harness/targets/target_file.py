@@ -1,8 +1,9 @@
 """Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
 
-``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` URL. Other parts of the house
-add targets under a word of their own, as ``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a
-function from NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A file has::
+``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` or ``stomp+ssl://`` URL.
+Other parts of the house add targets under a word of their own, as ``WORD:NAME``: an entry point of the group
+``brokerproof.targets`` called WORD is a function from NAME to a target, and raises ``ValueError`` with one sentence for a
+name that it does not know. A file has::
 
     kind = "virtual" | "process" | "artemis" | "rabbitmq" | "proton" | "address"
     profile = "artemis"            # what is expected of it
@@ -11,9 +12,9 @@ function from NAME to a target, and raises ``ValueError`` with one sentence for 
     command = ["{python}", "-m", …]        # process
     version = "2.56.0"             # artemis, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
-    endpoints = { stomp = "127.0.0.1:61613" }   # address
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
+    endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
 """
 
@@ -27,10 +28,11 @@ from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from harness.catalogue import profiles
 from harness.catalogue.tables import BadData
+from harness.targets import endpoint
 from harness.targets.address import AddressTarget
 from harness.targets.artemis_target import ArtemisTarget
 from harness.targets.process import ProcessTarget
@@ -46,6 +48,10 @@ SOCKETS = "sockets"
 """The capability of a target in real time: clients may bring sockets of their own."""
 LOGIN = "login"
 """The capability of a target for which a login was given: there are right and wrong ones."""
+TLS = "tls-fixtures"
+"""The capability of a target with the acceptors stomp-tls, stomp-tls-need and amqp-tls, over sockets."""
+PROTON_TLS = "proton-tls"
+"""The same, where the installed Proton was built with TLS (see ``brokerproof doctor``)."""
 
 _COMMON: dict[str, type] = {
     "kind": str,
@@ -112,24 +118,25 @@ def _from_elsewhere(find: Callable[[str], Target], name: str, text: str) -> Targ
 
 def _from_url(text: str) -> Target:
     try:
-        url = urlsplit(text)
-        host, port = url.hostname, url.port
-    except ValueError as problem:
-        raise BadTarget(f"--target {text!r}: {problem}; write stomp://HOST:PORT") from None
-    if url.scheme != "stomp" or host is None or port is None:
-        raise BadTarget(f"--target {text!r} should look like stomp://HOST:PORT or stomp://LOGIN:PASSCODE@HOST:PORT")
-    options = dict(parse_qsl(url.query))
-    profile = options.pop("profile", "stomp")
-    if options:
-        raise BadTarget(f"--target {text!r}: unknown option {next(iter(options))!r}; the only one is profile")
-    credentials = {"login": url.username, "passcode": url.password}
+        found = endpoint.read(text, Path(), options=("profile",))
+    except endpoint.BadEndpoint as problem:
+        raise BadTarget(f"--target {text!r}: {problem}") from None
+    if not found.scheme.startswith("stomp"):
+        raise BadTarget(
+            f"--target {text!r} should look like stomp://HOST:PORT, stomp://LOGIN:PASSCODE@HOST:PORT or "
+            "stomp+ssl://HOST:PORT?ca=FILE; for AMQP write a target file"
+        )
+    host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
+    credentials = {"login": found.login, "passcode": found.passcode}
     given = {key: unquote(value) for key, value in credentials.items() if value is not None}
     # Whoever says that a broker is of a family has the family's known deviations in mind as well.
     listed = _families() / profile / "known_deviations.toml"
     if listed.is_file():
         given["deviations"] = str(listed)
     return AddressTarget(
-        _identity(f"{host}:{port}", "address", {"profile": profile, **given}, Path()), {"stomp": (host, port)}
+        _identity(f"{host}:{port}", "address", {"profile": profile, **given}, Path()),
+        {"stomp": (host, port)},
+        tls={} if found.tls is None else {"stomp": found.tls},
     )
 
 
@@ -165,6 +172,8 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     profile = dataclasses.replace(profile, parameters={**profile.parameters, **values.get("parameters", {})})
     deviations = values.get("deviations")
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
+    if TLS in values.get("add_capabilities", ()) and _proton_has_tls():
+        known.add(PROTON_TLS)
     return Identity(
         name=name,
         kind=kind,
@@ -179,6 +188,12 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     )
 
 
+def _proton_has_tls() -> bool:
+    from harness.clients.proton_engine import has_tls  # only targets with TLS pay for the library
+
+    return has_tls()
+
+
 def _beside(path: Path, name: str) -> Path:
     config = path.parent / name
     if not config.is_file():
@@ -187,18 +202,21 @@ def _beside(path: Path, name: str) -> Path:
 
 
 def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
-    endpoints = {}
+    endpoints, tls = {}, {}
     for name, text in values["endpoints"].items():
-        host, _, port = str(text).rpartition(":")
-        if not host or not port.isdecimal():
-            raise BadTarget(f"{path}: endpoints.{name} should be HOST:PORT, it is {text!r}")
-        endpoints[name] = (host, int(port))
+        try:
+            found = endpoint.read(str(text), path.parent)
+        except endpoint.BadEndpoint as problem:
+            raise BadTarget(f"{path}: endpoints.{name} should be HOST:PORT, it is {text!r}: {problem}") from None
+        endpoints[name] = (found.host, found.port)
+        if found.tls is not None:
+            tls[name] = found.tls
     if identity.default_acceptor not in endpoints:
         raise BadTarget(
             f"{path}: endpoints has no {identity.default_acceptor!r}, the acceptor that cases use by default"
         )
     config = _beside(path, values["config"]) if "config" in values else None
-    return AddressTarget(identity, endpoints, config)
+    return AddressTarget(identity, endpoints, config, tls)
 
 
 def _proton(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:

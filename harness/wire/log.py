@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from harness.words import CloseHow, Duration, Instant
+from harness.worlds.tls import Certificate
 from harness.worlds.world import Channel, Receiver, World
 
 MOST_OCTETS = 4 * 1024 * 1024
@@ -111,12 +112,22 @@ class WireLog:
 class Tap:
     """Stands between a peer and its link, on both sides, and keeps what passes."""
 
-    def __init__(self, world: World, log: WireLog, conn: int, acceptor: str, receiver: Receiver) -> None:
+    def __init__(
+        self,
+        world: World,
+        log: WireLog,
+        conn: int,
+        acceptor: str,
+        receiver: Receiver,
+        certificate: Certificate | None = None,
+        *,
+        plain: bool = False,
+    ) -> None:
         """Raises :class:`harness.worlds.world.Unreachable`."""
         self._world, self._log, self._conn, self._receiver = world, log, conn, receiver
         self._gone = False
         log.add(Opened(world.now(), conn, acceptor))
-        self._channel: Channel = world.open(acceptor, self)
+        self._channel: Channel = world.open(acceptor, self, certificate, plain=plain)
 
     # what the link tells the peer
 
@@ -133,6 +144,13 @@ class Tap:
     @property
     def remote(self) -> str:
         return self._channel.remote
+
+    @property
+    def security(self) -> str:
+        return self._channel.security
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._channel.secure(certificate)
 
     def write(self, data: bytes) -> None:
         self._log.add(Sent(self._world.now(), self._conn, bytes(data)))

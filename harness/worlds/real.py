@@ -13,6 +13,7 @@ from typing import Protocol
 
 from harness.words import NS_PER_S, Clock, CloseHow, Duration, Instant
 from harness.worlds.canary import Canary
+from harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
 from harness.worlds.world import Receiver, Unreachable
 
 _READ = 256 * 1024
@@ -32,10 +33,13 @@ class Watched(Protocol):
 
 
 class _Socket:
-    """One TCP connection, never blocking."""
+    """One TCP connection, never blocking, with TLS in it or without."""
 
-    def __init__(self, world: RealWorld, connection: socket.socket, receiver: Receiver) -> None:
+    def __init__(
+        self, world: RealWorld, acceptor: str, connection: socket.socket, receiver: Receiver, tls: TlsLayer | None
+    ) -> None:
         self._world, self._socket, self._receiver = world, connection, receiver
+        self._acceptor, self._tls = acceptor, tls
         self._unsent = bytearray()
         self._open = self._writable = True
         self._reading = True
@@ -43,30 +47,53 @@ class _Socket:
         host, port = connection.getpeername()[:2]
         self.remote = f"{host}:{port}"
 
+    @property
+    def security(self) -> str:
+        return self._tls.brief() if self._tls is not None else ""
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._tls = self._world.tls_layer(self._acceptor, certificate)
+        if self._tls is not None:
+            self._unsent += self._tls.outgoing()
+            self._flush()
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
     def write(self, data: bytes) -> None:
         if self._writable:
+            if self._tls is not None:
+                self._tls.write(data)
+                data = self._tls.outgoing()
             self._unsent += data
             self._flush()
 
     def half_close(self) -> None:
         if self._writable:
+            self._say_goodbye()
             self._writable = False
             self._closing = True
             self._flush()
 
     def close(self) -> None:
         if self._open:
+            if self._writable:
+                self._say_goodbye()
             self._writable = False
             self._end()
+
+    def _say_goodbye(self) -> None:
+        """TLS has an end of its own, before TCP's."""
+        if self._tls is not None:
+            self._tls.close()
+            self._unsent += self._tls.outgoing()
+            self._flush()
 
     def cut(self) -> None:
         if self._open:
             # A linger time of zero makes close() send RST and drop what is unsent.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.close()
+            self._end()
 
     def hold_reading(self, held: bool) -> None:
         self._reading = not held
@@ -87,10 +114,21 @@ class _Socket:
         except OSError:
             self._gone(CloseHow.RESET)
             return
-        if data:
+        if not data:
+            self._gone(CloseHow.EOF)
+        elif self._tls is None:
             self._receiver.octets_arrived(self._world.now(), data)
         else:
-            self._gone(CloseHow.EOF)
+            self._deciphered(self._tls, data)
+
+    def _deciphered(self, tls: TlsLayer, data: bytes) -> None:
+        clear = tls.receive(data)
+        self._unsent += tls.outgoing()
+        self._flush()
+        if clear:
+            self._receiver.octets_arrived(self._world.now(), clear)
+        if self._open and (tls.ended or tls.failed):
+            self._gone(CloseHow.EOF if tls.ended else CloseHow.RESET)
 
     def _flush(self) -> None:
         while self._unsent and self._open:
@@ -116,6 +154,10 @@ class _Socket:
                 events |= selectors.EVENT_WRITE
             self._world.watch(self, events)
 
+    def fail(self) -> None:
+        """TLS was never agreed on: whoever uses this connection learns of its end."""
+        self._world.at(self._world.now(), lambda: self._gone(CloseHow.RESET))
+
     def _gone(self, how: CloseHow) -> None:
         at = self._world.now()
         self._end()
@@ -128,12 +170,14 @@ class _Socket:
 
 
 class RealWorld:
-    """Connections to acceptors at ``endpoints`` (host and port by acceptor name)."""
+    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those that ``tls`` names."""
 
     clock = Clock.REAL
 
-    def __init__(self, endpoints: Mapping[str, tuple[str, int]], canary: Canary) -> None:
-        self._endpoints, self._canary = endpoints, canary
+    def __init__(
+        self, endpoints: Mapping[str, tuple[str, int]], canary: Canary, tls: Mapping[str, Tls] | None = None
+    ) -> None:
+        self._endpoints, self._canary, self._tls = endpoints, canary, tls or {}
         self._selector = selectors.DefaultSelector()
         self._watched: dict[Watched, int] = {}
         self._sockets: list[Watched] = []
@@ -152,6 +196,10 @@ class RealWorld:
             raise Unreachable(f"the target has no acceptor {acceptor!r}; it has {', '.join(sorted(self._endpoints))}")
         return self._endpoints[acceptor]
 
+    def tls(self, acceptor: str) -> Tls | None:
+        """How to speak TLS with the acceptor, for clients with sockets of their own; None where it has none."""
+        return self._tls.get(acceptor)
+
     def adopt(self, foreign: Watched) -> None:
         """Look after ``foreign``: tell it when it is readable, close it with this world."""
         self._sockets.append(foreign)
@@ -161,7 +209,9 @@ class RealWorld:
         self._order += 1
         heapq.heappush(self._timers, (instant, self._order, action))
 
-    def open(self, acceptor: str, receiver: Receiver) -> _Socket:
+    def open(
+        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+    ) -> _Socket:
         host, port = self.endpoint(acceptor)
         try:
             connection = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
@@ -169,11 +219,44 @@ class RealWorld:
             raise Unreachable(
                 f"{host}:{port} does not accept connections ({problem}); is the broker running?"
             ) from None
-        connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        channel = _Socket(self, connection, receiver)
+        tls = None if plain else self.tls_layer(acceptor, certificate)
+        if tls is not None:
+            self._agree(connection, tls, tolerant=certificate is not None)
+        connection.setblocking(False)
+        channel = _Socket(self, acceptor, connection, receiver, tls)
         self.adopt(channel)
+        if tls is not None and tls.failed:
+            channel.fail()
         return channel
+
+    def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
+        """TLS for one connection to the acceptor, None where it has none. Raises :class:`Unreachable`."""
+        tls = self._tls.get(acceptor)
+        if tls is None:
+            return None
+        try:
+            return TlsLayer(tls.context(certificate), self.endpoint(acceptor)[0])
+        except TlsFailed as problem:
+            raise Unreachable(str(problem)) from None
+
+    def _agree(self, connection: socket.socket, tls: TlsLayer, *, tolerant: bool) -> None:
+        """The handshake. Raises :class:`Unreachable` when it fails, unless ``tolerant``."""
+        try:
+            connection.sendall(tls.outgoing())
+            while not tls.established and not tls.failed:
+                data = connection.recv(_READ)
+                if not data:
+                    tls.failed = "the connection ended before TLS was agreed on; does this port speak TLS?"
+                    break
+                tls.receive(data)
+                connection.sendall(tls.outgoing())
+        except OSError as problem:
+            tls.failed = tls.failed or f"the connection broke before TLS was agreed on ({problem})"
+        if tls.failed and not tolerant:
+            host, port = connection.getpeername()[:2] if connection.fileno() >= 0 else ("?", 0)
+            connection.close()
+            raise Unreachable(f"{host}:{port}: {tls.failed}")
 
     def watch(self, channel: Watched, events: int) -> None:
         """Look out for ``events`` of this channel; 0 for nothing any more."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from harness.wire.units import Cutter, Unit
 from harness.words import CloseHow, Duration, Instant
+from harness.worlds.tls import Certificate
 from harness.worlds.world import Channel, Receiver, World
 
 
@@ -53,9 +54,13 @@ class RewritingWorld:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def open(self, acceptor: str, receiver: Receiver) -> Channel:
+    def open(
+        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+    ) -> Channel:
         """Connect, with a rule of its own in between. Raises :class:`harness.worlds.world.Unreachable`."""
-        return _Between(self._inner, acceptor, receiver, self._rule())
+        between = _Between(self._inner, receiver, self._rule())
+        between.use(self._inner.open(acceptor, between, certificate, plain=plain))
+        return between
 
 
 class _Lane:
@@ -90,13 +95,18 @@ class _Lane:
 class _Between:
     """Stands on both sides of one link. A direction that the rule does not look at is not cut into frames."""
 
-    def __init__(self, world: World, acceptor: str, receiver: Receiver, rule: Rule) -> None:
+    _channel: Channel
+
+    def __init__(self, world: World, receiver: Receiver, rule: Rule) -> None:
         self._world, self._receiver, self._rule = world, receiver, rule
         self._arriving = Cutter() if _looks_at(rule, "from_broker") else None
         self._leaving = Cutter() if _looks_at(rule, "to_broker") else None
         self._left = False
         self._in, self._out = _Lane(world, self._hear), _Lane(world, self._say)
-        self._channel: Channel = world.open(acceptor, self)
+
+    def use(self, channel: Channel) -> None:
+        """The link that this stands on."""
+        self._channel = channel
 
     # from the broker
 
@@ -129,6 +139,13 @@ class _Between:
     @property
     def remote(self) -> str:
         return self._channel.remote
+
+    @property
+    def security(self) -> str:
+        return self._channel.security
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._channel.secure(certificate)
 
     def write(self, data: bytes) -> None:
         if self._leaving is None:

@@ -40,6 +40,7 @@ from harness.words import (
     Vantage,
 )
 from harness.worlds.link import PERFECT, Direction, LinkFaults
+from harness.worlds.tls import Certificate
 from harness.worlds.world import Receiver, Unreachable
 
 _MOST_TIMERS_AT_ONE_INSTANT = 10_000
@@ -80,6 +81,13 @@ class _Link:
     @property
     def remote(self) -> str:
         return f"virtual:{self._conn}"
+
+    @property
+    def security(self) -> str:
+        return ""
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        """There is no TLS here."""
 
     # the harness's end
 
@@ -196,12 +204,14 @@ class VirtualWorld:
     def lateness(self, since: Instant) -> Duration:
         return 0
 
-    def open(self, acceptor: str, receiver: Receiver) -> _Link:
+    def open(
+        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+    ) -> _Link:
         if acceptor not in self._acceptors:
             raise Unreachable(f"the broker has no acceptor {acceptor!r}; it has {', '.join(sorted(self._acceptors))}")
         conn = len(self._links) + 1
         link = self._links[conn] = _Link(self, conn, receiver, self.faults, random.Random(self._dice.random()))
-        self.feed(Connected(conn, acceptor, link.remote))
+        self.feed(Connected(conn, acceptor, link.remote, None if certificate is None else certificate.subject))
         return link
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:

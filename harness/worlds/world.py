@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from harness.words import Clock, CloseHow, Duration, Instant
+from harness.worlds.tls import Certificate
 
 
 class Unreachable(Exception):
@@ -28,6 +29,14 @@ class Channel(Protocol):
     @property
     def remote(self) -> str:
         """The broker's end, for people."""
+
+    @property
+    def security(self) -> str:
+        """What TLS was agreed on, for people; empty without."""
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        """Begin TLS on a channel that was opened plain; what is written waits until it is agreed on. Nothing in virtual
+        time."""
 
     def write(self, data: bytes) -> None:
         """Hand ``data`` to the link; never waits."""
@@ -55,8 +64,13 @@ class World(Protocol):
     def now(self) -> Instant:
         """The current instant of this world."""
 
-    def open(self, acceptor: str, receiver: Receiver) -> Channel:
-        """Connect to the acceptor of that name. Raises :class:`Unreachable`."""
+    def open(
+        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+    ) -> Channel:
+        """Connect to the acceptor of that name, over TLS if it has TLS, unless ``plain``. Raises :class:`Unreachable`.
+
+        ``certificate`` is what we show. Whoever shows one may be refused for it: that ends the channel, and raises nothing.
+        """
 
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
         """Let time pass until ``ready()`` or until ``deadline``, whichever is first; returns ``ready()``."""

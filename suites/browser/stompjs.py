@@ -18,9 +18,9 @@ CLIENT_BEATS = "ARTEMIS-STOMP-ttl-3"
 INCOMING_MS, OUTGOING_MS = 500, 1000
 
 
-def open_page(target: Bench) -> StompJsPeer:
+def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
     """A page whose client is connected, with heart-beats both ways."""
-    page = target.stompjs()
+    page = target.stompjs(acceptor=acceptor)
     page.do(
         "connect",
         url=page.url,
@@ -74,6 +74,26 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     plain.subscribe(back, "after", ack="client")
     left = plain.message()
     target.judge(ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}")
+
+
+@case(ACCEPTED, needs={"websocket", "tls-fixtures"})
+def test_a_page_speaks_over_tls(target: Bench) -> None:
+    """A page connects by wss, sends, subscribes and gets what a plain client sends, a message of several frames too."""
+    there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
+    plain = target.stomp()
+    page = open_page(target, "stomp-tls")
+    target.control(page.url.startswith("wss://"), f"the page was sent to {page.url}")
+    plain.subscribe(there)
+    publish(page, there, "text", body="größer ☕")
+    plain.message(body="größer ☕".encode(), proves=ACCEPTED)
+    page.do("subscribe", destination=back.name, headers={"ack": "auto", **dict(back.subscribe_headers)})
+    page.expect(said("receipt", id="subscribed"), proves=ACCEPTED)
+    for body in ("one", "x" * 100_000):
+        plain.publish(back, body.encode())
+        page.expect(said("message", body=body), proves=ACCEPTED)
+    page.do("deactivate")
+    page.expect(said("closed"), proves=ACCEPTED)
+    page.expect(said("deactivated"))
 
 
 @case(ACCEPTED, SERVER_BEATS, CLIENT_BEATS, needs={"websocket", "heart-beat", "connection-ttl"})

@@ -12,7 +12,7 @@ from harness.case import registry
 from harness.catalogue import coverage, deviations, profiles, requirements
 from harness.catalogue.cases import CaseInfo, citations, describe, import_suites
 from harness.targets.target import RECONFIGURABLE
-from harness.targets.target_file import SOCKETS
+from harness.targets.target_file import PROTON_TLS, SOCKETS
 from suites.repo.sources import ROOT, modules, texts
 
 CATALOGUE = requirements.load()
@@ -27,6 +27,7 @@ COUNTS = {
     "artemis-paging": 16,
     "artemis-redelivery": 2,
     "artemis-stomp": 34,
+    "artemis-tls": 6,
     "rfc6455": 34,
     "stomp10": 49,
     "stomp11": 123,
@@ -129,7 +130,9 @@ def test_reasons_are_reasons() -> None:
 
 
 def test_capabilities_that_cases_need_can_be_had() -> None:
-    offered = {RECONFIGURABLE, SOCKETS}.union(*(profiles.load(name).capabilities for name in profiles.names()))
+    offered = {RECONFIGURABLE, SOCKETS, PROTON_TLS}.union(
+        *(profiles.load(name).capabilities for name in profiles.names())
+    )
     added = re.compile(r"add_capabilities\s*=\s*\[([^\]]*)\]")
     for path in sorted(FIXTURES.glob("brokers/*/*.target.toml")):
         text = path.read_text()

@@ -16,6 +16,7 @@ CLOCKS = {
     "harness/counterexamples/player.py": "becomes a script of its own, over sockets, that needs nothing of ours",
     "harness/execution.py": "how long a case took, for the result",
     "harness/run_folder.py": "when a run began, for its header",
+    "harness/targets/certificates.py": "certificates are valid from a day to a day",
     "harness/targets/process.py": "waits for a process to be ready or to end",
     "harness/worlds/canary.py": "measures how late the host is",
     "harness/worlds/real.py": "real time is its subject",

@@ -80,7 +80,9 @@ def test_a_disk_that_is_full_for_a_while(limit: int) -> None:
     assert [each.body.decode() for each in got] == receipted, "nothing that had a receipt is lost"
     driver.say(consumer, "".join(f"ACK\nid:{each['ack']}\nreceipt:a\n\n\0" for each in got[:-1]))
     driver.wait(seconds(3))
-    assert len(driver.receipts(consumer)) == len(got) - 1, "what consumers are done with is taken although nothing else is"
+    assert len(driver.receipts(consumer)) == len(got) - 1, (
+        "what consumers are done with is taken although nothing else is"
+    )
     assert driver.disk.used < driver.disk.faults.space  # type: ignore[operator]
     again = driver.connect()
     driver.send(again, "after")
