@@ -219,6 +219,7 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
     peer.header()
     peer.write(octets)
     peer.expect(frame("open"), proves=(smallest, before))
+    peer.begin(proves=(smallest, before))
     target.note(f"the open had {len(octets)} octets")
 
 

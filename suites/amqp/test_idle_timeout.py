@@ -46,7 +46,7 @@ def slack(target: Bench, period: Duration) -> Duration:
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(target: Bench, asked: int, busy: bool) -> None:
     """The client's open has an idle-time-out. For three times as long, whether the client says something or not, no
     silence of the broker lasts longer than that."""
-    promise, own, _, signs = target.cited
+    promise, own, before, signs = target.cited
     peer = target.amqp(idle_time_out=asked)
     announced = own_time_out(peer)
     for _ in range(6):
@@ -57,6 +57,7 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(target: Be
     for found in amqp_liveness.idle(target.outcome.events, peer.conn, slack=margin):
         target.judge(promise, found.seen.value == "HELD", found.detail)
     judge_trace(target, peer, amqp_liveness.order)
+    target.judge(before, peer.opened is not None, "the broker's open is there")
     seen = beats(target, peer)
     target.judge(signs, seen > 0, f"{seen} empty frames came in {3 * asked} ms")
     target.judge(own, announced != asked or seen > 0, f"the client asked for {asked} ms, the broker for {announced}")

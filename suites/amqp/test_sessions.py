@@ -11,9 +11,10 @@ from harness.case import Where, case, over
 from harness.clients.amqp_books import Link, plus
 from harness.clients.raw_amqp import RECEIVER, AmqpPeer, either, ending, frame
 from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
-from harness.targets.target import Target
+from harness.targets.target import RECONFIGURABLE, Target
 from harness.trace.events import FrameReceived
-from harness.wire import amqp
+from harness.wire import amqp, amqp_messages
+from harness.wire.conversation import PATIENCE
 from suites.amqp.places import NEAR_WRAP, wrapping
 from suites.amqp.steps import (
     QUIET,
@@ -188,25 +189,33 @@ def test_the_clients_window_is_used_up_and_never_passed(
 
 
 @case("AMQP10-WIN-08", "AMQP10-WIN-10", needs={"amqp"})
-@over(where=wrapping, examples=20, window=st.integers(1, 4), count=st.integers(1, 6))
+@over(
+    where=wrapping,
+    examples=20,
+    windows=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(sorted),
+    count=st.integers(1, 6),
+)
 def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
-    target: Bench, where: Where, window: int, count: int
+    target: Bench, where: Where, windows: list[int], count: int
 ) -> None:
-    """Begin, attach and a flow without next-incoming-id are sent before the broker's begin is here. The flow's window
-    counts from the broker's first transfer-id."""
+    """Begin, attach and flows without next-incoming-id are sent before the broker's begin is here, each with a window as
+    large as the one before, or larger. The last window counts from the broker's first transfer-id; a flow of the broker
+    that comes later has a next-incoming-id."""
     start, present = target.cited
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp(begin=False)
     session = peer.begin(incoming_window=0, answered=False)
     link = peer.receiver(node, session=session, answered=False)
-    peer.flow(link, next_incoming_id=None, delivery_count=None, incoming_window=window, link_credit=100)
-    expected = min(window, count)
+    for window in windows:
+        peer.flow(link, next_incoming_id=None, delivery_count=None, incoming_window=window, link_credit=100)
+    expected = min(windows[-1], count)
     got = collect(target, peer, link, expected)
-    target.judge(
-        start, len(got) == expected, f"with a window of {window} from the start {len(got)} of {count} messages came"
-    )
-    peer.settle()
+    detail = f"with windows of {windows} from the start {len(got)} of {count} messages came"
+    if not target.judge(start, len(got) == expected, detail):
+        return
+    peer.flow(link, incoming_window=100, link_credit=count + 1 - len(got), drain=True)
+    peer.expect(frame("flow", link=link))
     judge_trace(target, peer, amqp_windows.ids)
     target.judge(present, True, "no flow of the broker was without next-incoming-id after both begins")
 
@@ -245,6 +254,43 @@ def test_ids_of_the_client_may_run_over_the_end(target: Bench, start: int, count
     ]
     target.judge(present, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id")
     target.judge(told, bool(flows), f"{len(flows)} flows came")
+
+
+def own_windows(target: Target) -> st.SearchStrategy[Where]:
+    """A broker whose sessions take few transfers at a time, if it can be configured."""
+    acceptor = target.identity.default_amqp_acceptor
+    if RECONFIGURABLE not in target.identity.capabilities:
+        return st.just(Where(acceptor))
+    return st.integers(1, 6).map(lambda window: Where(acceptor, {"acceptor": {"amqp_incoming_window": window}}))
+
+
+@case("AMQP10-WIN-05", "AMQP10-WIN-06", needs={"amqp"})
+@over(where=own_windows, examples=24, start=NEAR_WRAP, count=st.integers(1, 12), size=st.sampled_from([0, 1500, 4000]))
+def test_the_brokers_window_opens_again(target: Bench, where: Where, start: int, count: int, size: int) -> None:
+    """A client sends transfers as far as the broker's incoming-window and credit allow, messages of one frame or several,
+    and waits for a flow where they do not. The window opens again and again until all messages are accepted."""
+    counted, told = target.cited
+    peer = target.amqp(begin=False)
+    session = peer.begin(next_outgoing_id=start)
+    link = peer.sender(target.node())
+    waiting = []
+    for number, body in enumerate(numbered(count, size)):
+        payload = amqp_messages.message(body)
+        pieces = [payload[at : at + 500] for at in range(0, len(payload), 500)]
+        for at, piece in enumerate(pieces):
+            target.wait_until(
+                lambda: peer.ended is not None or (session.remote_incoming_window > 0 and link.credit > 0), PATIENCE
+            )
+            room = session.remote_incoming_window
+            detail = (
+                f"message {number} of {count}, frame {at}: the broker's window has room for {room}; {peer.instead()}"
+            )
+            target.require((counted, told), room > 0 and peer.ended is None, detail)
+            delivery = peer.transfer(link, piece, more=at < len(pieces) - 1 or None)
+        waiting.append(delivery)
+    for each in waiting:
+        peer.confirmed(session, each, proves=(counted, told))
+    judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)
 
 
 @case("AMQP10-CREDIT-22", needs={"amqp"})
