@@ -81,7 +81,7 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
     """A page connects by wss, sends, subscribes and gets what a plain client sends, a message of several frames too."""
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()
-    page = open_page(target, "stomp-tls")
+    page = open_page(target, "wss")
     target.control(page.url.startswith("wss://"), f"the page was sent to {page.url}")
     plain.subscribe(there)
     publish(page, there, "text", body="größer ☕")

@@ -267,7 +267,7 @@ def test_the_command_tells_its_ports_with_tls(folder: Path) -> None:
         try:
             line = json.loads(process.stdout.readline())
             ports: Callable[[str], int] = line["acceptors"].__getitem__
-            assert line["tls"] == ["stomp-tls", "stomp-tls-need", "amqp-tls"]
+            assert line["tls"] == ["stomp-tls", "stomp-tls-need", "wss", "amqp-tls"]
             assert (line["stomp"], line["stomp+ssl"]) == (ports("stomp"), ports("stomp-tls"))
             assert (line["amqp"], line["amqps"]) == (ports("amqp"), ports("amqp-tls"))
             with spoken(line["stomp+ssl"], trusted(folder)) as peer:
