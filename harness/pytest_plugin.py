@@ -59,6 +59,14 @@ class NotPassed(Exception):
     """A case whose verdict is not good enough for pytest; the text is the verdict and its sentence."""
 
 
+BUSY = frozenset({"address-full", "paging"})
+"""Cases that need one of these keep a broker and its disk busy. They begin last, away from those that measure time."""
+
+
+def _is_busy(call: Call) -> bool:
+    return bool(BUSY & call.case.needs)
+
+
 class _Session:
     """Everything between the first case and the last. The target is started only when there is a case to run."""
 
@@ -109,7 +117,7 @@ class _Session:
         run = self._begin()
         if run.target.clock is Clock.REAL:
             self._pool = ThreadPoolExecutor(self._options.side_by_side, thread_name_prefix="case")
-            for call in calls:
+            for call in sorted(calls, key=_is_busy):
                 self._started[call.id] = self._pool.submit(self._execute, run, call)
 
     def _load_target(self) -> Target:
