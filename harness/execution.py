@@ -57,6 +57,8 @@ def execute(run: Run, call: Call) -> Result:
     if problem is not None:
         verdict, detail = Verdict.ERROR, explain(problem)
         if excuse is not None:
+            # What held before is not the case's answer: it was never put whole, so the deviation shows.
+            outcome.findings = [_unanswered(each, detail) for each in findings]
             verdict, detail = Verdict.KNOWN, f"{detail} (known: {excuse.reason})"
             failed = [each for each in _judged(run, call, findings) if each[1] is Verdict.FAIL]
             verdict, detail = _verdict(failed) if failed else (verdict, detail)  # what was judged before counts
@@ -82,6 +84,10 @@ def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None
     if not isinstance(problem, ControlFailed):
         return None
     return match_control(run.deviations, call.id, explain(problem), run.facts.version)
+
+
+def _unanswered(finding: Finding, why: str) -> Finding:
+    return finding if finding.seen is Seen.VIOLATED else Finding(finding.requirement, Seen.NEVER_REACHED, why)
 
 
 def _attempt(run: Run, call: Call, outcome: Outcome, attempt: int) -> Exception | None:

@@ -57,6 +57,10 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
     def lost(target: Bench) -> None:
         target.control(False, "the message never came")
 
+    def half(target: Bench) -> None:
+        target.judge(MUST, True, "so far")
+        lost(target)
+
     def judged(target: Bench) -> None:
         target.judge(MUST, False, "the message never came")
         target.control(False, "the message never came")
@@ -65,6 +69,8 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
     found = execute(run_of(reference, deviations=(known,)), made(lost, MUST))
     assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
     assert found.detail == "control failed: the message never came (known: it is lost)"
+    found = execute(run_of(reference, deviations=(known,)), made(half, MUST))
+    assert [each.seen for each in found.findings] == [Seen.NEVER_REACHED]  # or the list would seem out of date
     assert execute(run_of(reference, deviations=(known,)), made(judged, MUST)).verdict is Verdict.FAIL
     for other in (replace(known, control=False), replace(known, expected="another"), replace(known, case="else.*")):
         assert execute(run_of(reference, deviations=(other,)), made(lost, MUST)).verdict is Verdict.ERROR
