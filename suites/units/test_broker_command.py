@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness.targets import certificates
 from harness.words import BytesReceived, Connected, SendBytes
 from reference_broker import virtual
 from reference_broker.config.settings import BadSetting
@@ -77,7 +78,11 @@ def test_it_ends_in_order_with_a_client_connected_and_on_sigint_too() -> None:
         assert (process.returncode, err) == (0, "")
 
 
-def test_acceptors_come_from_the_file_and_any_port_moves_them_all() -> None:
+def test_acceptors_come_from_the_file_and_any_port_moves_them_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates.make(tmp_path)
+    monkeypatch.setenv(certificates.FOLDER, str(tmp_path))
     with running("--config", str(OUR_FILE), "--any-port") as (_, line):
         assert {"stomp", "ttl-2000", "window-0"} <= set(line["acceptors"])
         assert len(set(line["acceptors"].values())) == len(line["acceptors"])
