@@ -42,6 +42,9 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
         if pause:
             target.wait_until(lambda: peer.ended is not None or link.credit <= 0, QUIET // 10)
     peer.flow(link, link_credit=0)
+    target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET // 10)
+    fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
+    target.require(formula, fine, f"credits of {credits} in one breath: {'taken' if fine else peer.instead()}")
     peer.settle()
     early = peer.take_deliveries(link)
     target.judge(lowers, len(early) <= count, f"credits of {credits}: {len(early)} of {count} messages came")

@@ -217,7 +217,7 @@ def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) ->
         last = at == parts - 1
         piece = payload[at:] if last else payload[at : at + 1]
         peer.transfer(link, piece, settled=True, rcv_settle_mode=SECOND, more=not last or None)
-    receiver = peer.receiver(node, credit=1)
+    receiver = peer.receiver(node, credit=1, proves="AMQP10-XFER-17")
     peer.delivery(receiver, body=b"settled", proves="AMQP10-XFER-17")
 
 

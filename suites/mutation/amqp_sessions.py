@@ -199,7 +199,7 @@ def window_counts_from_now_without_id(parts: Parts, reached: Reached) -> Parts:
     return replace(parts, session=Faulty)
 
 
-@amqp_sessions.mutant(f"{AFRESH} {USED} {STARTS}")
+@amqp_sessions.mutant(f"{AFRESH} {USED} {STARTS} AMQP10-CREDIT-03 AMQP10-CREDIT-05")
 def transfer_ids_do_not_wrap(parts: Parts, reached: Reached) -> Parts:
     """After 2^32 - 1 a next-incoming-id of the peer that is behind is taken for one ahead, and refused."""
 
