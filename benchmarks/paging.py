@@ -40,7 +40,7 @@ CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq
 <journal-type>NIO</journal-type><paging-directory>{data}/paging</paging-directory>
 <journal-directory>{data}/journal</journal-directory><bindings-directory>{data}/bindings</bindings-directory>
 <large-messages-directory>{data}/large</large-messages-directory>
-<acceptors><acceptor name="stomp">tcp://127.0.0.1:0?protocols=STOMP</acceptor></acceptors>
+<acceptors><acceptor name="stomp">tcp://127.0.0.1:0?protocols=STOMP;connectionTtl=36000000</acceptor></acceptors>
 <address-settings><address-setting match="#"><max-size-bytes>10M</max-size-bytes><page-size-bytes>10M</page-size-bytes>
 <address-full-policy>PAGE</address-full-policy></address-setting></address-settings></core></configuration>
 """

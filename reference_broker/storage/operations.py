@@ -193,6 +193,8 @@ def decode(payload: bytes) -> Iterator[Operation]:
                 ids = struct.unpack_from(f">{count}I", payload, at)
                 middle = at + 4 * count
                 at = middle + notes + length
+                if at > len(payload):
+                    raise BadOperation("a message ends too early")
                 yield Added(place, ids, earlier, payload[middle : middle + notes], payload[at - length : at])
             elif letter == b"G":
                 _, id, count = _RUNS.unpack_from(payload, at)
@@ -212,7 +214,7 @@ def decode(payload: bytes) -> Iterator[Operation]:
                 operation, size = _simple(letter, payload, at)
                 at += size
                 yield operation
-    except struct.error as problem:
+    except (struct.error, UnicodeDecodeError) as problem:
         raise BadOperation(f"an operation ends too early: {problem}") from None
 
 
@@ -244,6 +246,8 @@ def _queue(payload: bytes, at: int) -> tuple[QueueMade, int]:
         at += _LENGTH.size
         texts.append(payload[at : at + length].decode(*_TEXT))
         at += length
+    if at > len(payload):
+        raise BadOperation("the name of a queue ends too early")
     routing = RoutingType.MULTICAST if flags & 1 else RoutingType.ANYCAST
     kept = texts[2] if flags & 8 else None
     return QueueMade(id, texts[0], texts[1], routing, bool(flags & 2), bool(flags & 4), kept), at
