@@ -226,7 +226,7 @@ def test_the_default_window_is_the_acceptors(target: Bench) -> None:
     an auto subscription none; a header overrides the acceptor."""
     for acceptor, about in target.target.acceptors(target.overrides).items():
         window = about["stomp_consumer_window_size"]
-        if not acceptor.startswith(("stomp", "window", "credits")) or not isinstance(window, int):
+        if not (acceptor == "stomp" or acceptor.startswith(("window", "credits"))) or not isinstance(window, int):
             continue
         for mode in MODES:
             target.note(f"acceptor {acceptor}, mode {mode}: window {window}")
