@@ -112,6 +112,25 @@ LINES = (
         "inputs, effects and the instant are arguments and results",
     ),
     Line(
+        "the store does no input or output",
+        ("reference_broker/storage/**",),
+        INPUT_OUTPUT,
+        "what is to be done with files is an effect; disk.py does it, threads.py has it done, making.py says where",
+        except_files=(
+            "reference_broker/storage/disk.py",
+            "reference_broker/storage/threads.py",
+            "reference_broker/storage/making.py",
+            "reference_broker/storage/memory.py",
+        ),
+    ),
+    Line(
+        "a disk in memory has dice and nothing else",
+        ("reference_broker/storage/memory.py",),
+        INPUT_OUTPUT,
+        "it stands for a disk in virtual time: what it does follows from its seed and from what it is asked",
+        but=("random",),
+    ),
+    Line(
         "reports import no other part but the harness",
         ("reports/**",),
         ("reference_broker", "suites", "benchmarks"),
