@@ -214,7 +214,9 @@ class Bench:
         from harness.clients.raw_websocket import WebSocketPeer
 
         self._connections += 1
-        peer = WebSocketPeer(self, self._connections, acceptor or self.target.identity.default_acceptor)
+        about = self.profile.parameters
+        usual = str(about.get("websocket_acceptor", self.target.identity.default_acceptor))
+        peer = WebSocketPeer(self, self._connections, acceptor or usual, str(about.get("websocket_path", "/")))
         self._connect(peer)
         if upgrade:
             peer.upgrade()

@@ -131,7 +131,9 @@ def messages(frames: list[WsFrame]) -> Iterator[tuple[int, bytes]]:
 def limited_places(target: Target) -> st.SearchStrategy[Where]:
     """STOMP acceptors with any limit of frames where the target can be reconfigured, else those that it has."""
     if RECONFIGURABLE not in target.identity.capabilities:
-        return st.sampled_from([Where(name) for name in sorted(speaking(target.acceptors(), "STOMP"))])
+        own = target.identity.profile.parameters.get("websocket_acceptor")
+        names = sorted(speaking(target.acceptors(), "STOMP")) if own is None else [str(own)]
+        return st.sampled_from([Where(name) for name in names])
     sizes = st.one_of(st.sampled_from([1000, 65_535, 65_536, 65_537, 200_000]), st.integers(1000, 100_000))
     return st.builds(
         lambda size, kind: Where(

@@ -38,8 +38,10 @@ class WebSocketPeer(Conversation[Item]):
 
     protocol = "WEBSOCKET"
 
-    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+    def __init__(self, judge: Judge, conn: int, acceptor: str, path: str = "/") -> None:
         super().__init__(judge, conn, acceptor)
+        self.path = path
+        """What requests ask for."""
         self.polite = True
         self.key = websocket.key(b"%d" % conn)
         self.frames: list[WsFrame] = []
@@ -98,15 +100,18 @@ class WebSocketPeer(Conversation[Item]):
         *,
         protocols: Iterable[str] = SUB_PROTOCOLS,
         fields: Iterable[tuple[str, str]] = UPGRADE,
-        line: str = "GET / HTTP/1.1",
+        line: str = "GET {path} HTTP/1.1",
         key: str | None = "",
         host: str | None = "",
     ) -> None:
-        """Send a request with exactly these fields besides Host and the key, which None leaves out."""
+        """Send a request with exactly these fields besides Host and the key, which None leaves out.
+
+        ``line`` may name ``{path}``, where this family of brokers has its WebSockets.
+        """
         offered = ", ".join(protocols)
         listed = (*fields, *((("Sec-WebSocket-Protocol", offered),) if offered else ()))
         host, key = self.channel.remote if host == "" else host, self.key if key == "" else key
-        self.write(websocket.request(host, key, listed, line=line))
+        self.write(websocket.request(host, key, listed, line=line.format(path=self.path)))
 
     def upgrade(self, *, protocols: Iterable[str] = SUB_PROTOCOLS, proves: Requirements | None = None) -> Reply:
         """The whole handshake; that it is accepted is a control unless ``proves`` says otherwise."""

@@ -34,7 +34,7 @@ VERSIONS = dict.fromkeys(("1.0", "1.1", "1.2"), ACCEPTED)
 KINDS = st.sampled_from([Op.BINARY, Op.TEXT])
 
 
-@case(VERSIONS, needs={"websocket"})
+@case(VERSIONS, needs={"websocket", "websocket-acceptors"})
 def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> None:
     """On the acceptor for plain STOMP, over WebSocket, in binary and in text messages: CONNECT, SUBSCRIBE, SEND, MESSAGE,
     ACK, a transaction, UNSUBSCRIBE, DISCONNECT. A plain connection to the same acceptor exchanges messages with it."""
@@ -60,7 +60,7 @@ def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> N
         peer.request("DISCONNECT", proves=ACCEPTED)
 
 
-@case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
+@case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket", "websocket-acceptors"})
 @over(examples=60, op=KINDS, sizes=st.lists(st.integers(1, 40), max_size=12), together=st.booleans())
 def test_frames_of_websocket_and_of_stomp_need_not_meet(
     target: Bench, op: Op, sizes: list[int], together: bool
@@ -81,7 +81,7 @@ def test_frames_of_websocket_and_of_stomp_need_not_meet(
         peer.expect(frame("RECEIPT", {"receipt-id": "three"}), proves="RFC6455-FRAG-01")
 
 
-@case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
+@case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket", "websocket-acceptors"})
 @pytest.mark.parametrize("before", [0, 9, 30], ids=["first", "after the command", "in the headers"])
 def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
     """One of the fragments that CONNECT travels in has no octets. The rest is answered as if it were not there."""
@@ -91,7 +91,7 @@ def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
     peer.expect(frame("CONNECTED"), proves=target.cited)
 
 
-@case("RFC6455-FRAG-04", ACCEPTED, needs={"websocket"})
+@case("RFC6455-FRAG-04", ACCEPTED, needs={"websocket", "websocket-acceptors"})
 def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
     """SEND comes octet by octet, each in a message of its own. It is one SEND."""
     to = target.destination()
@@ -103,7 +103,7 @@ def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
     peer.message(body=b"in small pieces", proves=target.cited)
 
 
-@case(LIMIT, "RFC6455-LIMIT-01", "RFC6455-CLOSE-05", needs={"websocket"})
+@case(LIMIT, "RFC6455-LIMIT-01", "RFC6455-CLOSE-05", needs={"websocket", "websocket-acceptors"})
 @over(examples=40, where=limited_places, over_by=near([1, 1000], low=1), op=KINDS)
 def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(target: Bench, where: Where, over_by: int, op: Op) -> None:
     """A SEND fills a frame up to the acceptor's limit, octet by octet: its receipt comes. Three frames that are together
@@ -161,7 +161,7 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
     target.judge("RFC6455-DATA-01", not bad, f"{len(texts)} text messages, not UTF-8: {bad[0] if bad else 'none'!r}")
 
 
-@case("ARTEMIS-STOMP-ttl-9", ACCEPTED, needs={"websocket", "heart-beat"})
+@case("ARTEMIS-STOMP-ttl-9", ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})
 def test_heart_beats_come_over_websocket(target: Bench) -> None:
     """CONNECT asks for a beat every 500 ms. Within each agreed interval and a margin something arrives, for 2.5 seconds,
     while the client says nothing but its own beats."""
@@ -186,7 +186,7 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
     target.judge(ACCEPTED, len(beats) >= 2, f"{len(beats)} beats in 2.5 s over WebSocket")
 
 
-@case("ARTEMIS-STOMP-ttl-3", needs={"websocket", "connection-ttl"})
+@case("ARTEMIS-STOMP-ttl-3", needs={"websocket", "websocket-acceptors", "connection-ttl"})
 @over(examples=20, cx=near([500, 1000, 1500], low=100))
 def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int) -> None:
     """A client over WebSocket promises beats every cx ms and is silent: the connection ends in the interval that holds
