@@ -13,7 +13,6 @@ from typing import Protocol
 from harness.words import Instant, ms
 from reference_broker.config.settings import Acceptor
 from reference_broker.core.shared import Shared
-from reference_broker.ws.connection import WebSocketConnection
 from reference_broker.ws.upgrade import METHODS
 
 _LETTERS = b"AMQP"
@@ -98,7 +97,7 @@ class Undecided:
             become = parts.amqp if first.startswith(_LETTERS) else parts.stomp
             became = become(self._conn, self._acceptor, self._shared, self._opened)
         if first.startswith(METHODS):
-            return WebSocketConnection(self._conn, self._acceptor, self._shared, became)
+            return parts.web_socket(self._conn, self._acceptor, self._shared, became)
         return became
 
     def due(self, now: Instant, what: str) -> None:

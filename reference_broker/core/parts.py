@@ -36,6 +36,7 @@ from reference_broker.stomp.grammar import GRAMMARS, OPENING, Grammar
 from reference_broker.stomp.heartbeat import HeartBeatNegotiator
 from reference_broker.stomp.parser import FrameParser
 from reference_broker.stomp.subscription import Subscription
+from reference_broker.ws.connection import WebSocketConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Parts:
     commands: Mapping[str, Handler] = field(default_factory=lambda: COMMANDS)
     subscription: Callable[..., Subscription] = Subscription
     stomp: Callable[[int, Acceptor, Shared, Instant], StompConnection] = StompConnection
+    web_socket: Callable[..., WebSocketConnection] = WebSocketConnection
     amqp: Callable[[int, Acceptor, Shared, Instant], AmqpConnection] = AmqpConnection
     sasl: Callable[..., SaslServer] = SaslServer
     session: Callable[[AmqpConnection, Begin, int, int], Session] = Session

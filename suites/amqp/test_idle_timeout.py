@@ -180,7 +180,8 @@ def test_frames_that_keep_coming_keep_the_connection(target: Bench, acceptor: st
             case _:
                 peer.beat(amqp.encode_frame(b"", channel=9))
     judged = {"empty": (lasts,), "flow": (lasts, flows)}.get(kind, (lasts, channels))
-    target.judge(judged, peer.ended is None, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}")
+    alive = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
+    target.require(judged, alive, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}")
     peer.settle()
 
 

@@ -307,6 +307,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: st
 @case("AMQP10-DISP-01", "AMQP10-DISP-02", "AMQP10-DISP-03", "AMQP10-DISP-05", needs={"amqp", "amqp-redelivery"})
 @over(
     examples=60,
+    always=lambda target: [{"counts": (4, 2), "cut": 1, "width": 3, "last": True}],
     counts=st.tuples(st.integers(1, 5), st.integers(0, 5)),
     cut=st.integers(0, 9),
     width=st.integers(0, 9),
@@ -317,7 +318,7 @@ def test_a_range_covers_what_it_names_and_no_more(
 ) -> None:
     """A client holds messages of one or two links of a session, and sends messages of its own with the same ids. It
     accepts a range of what it holds by one disposition, or one delivery by one without last, and releases the rest. The
-    rest comes again, no more and no less, and its own messages are not touched."""
+    rest comes again, no more and no less, also after the client has gone, and its own messages are not touched."""
     role, alone, settles, links = target.cited
     nodes, total = (target.node(), target.node()), sum(counts)
     sent = (numbered(counts[0]), [b"b" + each for each in numbered(counts[1])])
@@ -345,13 +346,17 @@ def test_a_range_covers_what_it_names_and_no_more(
     expected = sorted(each.message.body for each in [*held[:cut], *held[end + 1 :]])
     other = target.amqp()
     back: list[bytes] = []
-    for node, some in zip(nodes, sent, strict=True):
+    for node, some in reversed(list(zip(nodes, sent, strict=True))):
         link = other.receiver(node, credit=total + 10)
         back += bodies(collect(target, other, link, sum(body in expected for body in some)))
     what = f"{cut} to {end} of {total} were accepted" if last else f"{cut} of {total} was accepted, without last,"
     target.judge(
         (settles, alone, links), sorted(back) == expected, f"{what} and {len(back)} came again of {len(expected)}"
     )
+    peer.close()
+    target.advance(QUIET)
+    late = bodies(other.take_deliveries(link))
+    target.judge((settles, links), not late, f"{what} and when the client had gone {late} came again")
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
     target.judge(role, len(mine) == total, f"of {total} messages the client sent itself {len(mine)} are there")
 

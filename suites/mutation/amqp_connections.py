@@ -451,7 +451,7 @@ def passwords_not_compared(parts: Parts, reached: Reached) -> Parts:
     return replace(parts, sasl=Faulty)
 
 
-@amqp_connections.mutant(f"{REFUSED} AMQP10-SASL-07")
+@amqp_connections.mutant(f"{REFUSED} AMQP10-SASL-07 AMQP10-SASL-10")
 def any_mechanism_taken(parts: Parts, reached: Reached) -> Parts:
     """A mechanism that was not offered is taken for ANONYMOUS."""
 

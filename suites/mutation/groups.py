@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from suites.mutation import (
     acks,
+    amqp_connections,
+    amqp_credit,
+    amqp_sessions,
+    amqp_settlement,
+    amqp_transfers,
     beats,
     connecting,
     controls,
@@ -24,6 +29,7 @@ from suites.mutation import (
     subscriptions,
     transactions,
     ttl,
+    websockets,
     windows,
 )
 from suites.mutation.mutant import Group, Mutant
@@ -50,6 +56,14 @@ GROUPS: tuple[Group, ...] = (
     durable.durable,
     disconnect.disconnect,
     full_addresses.full_addresses,
+    amqp_connections.amqp_connections,
+    amqp_sessions.amqp_sessions,
+    amqp_sessions.amqp_links,
+    amqp_credit.amqp_credit,
+    amqp_transfers.amqp_transfers,
+    amqp_settlement.amqp_settlement,
+    amqp_settlement.amqp_transactions,
+    websockets.websockets,
 )
 
 MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}
