@@ -12,6 +12,7 @@ from harness.bench import Bench
 from harness.case import case, over
 from harness.clients.raw_amqp import Node
 from harness.wire.conversation import PATIENCE
+from harness.words import ms
 from suites import full, paging
 from suites.full import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
 from suites.paging import brief
@@ -20,14 +21,19 @@ BYTES, COUNT = "ARTEMIS-PAGING-14", "ARTEMIS-PAGING-15"
 NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
 SLACK = 2
 """Pages that may be under way when the limit is looked at: the one that is written, and one that was just opened."""
+PACE = ms(25)
+"""Between messages near the limit."""
 
 
-def fill(target: Bench, place: Node, size: int, most: int) -> list[str | None]:
-    """What became of messages of ``size`` octets, each sent after the answer to the one before it, until one is refused or
-    ``most`` were sent."""
+def fill(target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str) -> list[str | None]:
+    """What became of messages of ``size`` octets, each sent after the answer to the one before it, until one is refused; or
+    of a few more than should fit, where none is. Near the limit they are sent slowly, so that pages can be written."""
     peer, link = full.producer(target, place)
     states: list[str | None] = []
+    most = bounds[1] * (3 if policy == "fail" else 1) + 3
     while len(states) < most and "rejected" not in states:
+        if len(states) > bounds[0] - SLACK:
+            target.advance(PACE)
         states.append(full.send(target, peer, link, full.body(len(states), size)))
     return states
 
@@ -35,34 +41,44 @@ def fill(target: Bench, place: Node, size: int, most: int) -> list[str | None]:
 def taken_again(target: Bench, place: Node, policy: str) -> bool:
     """Whether a message is taken, now or soon: brokers tidy up on their own time."""
     peer, link = full.producer(target, place)
-    deadline = target.now() + PATIENCE
+    deadline = target.now() + 3 * PATIENCE
     while target.now() < deadline:
         state = full.send(target, peer, link, full.body(0, 300))
-        if state == "accepted" and (policy == "fail" or full.drain_queue(target, place, 1)):
+        if state == "accepted" and (policy == "fail" or full.drain_queue(target, place, 0)):
             return True
         target.advance(PATIENCE // 20)
     return False
 
 
+def bounded(target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]) -> None:
+    """Judges a count. Too many cannot be held against a broker that writes its pages later than it answers."""
+    if count <= bounds[1]:
+        target.judge_count(requirement, label, count, bounds, "messages")
+    else:
+        detail = f"{label}: {count}, should be {bounds[0]} to {bounds[1]}"
+        target.judge(requirement, False, detail, uncertain="pages may be written behind the answer")
+
+
 def limited(target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]) -> None:
     """Judges that an address takes as many messages as ``bounds`` say, then refuses or loses them, and keeps what it took."""
     admin = target.admin()
-    states = fill(target, place, size, bounds[1] + 3)
+    states = fill(target, place, size, bounds, policy)
     if not paging.paged(target, admin, place.address):
         return
     if policy == "fail":
         count = states.count("accepted")
         target.judge(requirement, states[-1] == "rejected", f"of {len(states)} messages the last was {states[-1]}")
-        target.judge_count(requirement, "messages taken before one was refused", count, bounds, "messages")
+        bounded(target, requirement, "messages taken before one was refused", count, bounds)
         found = full.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
         target.judge(requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}")
         found = full.drain_queue(target, place, bounds[0])
         count = len(found)
-        target.judge_count(requirement, "messages kept before they were lost", count, bounds, "messages")
+        bounded(target, requirement, "messages kept before they were lost", count, bounds)
     target.judge(requirement, found == list(range(count)), f"{count} messages were taken, {brief(found)} came")
-    target.judge(requirement, taken_again(target, place, policy), "all is consumed; is a message taken again")
+    again = taken_again(target, place, policy)
+    target.judge(requirement, again, f"all is consumed, and a message is {'' if again else 'not '}taken again")
 
 
 @case(BYTES, needs=NEEDS)
