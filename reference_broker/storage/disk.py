@@ -19,12 +19,23 @@ _MOST_OPEN = 32
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
+def sync_folder(folder: Path) -> None:
+    """The names in ``folder`` survive a loss of power. Raises ``OSError``."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class Disk:
     """``folders`` has the real folder for the first part of each path: ``{"journal": …, "paging": …}``."""
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = dict(folders)
         self._open: OrderedDict[str, int] = OrderedDict()
+        self._new: set[str] = set()
+        """Files whose names are not synced yet."""
 
     def path(self, name: str) -> Path:
         """Where the file ``name`` really is."""
@@ -39,7 +50,7 @@ class Disk:
             self._remove(name)
         for write in effect.writes:
             try:
-                handle, made = self._handle(write.file)
+                handle = self._handle(write.file)
                 self._write(handle, write)
             except OSError as problem:
                 self._forget(write.file)
@@ -47,7 +58,7 @@ class Disk:
                 return FilesStored(effect.ticket, sentence, full=problem.errno in _NO_SPACE)
             try:
                 if write.sync:
-                    self._sync(handle, write.file, made)
+                    self._sync(handle, write.file)
             except OSError as problem:
                 self._forget(write.file)
                 return FilesStored(effect.ticket, f"{self.path(write.file)}: fsync failed ({problem.strerror})")
@@ -64,19 +75,19 @@ class Disk:
         except OSError as problem:
             return FileLoaded(effect.ticket, b"", f"{path}: cannot be read ({problem.strerror})")
 
-    def _handle(self, name: str) -> tuple[int, bool]:
+    def _handle(self, name: str) -> int:
         handle = self._open.get(name)
         if handle is not None:
             self._open.move_to_end(name)
-            return handle, False
+            return handle
         path = self.path(name)
-        made = not path.exists()
-        if made:
+        if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._new.add(name)
         handle = self._open[name] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if len(self._open) > _MOST_OPEN:
             os.close(self._open.popitem(last=False)[1])
-        return handle, made
+        return handle
 
     @staticmethod
     def _write(handle: int, write: Write) -> None:
@@ -85,20 +96,13 @@ class Disk:
             written = os.pwrite(handle, data, at)
             data, at = data[written:], at + written
 
-    def _sync(self, handle: int, name: str, made: bool) -> None:
+    def _sync(self, handle: int, name: str) -> None:
         os.fdatasync(handle)
-        if made:
+        if name in self._new:
             parent = self.path(name).parent
             for folder in (parent, parent.parent):
-                self._sync_folder(folder)
-
-    @staticmethod
-    def _sync_folder(folder: Path) -> None:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+                sync_folder(folder)
+            self._new.discard(name)
 
     def _forget(self, name: str) -> None:
         handle = self._open.pop(name, None)
@@ -108,6 +112,7 @@ class Disk:
 
     def _remove(self, name: str) -> None:
         self._forget(name)
+        self._new.discard(name)
         path = self.path(name)
         with contextlib.suppress(OSError):
             path.unlink()

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.words import FullPolicy
 from reference_broker.config.settings import Settings
 from reference_broker.core.matching import AddressRules, Rule
-from reference_broker.storage.disk import Disk
+from reference_broker.storage.disk import Disk, sync_folder
 from reference_broker.storage.pages import PageLimits
 from reference_broker.storage.recovery import Folder, recover
 from reference_broker.storage.store import Store, StoreOptions
@@ -60,6 +60,9 @@ def claim(settings: Settings, data: Path) -> int:
     folder = data / settings.journal_directory
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        (data / settings.paging_directory).mkdir(parents=True, exist_ok=True)
+        for each in (folder.parent, data, data.absolute().parent):
+            sync_folder(each)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         raise InUse(f"{data}: cannot be used ({problem.strerror}); name a folder that can be written to") from None

@@ -213,6 +213,18 @@ def test_an_fsync_that_fails_is_no_want_of_space(disk: Disk, monkeypatch: pytest
     assert "fsync failed (Input/output error)" in str(answer.problem)
 
 
+def test_the_name_of_a_new_file_is_synced_with_its_first_fsync(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), real(handle))[1])
+    disk.store(StoreFiles(1, (Write("paging/a/1.page", 0, b"x", False),)))
+    assert synced == []
+    disk.store(StoreFiles(2, (Write("paging/a/1.page", 1, b"y", True),)))
+    assert len(synced) == 2, "its folder, and the folder of that"
+    disk.store(StoreFiles(3, (Write("paging/a/1.page", 2, b"z", True),)))
+    assert len(synced) == 2
+
+
 def test_a_write_in_pieces_is_finished(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda handle, data, at: real(handle, bytes(data)[:3], at))

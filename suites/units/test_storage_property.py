@@ -7,13 +7,14 @@ producer; what was acknowledged with a receipt is not; a transaction is there as
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from harness.words import NS_PER_MS, CloseHow, PeerGone, RoutingType, seconds
+from harness.words import NS_PER_MS, CloseHow, Connected, PeerGone, RoutingType, seconds
 from reference_broker.storage.memory import DiskFaults
 from reference_broker.storage.store import StoreOptions
 from suites.soak.ledger import Key, Ledger
@@ -21,6 +22,8 @@ from suites.units.broker_driver import Received
 from suites.units.storage_driver import StoringDriver, paging
 
 GOOD = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
+EXAMPLES = int(os.environ.get("BROKERPROOF_STORAGE_EXAMPLES", "20"))
+"""Histories; a few seconds' worth. ``tox -e soak`` asks for many."""
 PLACES = {"q": ("q",), "t": ("t#a", "t#b")}
 QUEUES = [each for queues in PLACES.values() for each in queues]
 
@@ -77,8 +80,6 @@ class Storing(RuleBasedStateMachine):
     def _open(self, client: str = "") -> int:
         driver = self.driver
         driver.conn += 1
-        from harness.words import Connected
-
         driver.feed(Connected(driver.conn, "stomp", "test"))
         name = f"client-id:{client}\n" if client else ""
         driver.say(driver.conn, f"CONNECT\naccept-version:1.2\nhost:h\n{name}\n\0")
@@ -270,4 +271,4 @@ class Storing(RuleBasedStateMachine):
 
 
 TestStoring = Storing.TestCase
-TestStoring.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestStoring.settings = settings(max_examples=EXAMPLES, stateful_step_count=25, deadline=None)
