@@ -1,0 +1,245 @@
+"""Credit, session window and settlement together: a plan is drawn, a model says after each step what has to have come, and
+oracles judge the whole trace without knowing the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.amqp_books import Delivery, Link
+from harness.clients.raw_amqp import AmqpPeer, Node, frame
+from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from harness.wire import amqp
+from harness.wire.conversation import PATIENCE
+from suites.amqp.places import wrapping
+from suites.amqp.steps import QUIET, granted, judge_trace
+
+FORMULA, SPENT, DRAINED, WINDOW, AFRESH, BACK = (
+    "AMQP10-CREDIT-03",
+    "AMQP10-CREDIT-09",
+    "AMQP10-CREDIT-12",
+    "AMQP10-WIN-02",
+    "AMQP10-WIN-07",
+    "AMQP10-OUT-09",
+)
+
+
+@dataclass(frozen=True)
+class Send:
+    """The producer sends so many messages to one of the two queues."""
+
+    queue: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One of the two links sets its credit."""
+
+    queue: int
+    credit: int
+
+
+@dataclass(frozen=True)
+class Drain:
+    """One of the two links sets its credit and drains."""
+
+    queue: int
+    credit: int
+
+
+@dataclass(frozen=True)
+class Open:
+    """The session sets its incoming-window."""
+
+    window: int
+
+
+@dataclass(frozen=True)
+class Settle:
+    """The deliveries that one of the two links holds are settled: one of them, or all."""
+
+    queue: int
+    which: int
+    outcome: str
+    all: bool
+
+
+Step = Send | Grant | Drain | Open | Settle
+QUEUES = st.integers(0, 1)
+STEPS = st.one_of(
+    st.builds(Send, QUEUES, st.integers(1, 5)),
+    st.builds(Grant, QUEUES, st.integers(0, 6)),
+    st.builds(Grant, QUEUES, st.integers(0, 6)),
+    st.builds(Drain, QUEUES, st.integers(1, 6)),
+    st.builds(Open, st.integers(0, 6)),
+    st.builds(Settle, QUEUES, st.integers(0, 9), st.sampled_from(["accepted", "released", "failed"]), st.booleans()),
+)
+
+
+@dataclass
+class Model:
+    """What waits, what may be sent and what is held, by queue, and the room in the session's window."""
+
+    waiting: list[set[bytes]] = field(default_factory=lambda: [set(), set()])
+    credit: list[int] = field(default_factory=lambda: [0, 0])
+    held: list[list[Delivery]] = field(default_factory=lambda: [[], []])
+    window: int = 0
+    number: int = 0
+
+    def new(self, queue: int) -> bytes:
+        """The body of one more message."""
+        self.number += 1
+        body = b"%d of queue %d" % (self.number, queue)
+        self.waiting[queue].add(body)
+        return body
+
+    def due(self) -> int:
+        """How many deliveries have to come now, from both queues together."""
+        each = [min(len(waits), credit) for waits, credit in zip(self.waiting, self.credit, strict=True)]
+        return min(self.window, sum(each))
+
+    def came(self, queue: int, delivery: Delivery) -> str:
+        """One delivery came; what is wrong with it, or nothing."""
+        body = delivery.message.body
+        if body not in self.waiting[queue]:
+            return f"{body!r} came on queue {queue}, where {sorted(self.waiting[queue])} wait"
+        self.waiting[queue].discard(body)
+        self.held[queue].append(delivery)
+        self.credit[queue] -= 1
+        self.window -= 1
+        over = [name for name, left in (("credit", self.credit[queue]), ("window", self.window)) if left < 0]
+        return f"{body!r} came beyond the {' and the '.join(over)}" if over else ""
+
+
+@dataclass
+class Run:
+    """A plan on its way: the receiver's connection, the producer's, and the model."""
+
+    target: Bench
+    nodes: tuple[Node, Node]
+    peer: AmqpPeer
+    links: tuple[Link, Link]
+    producer: AmqpPeer
+    senders: tuple[Link, Link]
+    model: Model = field(default_factory=Model)
+
+    def watch(self, after: str) -> None:
+        """Whatever has to come does, and nothing else."""
+        due = self.model.due()
+        self.target.wait_until(lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE)
+        self.target.wait_until(lambda: self.peer.ended is not None or len(self.peer.deliveries) > due, QUIET)
+        got = 0
+        for queue, link in enumerate(self.links):
+            for each in self.peer.take_deliveries(link):
+                got += 1
+                wrong = self.model.came(queue, each)
+                self.target.require((SPENT, WINDOW), not wrong, f"after {after}: {wrong or 'as it should'}")
+        detail = f"after {after} {got} came, should be {due}; {self.peer.instead()}"
+        self.target.require((FORMULA, AFRESH), got == due, detail)
+
+    def step(self, step: Step) -> None:
+        """One step of the plan, in the world and in the model."""
+        model, peer = self.model, self.peer
+        match step:
+            case Send(queue, count):
+                for _ in range(count):
+                    granted(self.target, self.producer, self.senders[queue])
+                    self.producer.publish(self.senders[queue], model.new(queue))
+            case Grant(queue, credit):
+                peer.flow(self.links[queue], link_credit=credit)
+                model.credit[queue] = credit
+            case Drain(queue, credit):
+                self._drain(queue, credit)
+            case Open(window):
+                peer.flow(session=peer.session, incoming_window=window)
+                model.window = window
+            case Settle(queue, which, outcome, all_):
+                self._settle(queue, which, outcome, all_)
+        peer.settle()
+        self.watch(str(step))
+
+    def _drain(self, queue: int, credit: int) -> None:
+        """With a window that takes all that is due, so that the drain can come to its end at once."""
+        model, link = self.model, self.links[queue]
+        model.window = sum(map(len, model.waiting)) + 10
+        self.peer.flow(link, incoming_window=model.window, link_credit=credit, drain=True)
+        model.credit[queue] = credit
+        self.watch(f"a drain of {credit}")
+        self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
+        detail = f"a drain of {credit} credits left {link.credit}; {self.peer.instead()}"
+        self.target.require(DRAINED, link.credit == 0, detail)
+        model.credit[queue] = 0
+        self.peer.flow(link, link_credit=0, drain=False)
+
+    def _settle(self, queue: int, which: int, outcome: str, all_: bool) -> None:
+        held = self.model.held[queue]
+        chosen = list(held) if all_ else [held[which % len(held)]] if held else []
+        for each in chosen:
+            state = amqp.composite("modified", delivery_failed=True) if outcome == "failed" else outcome
+            self.peer.disposition(each, state)
+            held.remove(each)
+            if outcome != "accepted":
+                self.model.waiting[queue].add(each.message.body)
+
+    def finish(self) -> None:
+        """What is left can be had: by these links, and what they hold by others once they have gone."""
+        model = self.model
+        model.window = 1000
+        for queue, link in enumerate(self.links):
+            self.peer.flow(link, incoming_window=model.window, link_credit=100)
+            model.credit[queue] = 100
+        self.peer.settle()
+        self.watch("plenty of credit and window")
+        left = sorted(each.message.body for held in model.held for each in held)
+        self.peer.close()
+        other = self.target.amqp()
+        for node in self.nodes:
+            other.receiver(node, credit=100)
+        self.target.wait_until(lambda: len(other.deliveries) >= len(left) or other.ended is not None, PATIENCE)
+        self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
+        again = sorted(each.message.body for each in other.take_deliveries())
+        self.target.judge(BACK, again == left, f"{left} were held in the end, and {again} could be had afterwards")
+
+
+@case(FORMULA, SPENT, DRAINED, WINDOW, AFRESH, BACK, needs={"amqp", "amqp-redelivery"})
+@over(
+    where=wrapping,
+    examples=40,
+    always=lambda target: [
+        {
+            "where": Where(target.identity.default_amqp_acceptor),
+            "window": 2,
+            "steps": [Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Open(2), Settle(0, 0, "released", True)],
+        },
+        {
+            "where": Where(target.identity.default_amqp_acceptor),
+            "window": 9,
+            "steps": [Send(0, 3), Drain(0, 2), Drain(0, 5), Grant(0, 0), Send(0, 1), Settle(0, 0, "failed", True)],
+        },
+    ],
+    window=st.integers(0, 5),
+    steps=st.lists(STEPS, min_size=1, max_size=12),
+)
+def test_credit_and_window_do_what_the_model_says(target: Bench, where: Where, window: int, steps: list[Step]) -> None:
+    """Two links of a session take messages of two queues while credit, window and settlement change as drawn. After each
+    step as many messages have come as the model says: what waits, within the credit of each link and the window of both.
+    A drain uses the credit up. In the end nothing is lost, and nothing came twice."""
+    nodes = target.node(), target.node()
+    peer, producer = target.amqp(begin=False), target.amqp()
+    peer.begin(incoming_window=window)
+    links = peer.receiver(nodes[0]), peer.receiver(nodes[1])
+    senders = producer.sender(nodes[0]), producer.sender(nodes[1])
+    run = Run(target, nodes, peer, links, producer, senders, Model(window=window))
+    for each in steps:
+        run.step(each)
+    if not any(isinstance(each, Drain) for each in steps):
+        run.step(Drain(0, 2))
+    run.finish()
+    judge_trace(target, peer, amqp_credit.credit, amqp_credit.drains, amqp_windows.windows, amqp_deliveries.settlement)
+    target.note(
+        f"the plan had {len(steps)} steps; flows came: {len([x for x in peer.inbox if frame('flow').accepts(x)])}"
+    )
