@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from harness.verdicts.verdict import WORST_FIRST
-from reports.model import Bar, CaseRow, Cell, Column, Group, MatrixRow, Model, Unjudged
+from reports.model import Again, Bar, CaseRow, Cell, Column, Group, MatrixRow, Model, Unjudged
 from reports.past import Past, facts_of, in_order, pasts
 from reports.requirements import Requirements, Words
 from reports.runs import Run
@@ -36,6 +36,13 @@ class Tables:
     coverage: DataFrame
     errors: DataFrame
     history: DataFrame
+    again: DataFrame
+    deliveries: DataFrame
+    held: DataFrame
+    credit: DataFrame
+    stalls: DataFrame
+    latencies: DataFrame
+    kills: DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class Limits:
     unjudged: int = 600
     errors: int = 50
     changes: int = 300
+    again: int = 100
 
 
 def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Column]:
@@ -185,8 +193,17 @@ def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limit
         known_requirements=sum(1 for _ in requirements),
         errors=[row.asDict() for row in tables.errors.limit(limits.errors).collect()],
         warnings=_warnings(runs, all_columns, shown),
+        again=_again(tables.again, limits.again),
         pasts=_pasts(tables.history, runs, all_bars, pages, limits) if len(runs) > 1 else [],
     )
+
+
+def _again(table: DataFrame, most: int) -> Again:
+    counted = table.agg(F.count("*").alias("total"), F.sum(F.col("contradicts").cast("long")).alias("contradicting"))
+    (counts,) = counted.collect()
+    order = (F.desc("contradicts"), "uncertain", "run", "target", "case", "part", "kind", "position")
+    rows = table.orderBy(*order).limit(most).collect() if counts.total else []
+    return Again([row.asDict() for row in rows], counts.total, counts.contradicting or 0)
 
 
 def _pasts(

@@ -26,6 +26,10 @@ from reports.requirements import Requirements
 from reports.session import session
 from reports.sources import Source, segments
 
+HEAP = "2g"
+"""The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which are few, and what is
+looked at again, which it may write to disk."""
+
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1)
@@ -39,7 +43,7 @@ def judge(traces: tuple[str, ...], profile: str | None, master: str | None, as_j
     """
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
-    with in_one_sentence(), _readable(), session(master) as spark:
+    with in_one_sentence(), _readable(), session(master, brief=True, heap=HEAP) as spark:
         source = source_of(spark, traces)
         named = profile or source.profile or "stomp"
         judgement = judge_source(spark, source, ground_of(named, guessed=profile is None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -122,6 +122,16 @@ class Unjudged:
     of: int
 
 
+@dataclass(frozen=True)
+class Again:
+    """What the recordings show when they are judged again: the first rows, how many there are, and how many of them are in
+    cases that were content."""
+
+    rows: Sequence[Mapping[str, Any]] = ()
+    total: int = 0
+    contradicting: int = 0
+
+
 @dataclass
 class Model:
     """The index. Counts say how much there is where a list was capped."""
@@ -140,6 +150,7 @@ class Model:
     errors: list[Mapping[str, Any]]
     warnings: list[str] = field(default_factory=list)
     pasts: list[Past] = field(default_factory=list)
+    again: Again = field(default_factory=Again)
 
     @property
     def targets(self) -> int:
@@ -163,7 +174,8 @@ class Model:
         cases = self.cases[: len(self.cases) // 2]
         pasts = [replace(each, changed=each.changed[: len(each.changed) // 2]) for each in self.pasts]
         errors = self.errors[: len(self.errors) // 2]
-        return replace(self, cases=cases, groups=groups, unjudged=unjudged, errors=errors, pasts=pasts)
+        again = replace(self.again, rows=self.again.rows[: len(self.again.rows) // 2])
+        return replace(self, cases=cases, groups=groups, unjudged=unjudged, errors=errors, pasts=pasts, again=again)
 
     @property
     def totals(self) -> dict[str, int]:

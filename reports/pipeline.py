@@ -14,6 +14,8 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from harness.catalogue import profiles
+from harness.oracles.ground import Ground, ground
 from reports.collect import Limits, Tables, model
 from reports.excerpts import by_page, excerpts
 from reports.exports import badge, ctrf, junit, summary
@@ -24,21 +26,27 @@ from reports.past import in_order
 from reports.read import CASE, arrow, trace
 from reports.requirements import Requirements
 from reports.runs import Run
+from reports.tables.again import again, beside_verdicts
 from reports.tables.cases import cases
 from reports.tables.counts import counts
 from reports.tables.coverage import coverage
+from reports.tables.deliveries import deliveries
 from reports.tables.errors import errors
 from reports.tables.frames import frames
+from reports.tables.held import credit, held
 from reports.tables.history import history
+from reports.tables.kills import kills
+from reports.tables.latencies import latencies
 from reports.tables.liveness import liveness
 from reports.tables.matrix import matrix
 from reports.tables.measurements import measurements
+from reports.tables.stalls import stalls
 
 INDEX_OCTETS = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
 
 _PAGE = re.compile(r".*-[0-9a-f]{10}\.html")
-_SMALL = ("cases", "counts", "matrix", "coverage", "errors", "history")
+_SMALL = ("cases", "counts", "matrix", "coverage", "errors", "history", "again", "latencies", "kills")
 
 Step = Callable[[str], None]
 """Told what is done next, in a few words."""
@@ -92,7 +100,7 @@ def build(
         _write_exports(tables, runs, shown, out)
         return Report(out, shown, written)
     finally:
-        for frame in (events, findings, tables.cases):
+        for frame in (events, findings, tables.cases, tables.again):
             frame.unpersist()
 
 
@@ -106,6 +114,7 @@ def tables_of(
 ) -> Tables:
     """Every table, not yet computed."""
     of_cases = cases(results).persist()
+    delivered = deliveries(events)
     return Tables(
         trace=events,
         frames=frames(events),
@@ -117,7 +126,25 @@ def tables_of(
         coverage=coverage(arrow(spark, requirements.table()), findings),
         errors=errors(of_cases, events),
         history=history(of_cases, [run.name for run in in_order(runs)]),
+        again=beside_verdicts(again(events, _grounds(runs)), of_cases).persist(),
+        deliveries=delivered,
+        held=held(delivered),
+        credit=credit(events),
+        stalls=stalls(events),
+        latencies=latencies(events),
+        kills=kills(spark, runs),
     )
+
+
+def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Ground]:
+    """What each target's recordings are held against: what its profile has in common for every acceptor."""
+    known = profiles.names()
+    return {
+        (run.name, str(target["name"])): ground(name, profiles.load(name).parameters, defaults=False)
+        for run in runs
+        for target in run.targets
+        if (name := str(target.get("profile", ""))) in known
+    }
 
 
 def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
@@ -129,7 +156,7 @@ def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
             (folder / f"{name}.parquet").resolve().as_uri()
         )
 
-    names = [*_SMALL, "frames", "measurements", "liveness"]
+    names = [*_SMALL, "frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls"]
     with ThreadPoolExecutor(at_once, thread_name_prefix="table") as pool:
         list(pool.map(write, names))
 

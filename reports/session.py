@@ -25,20 +25,25 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 @contextlib.contextmanager
-def session(master: str | None = None, *, cores: int | None = None, brief: bool = False) -> Iterator[SparkSession]:
+def session(
+    master: str | None = None, *, cores: int | None = None, brief: bool = False, heap: str | None = None
+) -> Iterator[SparkSession]:
     """A Spark session on ``master`` (default ``local[*]``), ended and cleaned up when the block ends.
 
     ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for a little data: the JVM
-    then spends no time on optimising code that runs once. Raises :class:`harness.java.NoJava` without a
+    then spends no time on optimising code that runs once. ``heap`` is the driver's memory as Spark writes it (``4g``; by
+    default 1g where it is brief, else a part of the machine's). Raises :class:`harness.java.NoJava` without a
     Java of version 17 or newer and :class:`reports.gateway.NoGateway` when the JVM does not start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))
     try:
         conf = configuration(where, scratch, cores or os.cpu_count() or 1, brief=brief)
+        if heap is not None:
+            conf["spark.driver.memory"] = heap
         with contextlib.ExitStack() as stack:
             if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started one already
-                java, home = find_java(JAVA_MINIMUM), Path(_find_spark_home())
+                java, home = find_java(JAVA_MINIMUM), spark_home()
                 port, secret = stack.enter_context(gateway(java, home, conf, scratch))
                 stack.enter_context(_environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret))
             if where.startswith("local"):
@@ -48,6 +53,11 @@ def session(master: str | None = None, *, cores: int | None = None, brief: bool 
             yield spark
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def spark_home() -> Path:
+    """Where Spark is: its jars, its scripts."""
+    return Path(_find_spark_home())
 
 
 def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False) -> dict[str, str]:

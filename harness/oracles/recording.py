@@ -25,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeAlias
 
 from harness.oracles.ground import NOTHING, Ground
 from harness.oracles.stomp_trace import End, Fact, Got, Joined, Key, Left, Opaque, Overrun, Reading, Sent, When, row
@@ -135,6 +136,14 @@ def _wrong(kind: str, got: Got, key: Key, why: str, before: When | None = None) 
     return Irregularity(kind, got.queue, got.conn, got.subscription, f"{key} {why}", witness)
 
 
+Slot: TypeAlias = tuple[Key, str]
+
+
+def slot(fact: Sent | Got) -> Slot:
+    """What tells a message from all others: a stamp does so on one queue, a body everywhere."""
+    return fact.key, fact.queue if fact.key.stamped else ""
+
+
 def producer_of(sent: Sent) -> int:
     """The producer of a message: that of its stamp, or its connection (as a negative number)."""
     return sent.key.producer if sent.key.stamped else -1 - sent.conn
@@ -189,27 +198,28 @@ def facts(events: Sequence[Event], ground: Ground = NOTHING) -> Iterator[Fact]:
 
 
 def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
-    sends: dict[Key, list[Sent]] = defaultdict(list)
-    gots: dict[Key, list[Got]] = defaultdict(list)
+    sends: dict[Slot, list[Sent]] = defaultdict(list)
+    gots: dict[Slot, list[Got]] = defaultdict(list)
     for fact in found:
         if isinstance(fact, Sent):
-            sends[fact.key].append(fact)
+            sends[slot(fact)].append(fact)
         elif isinstance(fact, Got):
-            gots[fact.key].append(fact)
+            gots[slot(fact)].append(fact)
         elif isinstance(fact, Overrun):
             yield Irregularity("overrun", fact.queue, fact.conn, fact.subscription, str(fact), (fact.when,))
     for each in gots.values():
         each.sort(key=lambda got: got.when)
     about = circumstances(found, sends, complete)
     firsts: list[tuple[Sent, Got]] = []
-    for key in sends.keys() | gots.keys():
-        yield from of_message(key, sends[key], gots[key], about)
-        if len(sends[key]) != 1:
+    for at in sends.keys() | gots.keys():
+        key, _ = at
+        yield from of_message(key, sends[at], gots[at], about)
+        if len(sends[at]) != 1:
             continue
-        (sent,) = sends[key]
-        firsts += [(sent, got) for got, counts in first_deliveries(sent, gots[key], about) if counts]
+        (sent,) = sends[at]
+        firsts += [(sent, got) for got, counts in first_deliveries(sent, gots[at], about) if counts]
         overtaken = number_of(sent) < about.came.get((sent.queue, producer_of(sent)), -1)
-        if not gots[key] and overtaken and could_be_lost(sent, about):
+        if not gots[at] and overtaken and could_be_lost(sent, about):
             yield missing(key, sent, about)
     lines: dict[tuple[int, str, int], Line] = defaultdict(Line)
     for sent, got in sorted(firsts, key=lambda pair: pair[1].when):
@@ -219,7 +229,7 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
             yield wrong
 
 
-def circumstances(found: Iterable[Fact], sends: Mapping[Key, Sequence[Sent]], complete: bool) -> Circumstances:
+def circumstances(found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool) -> Circumstances:
     """What the fates depend on."""
     left: dict[tuple[int, str], When] = {}
     departed: dict[str, When] = {}
@@ -233,9 +243,9 @@ def circumstances(found: Iterable[Fact], sends: Mapping[Key, Sequence[Sent]], co
         elif isinstance(fact, Joined):
             if fact.selective:
                 selective.add(fact.queue)
-        elif isinstance(fact, Got) and len(own := sends.get(fact.key, ())) == 1:
-            at = fact.queue, producer_of(own[0])
-            came[at] = max(number_of(own[0]), came.get(at, -1))
+        elif isinstance(fact, Got) and len(own := sends.get(slot(fact), ())) == 1:
+            flow = fact.queue, producer_of(own[0])
+            came[flow] = max(number_of(own[0]), came.get(flow, -1))
     queues = frozenset(each.queue for own in sends.values() for each in own)
     opaque = any(isinstance(fact, Opaque) for fact in found)
     return Circumstances(complete and not opaque, left, departed, came, frozenset(selective), queues)

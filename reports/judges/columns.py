@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.oracles.stomp_trace import STRANGE
 from harness.trace import stamp
@@ -90,11 +91,13 @@ class Names:
     queues: Codes[str]
     subscriptions: Codes[str]
     examples: Counter[tuple[str, str, str]]
+    amqp: set[int]
+    """Lines that speak AMQP."""
 
     @classmethod
     def none(cls) -> Names:
         """No names yet."""
-        return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
+        return cls(Codes(), Pairs(), Codes(), Codes(), Counter(), set())
 
     def line(self, number: int) -> tuple[tuple[str, str, str, int], int]:
         """Scope and connection of a line."""
@@ -167,6 +170,23 @@ def columns(batch: pa.RecordBatch, names: Names) -> Columns:
         headers.of("id", answers, "message-id"),
         _rare(batch, what, headers),
     )
+
+
+def amqp_rows(
+    batch: pa.RecordBatch, names: Names, kinds: tuple[str, ...]
+) -> tuple[Ints, list[tuple[str, str, str, int]]]:
+    """The events of these kinds that belong to AMQP connections: their rows, and the scope of each."""
+    scope = _scopes(batch, names, _what(batch))
+    kind, spoken = batch.column("kind").cast(pa.string()), batch.column("protocol").cast(pa.string())
+    amqp = pc.fill_null(pc.equal(spoken, "AMQP"), False).to_numpy(zero_copy_only=False)
+    line = names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy())
+    names.amqp.update(np.flatnonzero(np.bincount(line[amqp])).tolist() if amqp.any() else ())
+    if not names.amqp:
+        return np.empty(0, np.int64), []
+    mine = np.isin(line, list(names.amqp)) & batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
+    mine &= pc.is_in(kind, pa.array(kinds)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(mine)
+    return rows, [names.scopes.values[each] for each in scope[rows].tolist()]
 
 
 def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:

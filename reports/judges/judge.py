@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from harness.oracles import lives
 from harness.oracles.ground import Ground
 from harness.oracles.recording import Irregularity
+from reports.judges import amqp
 from reports.judges.lives import NEVER, Life
 from reports.judges.second_look import FOUND, second_look
-from reports.judges.statements import statement
-from reports.judges.stretch import BOOK, LIFE, PART, RISE
+from reports.judges.statements import KINDS, statement
+from reports.judges.stretch import AMQP, BOOK, LIFE, PART, RISE
 from reports.judges.summaries import merged, summaries
 from reports.schema import spark_schema
 from reports.sources import Source
@@ -80,8 +81,11 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     again = second_look(spark, source, ground, groups)
     if again is not None:
         found = found.unionByName(again)
-    named = F.udf(lambda kind: statement(ground.name, kind), "string")
-    kept = found.withColumn("requirement", named("kind")).persist(StorageLevel.MEMORY_AND_DISK)
+    said = F.create_map(*[F.lit(each) for kind in KINDS for each in (kind, statement(ground.name, kind))])
+    kept = found.withColumn("requirement", said[F.col("kind")])
+    if groups.where(F.col("what") == AMQP).limit(1).count():
+        kept = kept.unionByName(amqp.judge(spark, source))
+    kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
     looked_at = groups.where(F.col("what").isin(*LOOKED_AT)).groupBy("what")
     counts = looked_at.agg(F.count("*").alias("groups"), F.sum((~F.col("fine")).cast("long")).alias("again"))
     return Judgement(kept, _lives(groups), counts, groups)

@@ -135,9 +135,9 @@ def wanted(merged: DataFrame) -> Wanted | None:
         .select(*SCOPE, "conn")
         .distinct()
     )
-    found = [frame.limit(MOST_WANTED + 1).collect() for frame in (concerned, shut, groups)]
-    if not any(found):
+    if not suspects.where(F.col("what").isin("book", "rise", "part")).limit(1).count():
         return None
+    found = [frame.limit(MOST_WANTED + 1).collect() for frame in (concerned, shut, groups)]
     if any(len(rows) > MOST_WANTED for rows in found):
         return Wanted(None, frozenset(), frozenset())
     some, whole, named = (frozenset(tuple(row) for row in rows) for rows in found)
@@ -149,7 +149,7 @@ def second_look(spark: SparkSession, source: Source, ground: Ground, merged: Dat
     again = wanted(merged)
     if again is None:
         return None
-    facts = amount(read_again(spark, source, again), ground).persist(StorageLevel.DISK_ONLY)
+    facts = amount(read_again(spark, source, again), ground, again).persist(StorageLevel.DISK_ONLY)
     judged = by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
     rest = judged.where(~F.col("kind").isin("first", "missing"))
     return rest.unionByName(lost(judged)).unionByName(disordered(judged)).unionByName(overruns(facts))
@@ -244,28 +244,48 @@ class _Choice:
         return pa.RecordBatch.from_arrays([told[each.name].cast(each.type) for each in EVENTS], schema=EVENTS)
 
 
-def amount(events: DataFrame, ground: Ground) -> DataFrame:
-    """What the events amount to, connection by connection (:data:`FACTS`)."""
+def amount(events: DataFrame, ground: Ground, again: Wanted) -> DataFrame:
+    """What the events amount to, connection by connection (:data:`FACTS`), of the groups that are wanted."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(_facts(batches, ground), FACTS)
+        yield from _batches(_facts(batches, ground, again), FACTS)
 
     line = (*SCOPE, "conn")
     together = events.repartition(*line).sortWithinPartitions(*line, "place", "row")
     return together.mapInArrow(read, spark_schema(FACTS))
 
 
-def _facts(batches: Iterator[pa.RecordBatch], ground: Ground) -> Iterator[dict[str, Any]]:
+def _facts(batches: Iterator[pa.RecordBatch], ground: Ground, again: Wanted) -> Iterator[dict[str, Any]]:
     for (*scope, conn), rows in groupby(_rows(batches), key=lambda row: (*_scope(row), row["conn"])):
-        reading = Reading(conn, ground)
+        for fact in _read(Reading(conn, ground), rows, scope, again):
+            yield _told(scope, fact)
+
+
+def _read(reading: Reading, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted) -> Iterator[Fact]:
+    """The facts of one connection. Of what it sent and got only groups that are wanted: the rest was not read elsewhere."""
+    named: dict[str, str] = {}
+
+    def matters(fact: Fact) -> bool:
+        if again.lines is None or not isinstance(fact, (Sent, Got)) or not fact.key.stamped:
+            return True
+        # The queue has the name that the subscription gave it, and may have another one in its messages.
+        names = {fact.queue, named.get(fact.queue, fact.queue)}
+        return any((*scope, name, fact.key.producer) in again.groups for name in names)
+
+    def told() -> Iterator[Fact]:
+        queues: dict[str, str] = {}
         for row in rows:
             headers = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
             key = Key(row["producer"], row["number"]) if row["number"] >= 0 else None
+            if row["command"] == "SUBSCRIBE":
+                queues[headers.get("id", "")] = headers.get("destination", "")
+            elif row["command"] == "MESSAGE" and (queue := queues.get(headers.get("subscription", ""))) is not None:
+                named[queue] = headers.get("destination", queue)
             when = (row["at_ns"], row["seq"])
-            for fact in reading.note(Row(when, row["kind"], row["command"] or "", headers, key, row["size"] or 0)):
-                yield _told(scope, fact)
-        for fact in reading.end():
-            yield _told(scope, fact)
+            yield from reading.note(Row(when, row["kind"], row["command"] or "", headers, key, row["size"] or 0))
+        yield from reading.end()
+
+    yield from filter(matters, told())
 
 
 def _told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
@@ -328,7 +348,9 @@ def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
         .join(sent_to.withColumn("sent_to", F.lit(True)), [*SCOPE, "queue"], "left")
         .join(complete, list(SCOPE), "left")
     )
-    key = (*SCOPE, "producer", "number")
+    # A stamp tells a message from others on one queue, a body everywhere.
+    messages = messages.withColumn("stamped_for", F.when(F.col("producer") >= 0, F.col("queue")).otherwise(""))
+    key = (*SCOPE, "stamped_for", "producer", "number")
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _batches(_messages(batches), FOUND)
@@ -338,8 +360,8 @@ def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
 
 
 def _messages(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for (*scope, producer, number), some in groupby(
-        _rows(batches), key=lambda row: (*_scope(row), row["producer"], row["number"])
+    for (*scope, _, producer, number), some in groupby(
+        _rows(batches), key=lambda row: (*_scope(row), row["stamped_for"], row["producer"], row["number"])
     ):
         rows = list(some)
         key = Key(producer, number)

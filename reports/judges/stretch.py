@@ -21,7 +21,7 @@ from reports.judges.lives import Lives
 from reports.judges.order import Order
 from reports.judges.windows import Windows
 
-BOOK, RISE, PART, LIFE, TOUCH, SCOPE = "book", "rise", "part", "life", "touch", "scope"
+BOOK, RISE, PART, LIFE, TOUCH, SCOPE, AMQP = "book", "rise", "part", "life", "touch", "scope", "amqp"
 
 SUMMARIES = pa.schema(
     [
@@ -64,6 +64,7 @@ class Stretch:
         self._touched, self._touching = Pairs(), Pairs()
         self._unreadable: set[int] = set()
         self._scopes: set[int] = set()
+        self._foreign: set[int] = set()
 
     def note(self, batch: pa.RecordBatch) -> None:
         """Enters a batch of the trace's columns (at least :data:`reports.judges.columns.NEEDED`)."""
@@ -87,6 +88,7 @@ class Stretch:
                 self._touching.one(self._touched.one(int(line[row]), queue), 0)
         blind = (batch.what == OCTETS) | (batch.what == FOREIGN) | (batch.what == FOREIGN_OUT)
         self._unreadable.update(_distinct(batch.scope[blind]))
+        self._foreign.update(_distinct(batch.scope[(batch.what == FOREIGN) | (batch.what == FOREIGN_OUT)]))
         self._scopes.update(_distinct(batch.scope))
 
     def rows(self, place: int) -> Iterator[dict[str, Any]]:
@@ -95,6 +97,8 @@ class Stretch:
         queues, subscriptions = names.queues.values, names.subscriptions.values
         for scope in sorted(self._scopes):
             yield self._row(SCOPE, place, scope, summary=scope not in self._unreadable)
+        for scope in sorted(self._foreign):
+            yield self._row(AMQP, place, scope)
         for number in range(len(self._touching)):
             of_line, producer = self._touching.parts(number)
             line, queue = self._touched.parts(of_line)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from harness.oracles.ground import Ground
 from reports.judges import books, lives, order, windows
 from reports.judges.columns import NEEDED
-from reports.judges.stretch import BOOK, GROUP, LIFE, PART, RISE, SCOPE, SUMMARIES, TOUCH, Stretch, table
+from reports.judges.stretch import BOOK, GROUP, LIFE, PART, RISE, SCOPE, SUMMARIES, Stretch, table
 from reports.schema import spark_schema
 from reports.sources import Source
 
@@ -69,8 +69,6 @@ def _merged(group: tuple[Any, ...], rows: Iterator[dict[str, Any]]) -> dict[str,
             summary = pickle.dumps(lives.merged(parts))
         case what if what == SCOPE:
             fine = all(parts)
-        case what if what == TOUCH:
-            fine = True
     return {**row, "fine": fine, "summary": summary}
 
 

@@ -134,6 +134,24 @@ def test_the_tables_are_written(written: Report) -> None:
     assert sizes["matrix"] == 16
 
 
+def test_the_notebook_of_the_documents_runs_on_a_report(written: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERPROOF_RUN", str(written.folder.parent))
+    notebook = json.loads((Path(__file__).parents[2] / "docs" / "notebook.ipynb").read_text("utf-8"))
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert len(names["cases"]) == 16
+
+
+def test_every_recording_was_judged_again(written: Report) -> None:
+    found = text(written)
+    assert '<h2 id="again">' in found
+    rows = pq.read_table(written.folder / "tables" / "again.parquet").to_pylist()
+    assert {row["kind"] for row in rows} <= {"phantom", "silent", "closed late"}
+    assert written.model.again.total == len(rows)
+
+
 def test_junit_tells_failures_errors_and_skips_apart(written: Report) -> None:
     root = ElementTree.parse(written.folder / "junit.xml").getroot()
     suites = {suite.get("name"): suite for suite in root}

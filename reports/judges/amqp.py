@@ -1,0 +1,133 @@
+"""AMQP 1.0 connections, judged by the oracles themselves: credit, drains, session windows, deliveries and settlement.
+
+What a frame means hangs on the handles and channels that were agreed before it, so a part of a connection says nothing by
+itself and has no summary. Its frames are brought together by connection and read in order by one task. A connection of
+more than :data:`MOST` frames is judged by those; the rest is told as not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from harness.oracles.recording import Irregularity
+from harness.trace import read
+from harness.trace.events import Event
+from harness.verdicts.finding import Finding
+from harness.words import Seen
+from reports.judges.columns import NEEDED, Names, amqp_rows
+from reports.judges.second_look import FOUND, SCOPE
+from reports.schema import spark_schema
+from reports.sources import Source
+
+MOST = 1_000_000
+TOLD = 100
+"""Violations of one kind on one connection that are told one by one."""
+
+ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
+    "over the credit": amqp_credit.credit,
+    "drain unanswered": amqp_credit.drains,
+    "over the session window": amqp_windows.windows,
+    "delivery ids": amqp_deliveries.delivery_ids,
+    "settlement": amqp_deliveries.settlement,
+}
+KINDS = (*ORACLES, "not judged")
+LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
+"""Not judged here: a sender may settle without a word once the receiver has, and then the tag is free again."""
+
+_FRAMES = pa.schema(
+    [
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("example", pa.int64()),
+        ("conn", pa.int64()),
+        ("place", pa.int64()),
+        ("row", pa.int64()),
+        ("at_ns", pa.int64()),
+        ("seq", pa.int64()),
+        ("vantage", pa.string()),
+        ("kind", pa.string()),
+        ("protocol", pa.string()),
+        ("command", pa.string()),
+        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
+        ("size", pa.int64()),
+        ("how", pa.string()),
+    ]
+)
+_KINDS = ("FrameSent", "FrameReceived", "HeartBeatSent", "HeartBeatReceived", "ConnectionClosed", "ConnectionAbandoned")
+
+
+def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregularity, str]]:
+    """What is wrong on one connection, with the requirement that says so."""
+    last = (events[-1].at_ns, -1) if events else (0, -1)
+    for kind, oracle in ORACLES.items():
+        wrong = (
+            each for each in oracle(events, conn) if each.seen is Seen.VIOLATED and each.requirement not in LEFT_OPEN
+        )
+        for finding in islice(wrong, TOLD):
+            found = Irregularity(kind, "", conn, "", finding.detail, (last,), finding.uncertain is not None)
+            yield found, finding.requirement
+
+
+def judge(spark: SparkSession, source: Source) -> DataFrame:
+    """The irregularities of every AMQP connection of a recording, with ``requirement``."""
+    open_piece = source.open
+
+    def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for pieces in batches:
+            for piece in pieces.to_pylist():
+                names, begin = Names.none(), 0
+                for batch in open_piece(piece, (*NEEDED, "seq", "how")):
+                    chosen = _chosen(batch, names, piece["place"], begin)
+                    begin += batch.num_rows
+                    if chosen is not None:
+                        yield chosen
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for line, some in groupby(rows, key=lambda row: (*(row[name] for name in SCOPE), row["conn"])):
+            yield pa.RecordBatch.from_pylist(list(_found(line, some)), schema=WITH_REQUIREMENT)
+
+    frames = source.pieces_frame(spark).mapInArrow(choose, spark_schema(_FRAMES))
+    together = frames.repartition(*SCOPE, "conn").sortWithinPartitions(*SCOPE, "conn", "place", "row")
+    return together.mapInArrow(look, spark_schema(WITH_REQUIREMENT))
+
+
+WITH_REQUIREMENT = pa.schema([*FOUND, ("requirement", pa.string())])
+
+
+def _found(line: tuple[Any, ...], rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    *scope, conn = line
+    some = list(islice(rows, MOST))
+    empty = {"body": b"", "body_size": 0}
+    events = [read.event({**row, **empty}) for row in some]
+    told = dict(zip(SCOPE, scope, strict=True)) | {"queue": "", "conn": conn, "subscription": ""}
+    for wrong, requirement in irregularities(events, conn):
+        witness = [{"at_ns": at, "seq": None} for at, _ in wrong.witness]
+        told_of = {"kind": wrong.kind, "what": wrong.what, "uncertain": wrong.uncertain, "witness": witness}
+        yield {**told, **told_of, "requirement": requirement}
+    left = sum(1 for _ in rows)
+    if left:
+        what = f"the last {left} frames of this connection were not judged"
+        witness = [{"at_ns": some[-1]["at_ns"], "seq": some[-1]["seq"]}]
+        yield {**told, "kind": "not judged", "what": what, "uncertain": True, "witness": witness, "requirement": ""}
+
+
+def _chosen(batch: pa.RecordBatch, names: Names, place: int, begin: int) -> pa.RecordBatch | None:
+    if not batch.num_rows:
+        return None
+    rows, scopes = amqp_rows(batch, names, _KINDS)
+    if not len(rows):
+        return None
+    part = batch.take(pa.array(rows))
+    told = {name: part.column(name) for name in _FRAMES.names if name in batch.schema.names}
+    told |= {name: pa.array([scope[at] for scope in scopes]) for at, name in enumerate(SCOPE)}
+    told |= {"place": pa.array(np.full(len(rows), place)), "row": pa.array(rows + begin)}
+    return pa.RecordBatch.from_arrays([told[each.name].cast(each.type) for each in _FRAMES], schema=_FRAMES)

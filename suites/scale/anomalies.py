@@ -1,0 +1,62 @@
+"""One message lost, one doubled, one out of order, one octet over a window and one early close among ten million events:
+each is found and named with its witness. See ``tox -e judge-scale``; it needs 300 MB of disk and some minutes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.load_trace import (
+    MESSAGE_AFTER,
+    PRODUCERS,
+    SILENT,
+    Anomalies,
+    consumer_of,
+    write,
+)
+from harness.catalogue.profiles import load
+from harness.catalogue.requirements import load as requirements
+from harness.oracles.ground import ground
+from reports.judges.conclusion import conclude
+from reports.judges.judge import judge
+from reports.requirements import Requirements
+from reports.session import session
+from reports.sources.segments import local
+
+EVENTS = int(float(os.environ.get("BROKERPROOF_SCALE_EVENTS", "1e7")))
+
+
+@pytest.fixture(scope="module")
+def messages() -> int:
+    return EVENTS // 4
+
+
+def test_each_anomaly_is_found_once_and_named_with_its_witness(tmp_path: Path, messages: int) -> None:
+    put_in = Anomalies.all(messages)
+    write(tmp_path, EVENTS, put_in)
+    with session("local[2]", heap="4g", brief=True) as spark:
+        judgement = judge(spark, local([str(tmp_path)], 2), ground("artemis", load("artemis").parameters))
+        found = conclude(judgement, Requirements(requirements().values()).level)
+    step = 60 * 10**9 // messages
+    by_kind = {each["kind"]: each for each in found.listed}
+    assert {each.kind: each.count for each in found.wrong} == dict.fromkeys(by_kind, 1)
+    assert sorted(by_kind) == ["closed early", "disordered", "lost", "overrun", "shared"]
+
+    def named(message: int) -> str:
+        return f"message {message // PRODUCERS} of producer {message % PRODUCERS} "
+
+    def at(kind: str) -> list[int]:
+        return [each["at_ns"] for each in by_kind[kind]["witness"]]
+
+    assert by_kind["lost"]["what"].startswith(named(put_in.lost))
+    assert at("lost") == [put_in.lost * step]
+    assert by_kind["shared"]["what"].startswith(named(put_in.doubled))
+    delivered = (put_in.doubled + MESSAGE_AFTER) * step
+    assert at("shared") == [delivered, delivered + 1]
+    assert by_kind["disordered"]["what"].startswith(named(put_in.late))
+    assert "of 16384 octets were held" in by_kind["overrun"]["what"]
+    assert by_kind["overrun"]["conn"] == 1 + PRODUCERS + int(consumer_of(np.array([put_in.filling]))[0])
+    assert by_kind["closed early"]["conn"] == 1 + PRODUCERS + 32 + SILENT // 2
