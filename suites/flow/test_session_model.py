@@ -1,0 +1,228 @@
+"""Window, transactions and liveness of a STOMP session together: a plan is drawn, a model says after each step what may and
+what must have come, and the books of all messages are kept apart from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_stomp import MESSAGE, Destination, StompPeer
+from harness.oracles.accounting import Attempted, Confirmed, Delivered, Ledger, Returned, Settled, Withdrawn
+from harness.oracles.window import Account
+from harness.wire.conversation import PATIENCE
+from harness.wire.stomp import Frame
+from harness.words import ms, seconds
+
+WINDOW, SENT, ABORTED, ONCE, ALIVE = (
+    "ARTEMIS-STOMP-window-3",
+    "STOMP12-SEND-02",
+    "STOMP12-ABORT-01",
+    "ARTEMIS-CONCEPTS-queue-2",
+    "ARTEMIS-STOMP-ttl-3",
+)
+QUIET = ms(200)
+"""How long nothing must come before the broker has stopped."""
+BEAT_MS = 1500
+"""The consumer promises a sign of life as often; its TTL is what the target's parameters make of that."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """The producer sends a message with a body of that size, inside the transaction if one is open and ``inside``."""
+
+    size: int
+    inside: bool
+
+
+@dataclass(frozen=True)
+class End:
+    """The open transaction is committed or aborted, and the next one begins."""
+
+    commit: bool
+
+
+@dataclass(frozen=True)
+class Ack:
+    """The consumer acknowledges the message it holds at that place, and in mode client all before."""
+
+    which: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """The consumer does nothing but keep its promise, for so many of its intervals."""
+
+    intervals: int
+
+
+Step = Publish | End | Ack | Idle
+STEPS = st.one_of(
+    st.builds(Publish, st.sampled_from([0, 50, 300, 1000]), st.booleans()),
+    st.builds(Publish, st.sampled_from([0, 50, 300, 1000]), st.booleans()),
+    st.builds(End, st.booleans()),
+    st.builds(Ack, st.integers(0, 9)),
+    st.builds(Idle, st.integers(1, 2)),
+)
+
+
+@dataclass
+class Run:
+    """A plan on its way. ``waiting`` and ``pending`` are the model: what the broker owes, and what a COMMIT will add."""
+
+    target: Bench
+    to: Destination
+    consumer: StompPeer
+    producer: StompPeer
+    mode: str
+    account: Account
+    waiting: list[bytes] = field(default_factory=list)
+    pending: list[bytes] = field(default_factory=list)
+    held: list[Frame] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
+    sent: int = 0
+    transactions: int = 0
+
+    def begin(self) -> None:
+        """The next transaction."""
+        self.transactions += 1
+        self.producer.request("BEGIN", {"transaction": f"t{self.transactions}"})
+
+    def step(self, step: Step) -> None:
+        """One step of the plan, in the world and in the model."""
+        self.consumer.beat()
+        match step:
+            case Publish(size, inside):
+                self._publish(size, inside)
+            case End(commit):
+                self._end(commit)
+            case Ack(which):
+                self._ack(which)
+            case Idle(intervals):
+                for _ in range(3 * intervals):
+                    self.target.advance(ms(BEAT_MS) // 3)
+                    self.consumer.beat()
+        self.watch(str(step))
+
+    def _publish(self, size: int, inside: bool) -> None:
+        self.sent += 1
+        body = (b"%d " % self.sent).ljust(size, b".")
+        self.ledger.note(Attempted(body, "inside" if inside else "outside"))
+        if inside:
+            self.producer.publish(self.to, body, {"transaction": f"t{self.transactions}"}, receipt=False)
+            self.pending.append(body)
+        else:
+            self.producer.publish(self.to, body)
+            self.ledger.note(Confirmed(body))
+            self.waiting.append(body)
+
+    def _end(self, commit: bool) -> None:
+        self.producer.request("COMMIT" if commit else "ABORT", {"transaction": f"t{self.transactions}"})
+        for body in self.pending:
+            self.ledger.note(Confirmed(body) if commit else Withdrawn(body))
+        self.waiting += self.pending if commit else []
+        self.pending = []
+        self.begin()
+
+    def _ack(self, which: int) -> None:
+        if not self.held:
+            return
+        position = which % len(self.held)
+        first = 0 if self.mode == "client" else position
+        self.consumer.ack(self.held[position], receipt=True)
+        self.ledger.note(Settled(tuple(each.body for each in self.held[first : position + 1])))
+        del self.held[first : position + 1]
+        del self.account.held[first : position + 1]
+
+    def watch(self, after: str) -> None:
+        """What must come does, what may not come does not."""
+        alive = self.consumer.ended is None
+        self.target.require(ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}")
+        while self.account.open and self.waiting:
+            came = self.consumer.watch_for(MESSAGE, within=PATIENCE)
+            what = f"{len(self.waiting)} wait and the window is open"
+            self.target.require((WINDOW, SENT), came is not None, f"after {after} {what}: {self.consumer.instead()}")
+            assert came is not None
+            self._took(came, after)
+        self.target.wait_until(lambda: any(MESSAGE.accepts(each) for each in self.consumer.inbox), QUIET)
+        for each in self.consumer.take_messages():
+            self._took(each, after)
+
+    def _took(self, message: Frame, after: str) -> None:
+        body = message.body
+        self.ledger.note(Delivered(body, "consumer", False))
+        owed = body in self.waiting
+        early = body in self.pending
+        what = "before its COMMIT" if early else "though nobody waits for it"
+        judged = (SENT,) if early else (ABORTED, ONCE)
+        self.target.require(judged, owed, f"after {after} {body[:12]!r} came {'as it should' if owed else what}")
+        self.waiting.remove(body)
+        octets = sum(self.account.held)
+        allowed = self.account.delivered(message.size)
+        self.held.append(message)
+        detail = f"after {after} {octets} octets were held of {self.account.window} when {body[:12]!r} came"
+        self.target.require(WINDOW, allowed, detail)
+
+
+@case(WINDOW, SENT, ABORTED, ONCE, ALIVE, needs={"consumer-window", "transactions", "connection-ttl", "heart-beat"})
+@over(
+    examples=40,
+    always=lambda target: [
+        {
+            "window": 700,
+            "mode": "client",
+            "silent": True,
+            "steps": [Publish(300, False), Publish(300, True), Publish(300, True), End(True), Ack(0), Idle(1)],
+        },
+        {
+            "window": 500,
+            "mode": "client-individual",
+            "silent": False,
+            "steps": [Publish(50, True), End(False), Publish(50, False), Publish(1000, True), End(True), Ack(1)],
+        },
+    ],
+    window=st.sampled_from([1, 300, 500, 700, 1500, 5000]),
+    mode=st.sampled_from(["client", "client-individual"]),
+    silent=st.booleans(),
+    steps=st.lists(STEPS, min_size=1, max_size=10),
+)
+def test_a_session_does_what_the_model_says(
+    target: Bench, window: int, mode: str, silent: bool, steps: list[Step]
+) -> None:
+    """Messages are sent inside and outside transactions, acknowledged, and waited for, as drawn, on a subscription with a
+    window and a connection that keeps its promise of heart-beats. After each step what must have come has, and no more. In
+    the end the books balance; and if the consumer falls silent its connection is closed, not before its TTL is over, and what
+    it held comes again."""
+    to = target.destination()
+    consumer, producer = target.stomp(heart_beat=f"{BEAT_MS},0"), target.stomp()
+    consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})
+    run = Run(target, to, consumer, producer, mode, Account(window))
+    run.begin()
+    for each in steps:
+        run.step(each)
+    run.step(End(commit=False))
+    target.judge((SENT, ABORTED, WINDOW), True, f"{len(steps)} steps went as the model says")
+    if silent:
+        consumer.beat()
+        since = target.now()
+        bounds = target.silence_interval(target.negotiated((BEAT_MS, 0)).ttl_ms)
+        target.wait_until(lambda: consumer.ended is not None, bounds[1] + seconds(10))
+        ended = consumer.ended is not None
+        target.judge(ALIVE, ended, f"the silent consumer was {'closed' if ended else 'not closed'}")
+        target.judge_duration(ALIVE, "silence before the end", target.now() - since, (bounds[0], None), since)
+    else:
+        consumer.request("DISCONNECT")
+        target.judge(ALIVE, True, "the consumer kept its promise and was kept")
+    run.ledger.note(Returned("consumer", failed=silent, noticed=not silent))
+    heir = target.stomp()
+    heir.subscribe(to)
+    owed = len(run.ledger.must_come())
+    target.wait_until(lambda: heir.messages_seen >= owed or heir.ended is not None, PATIENCE)
+    target.wait_until(lambda: heir.messages_seen > owed or heir.ended is not None, QUIET)
+    for each in heir.take_messages():
+        run.ledger.note(Delivered(each.body, "heir", each.get("redelivered") == "true"))
+    books = run.ledger.close()
+    wrong = books.phantom or books.revived or books.lost or books.abandoned or books.shared
+    target.judge(ONCE, not wrong, str(books))
