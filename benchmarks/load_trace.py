@@ -155,25 +155,31 @@ class _Load:
 
     def _filling(self) -> int:
         """How large the delivery has to be so that its consumer then holds exactly its window."""
-        message = self.wrong.filling
+        message, successor = self.wrong.filling, self._successor()
         before = np.arange(message - (ACK_AFTER - MESSAGE_AFTER) - 1, message)
-        # The successor comes two rounds later; what is acknowledged until then is no longer held.
-        after = message + PRODUCERS * EACH
-        mine = before[(consumer_of(before) == consumer_of(np.array([message]))[0])]
-        between = np.arange(message + 1, after + 1)
-        between = between[consumer_of(between) == consumer_of(np.array([message]))[0]]
-        successor = int(between[0])
-        held = mine[mine + ACK_AFTER > successor + MESSAGE_AFTER]
+        mine = before[consumer_of(before) == consumer_of(np.array([message]))[0]]
+        held = mine[mine + ACK_AFTER >= successor + MESSAGE_AFTER]
         return WINDOW - int(size_of(held).sum())
+
+    def _successor(self) -> int:
+        """The next message that the consumer of the filling one gets."""
+        message = self.wrong.filling
+        after = np.arange(message + 1, message + 1 + PRODUCERS * EACH)
+        return int(after[consumer_of(after) == consumer_of(np.array([message]))[0]][0])
 
     def _answers(self, message: Ints) -> pa.Table:
         message = message[message != self.wrong.lost]
         at = (message + ACK_AFTER) * self.step
         # What filled the window is settled as soon as its successor has come, so that this is the only one too many.
         filling = message == self.wrong.filling
-        at[filling] = (message[filling] + PRODUCERS * EACH + MESSAGE_AFTER) * self.step + 1
+        if filling.any():
+            at[filling] = (self._successor() + MESSAGE_AFTER) * self.step + 1
+        consumer, again = consumer_of(message), message == self.wrong.doubled
+        if again.any():
+            message, at = np.append(message, message[again]), np.append(at, at[again] + 1)
+            consumer = np.append(consumer, consumer[again] ^ 1)
         token = _joined("a", pa.array(message).cast(pa.string()))
-        return _frames("FrameSent", "ACK", at, 1 + PRODUCERS + consumer_of(message), [("id", token)], None, 40)
+        return _frames("FrameSent", "ACK", at, 1 + PRODUCERS + consumer, [("id", token)], None, 40)
 
     def _opening(self) -> pa.Table:
         conns = np.arange(1, 1 + PRODUCERS + CONSUMERS + SILENT)
