@@ -109,7 +109,8 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        if session.config.option.collectonly:
+        broken = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if session.config.option.collectonly or broken:  # pytest itself says what could not be collected
             return
         calls = [call for item in session.items if (call := _call(item)) is not None]
         if not calls:

@@ -78,6 +78,8 @@ def run(
     for name, target in zip(names, loaded, strict=True):
         arguments = _arguments(name, suites, pattern, effort, seed, folder, resume, side_by_side)
         _judge(console, target, arguments, folder)
+        if not resume:
+            _complete(target, folder)
     found = list(results.read(folder))
     passing = _known_that_pass(loaded, folder, found)
     code = exit_code((each.verdict for each in found), known_that_passed=bool(passing))
@@ -154,6 +156,18 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path)
         raise failing.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
     if process.returncode not in (0, 1):
         raise failing.Ours(f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}")
+
+
+def _complete(target: Target, folder: Path) -> None:
+    """Raises :class:`failing.Ours` unless every case of the run has a result: a verdict on the others would mislead."""
+    name = target.identity.name
+    judged = {each.case for each in results.read(folder) if each.target == name}
+    missing = sorted(run_folder.cases_of(folder).keys() - judged)
+    if missing:
+        log = folder / "logs" / f"pytest-{name}.log"
+        raise failing.Ours(
+            f"judging {name} broke off: {len(missing)} cases have no result, {missing[0]} first; see {log}"
+        )
 
 
 def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) -> list[str]:
