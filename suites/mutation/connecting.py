@@ -15,6 +15,7 @@ from reference_broker.stomp.frame import Frame, Headers
 from reference_broker.stomp.parser import FrameParser
 from reference_broker.stomp.refusal import Refusal
 from suites.mutation.mutant import Group, Reached
+from suites.mutation.refusing import cut_off, kept
 
 connecting = Group("connecting")
 
@@ -88,37 +89,13 @@ def server_with_brackets(parts: Parts, reached: Reached) -> Parts:
 @connecting.mutant(TURNED_AWAY)
 def wrong_login_cut_off(parts: Parts, reached: Reached) -> Parts:
     """A wrong login is closed without an ERROR."""
-
-    class Faulty(StompConnection):
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            if problem.message == refusal.BAD_LOGIN.message:
-                reached()
-                self.close()
-            else:
-                super()._refuse(problem, frame)
-
-    return replace(parts, stomp=Faulty)
+    return cut_off(parts, reached, refusal.BAD_LOGIN)
 
 
 @connecting.mutant(TURNED_AWAY)
 def wrong_login_kept(parts: Parts, reached: Reached) -> Parts:
     """After the ERROR for a wrong login the connection stays open."""
-
-    class Faulty(StompConnection):
-        keep = False
-
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            self.keep = problem.message == refusal.BAD_LOGIN.message
-            super()._refuse(problem, frame)
-            self.keep = False
-
-        def close(self) -> None:
-            if self.keep:
-                reached()
-            else:
-                super().close()
-
-    return replace(parts, stomp=Faulty)
+    return kept(parts, reached, refusal.BAD_LOGIN)
 
 
 @connecting.mutant(TURNED_AWAY)

@@ -17,6 +17,7 @@ from suites.mutation import (
     errors,
     escapes,
     framing,
+    framing_pieces,
     full_addresses,
     limits,
     message_headers,
@@ -29,19 +30,24 @@ from suites.mutation import (
     subscriptions,
     transactions,
     ttl,
+    ttl_watch,
     websockets,
+    window_sizes,
     windows,
 )
 from suites.mutation.mutant import Group, Mutant
 
 GROUPS: tuple[Group, ...] = (
     framing.framing,
+    framing_pieces.framing_pieces,
     escapes.escapes,
     negotiation.negotiation,
     connecting.connecting,
     ttl.ttl,
+    ttl_watch.ttl_watch,
     beats.beats,
     windows.windows,
+    window_sizes.window_sizes,
     acks.acks,
     nacks.nacks,
     transactions.transactions,

@@ -10,6 +10,7 @@ from reference_broker.stomp.connection import StompConnection
 from reference_broker.stomp.frame import Frame
 from reference_broker.stomp.refusal import Refusal
 from suites.mutation.mutant import Group, Reached
+from suites.mutation.refusing import cut_off, kept
 
 limits = Group("limits")
 
@@ -19,37 +20,13 @@ REFUSED = "STOMP11-LIMIT-02 STOMP12-LIMIT-02"
 @limits.mutant(REFUSED)
 def exceeded_and_cut_off(parts: Parts, reached: Reached) -> Parts:
     """A frame that is too large ends the connection without an ERROR."""
-
-    class Faulty(StompConnection):
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            if problem.message == refusal.TOO_LARGE.message:
-                reached()
-                self.close()
-            else:
-                super()._refuse(problem, frame)
-
-    return replace(parts, stomp=Faulty)
+    return cut_off(parts, reached, refusal.TOO_LARGE)
 
 
 @limits.mutant(REFUSED)
 def exceeded_and_kept(parts: Parts, reached: Reached) -> Parts:
     """After the ERROR for a frame that is too large the connection stays open, and reads on in its midst."""
-
-    class Faulty(StompConnection):
-        keep = False
-
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            self.keep = problem.message == refusal.TOO_LARGE.message
-            super()._refuse(problem, frame)
-            self.keep = False
-
-        def close(self) -> None:
-            if self.keep:
-                reached()
-            else:
-                super().close()
-
-    return replace(parts, stomp=Faulty)
+    return kept(parts, reached, refusal.TOO_LARGE)
 
 
 @limits.mutant(REFUSED)

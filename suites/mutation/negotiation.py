@@ -11,6 +11,7 @@ from reference_broker.stomp.encoder import FrameEncoder
 from reference_broker.stomp.frame import Frame, Headers, Version
 from reference_broker.stomp.refusal import Refusal
 from suites.mutation.mutant import Group, Reached
+from suites.mutation.refusing import cut_off, kept
 
 negotiation = Group("negotiation")
 
@@ -118,37 +119,13 @@ def versions_not_named(parts: Parts, reached: Reached) -> Parts:
 @negotiation.mutant(f"{NONE} STOMP11-CONNECT-03 STOMP12-CONNECT-03")
 def strangers_are_kept(parts: Parts, reached: Reached) -> Parts:
     """After the ERROR for a client without a common version the connection stays open."""
-
-    class Faulty(StompConnection):
-        keep = False
-
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            self.keep = problem.message == refusal.NO_COMMON_VERSION.message
-            super()._refuse(problem, frame)
-            self.keep = False
-
-        def close(self) -> None:
-            if self.keep:
-                reached()
-            else:
-                super().close()
-
-    return replace(parts, stomp=Faulty)
+    return kept(parts, reached, refusal.NO_COMMON_VERSION)
 
 
 @negotiation.mutant("STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP11-CONNECT-03 STOMP12-CONNECT-03")
 def strangers_are_cut_off(parts: Parts, reached: Reached) -> Parts:
     """A client without a common version is closed without an ERROR."""
-
-    class Faulty(StompConnection):
-        def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-            if problem.message == refusal.NO_COMMON_VERSION.message:
-                reached()
-                self.close()
-            else:
-                super()._refuse(problem, frame)
-
-    return replace(parts, stomp=Faulty)
+    return cut_off(parts, reached, refusal.NO_COMMON_VERSION)
 
 
 def _saying(parts: Parts, reached: Reached, version: str | None) -> Parts:
