@@ -267,6 +267,8 @@ class Router:
         if self._addresses.get(address.name) is address:
             del self._addresses[address.name]
             self._accounting.close(address.account)
+            if self._stored is not None:
+                self._stored.closed(address)
 
     def remove(self, name: str) -> None:
         """Deletes the address ``name`` with its queues and what is in them; nothing happens if there is none."""

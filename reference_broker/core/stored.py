@@ -43,6 +43,10 @@ class Stored:
         else:
             address.pages = self.store.find(address.name)
 
+    def closed(self, address: Address) -> None:
+        """``address`` does not exist any more."""
+        self.store.close(address.name)
+
     def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
         """``queue`` exists now."""
         self.store.name(queue, address.name, on_demand, subscription)

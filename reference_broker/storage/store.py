@@ -125,6 +125,7 @@ class Store:
         """Queues that would read on."""
         self._limits = limits
         self._stores: dict[str, PagingStore] = {}
+        self._numbers: dict[str, int] = {}
         self._dirty: dict[Page, PagingStore] = {}
         self._useless: list[str] = []
         self._under_way: list[_PageWrite] = []
@@ -156,10 +157,19 @@ class Store:
         found = self._stores.get(name)
         if found is None:
             found = self._stores[name] = PagingStore(self, name, f"paging/{_folder(name)}", self._limits(name))
-            for queue in self.journal.queues.values():
+            found.next_number = self._numbers.pop(name, 1)
+            for queue in self.journal.queues.values() if self._next_page else ():
                 if queue.address == name:
                     found.next_number = max(found.next_number, self._next_page.get(queue.id, 0))
         return found
+
+    def close(self, name: str) -> None:
+        """The address ``name`` does not exist any more. The numbers of its pages are not used again: old files may still go."""
+        found = self._stores.get(name)
+        if found is not None and not found.active:
+            del self._stores[name]
+            if found.next_number > 1:
+                self._numbers[name] = found.next_number
 
     def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:
         """``queue`` was made: it gets its id; if it is durable it will be there after a restart."""

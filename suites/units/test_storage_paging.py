@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.words import FullPolicy
+from reference_broker.config.settings import Settings
 from suites.units.storage_driver import StoringDriver, numbered, paging
 
 BODY = "x" * 500
@@ -167,3 +170,21 @@ def test_the_limit_of_pages_refuses_or_drops(policy: FullPolicy) -> None:
     assert kept == _bodies(len(kept))
     assert (producer in driver.closed) is (policy is FullPolicy.FAIL)
     assert receipts == (kept if policy is FullPolicy.FAIL else _bodies(40))
+
+
+def test_an_address_that_comes_and_goes_uses_no_number_of_a_page_again() -> None:
+    (setting,) = paging(2000).address_settings
+    driver = StoringDriver(Settings(address_settings=(replace(setting, auto_delete_queues=True),)))
+    seen: set[str] = set()
+    for _ in range(4):
+        producer, consumer = driver.connect(), driver.connect()
+        driver.send(producer, *_bodies(12))
+        driver.settle()
+        pages = {each for each in driver.disk.names() if each.startswith("paging/")}
+        assert pages
+        assert not pages & seen
+        seen |= pages
+        assert len(driver.subscribe(consumer)) == 12
+        driver.say(consumer, "DISCONNECT\n\n\0")
+        driver.settle()
+        assert "q" not in driver.broker._store._stores  # type: ignore[union-attr]
