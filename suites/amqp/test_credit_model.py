@@ -196,6 +196,7 @@ class Run:
         self.watch("plenty of credit and window")
         left = sorted(each.message.body for held in model.held for each in held)
         self.peer.close()
+        self.peer.leave()  # a broker may wait for that, and keep what the client held so long
         other = self.target.amqp()
         for node in self.nodes:
             other.receiver(node, credit=100)
