@@ -6,10 +6,11 @@ launcher of a created instance would build: one run of a JVM less, and nothing t
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +40,7 @@ _ETC = (
     "cert-users.properties",
     "cert-roles.properties",
     "log4j2.properties",
+    "logging.properties",  # releases before 2.27
     "management.xml",
 )
 
@@ -88,6 +90,19 @@ def java_minimum(version: str) -> int:
         if _key(version) >= _key(each["from"]):
             return int(each["minimum"])
     return int(known[-1]["minimum"])
+
+
+def absent_jars(version: str) -> list[Path]:
+    """The jars that stand in for what release ``version`` expects of the JDK and newer ones lack, downloaded once.
+
+    Raises :class:`SetUpFailed`.
+    """
+    absent = releases()["absent"]
+    assert isinstance(absent, dict)
+    if _key(version) >= _key(absent["before"]):
+        return []
+    wanted = [maven.Coordinates(*text.split(":")) for text in absent["artifacts"]]
+    return [maven.download([each], cache_folder() / "dl") for each in wanted]
 
 
 def home_of(version: str) -> Path:
@@ -150,7 +165,7 @@ class ArtemisProcess:
             raise SetUpFailed(f"{self._folder}: this broker has been started already; stop it first")
         acceptors = artemis_config.acceptors(self._config)
         login, passcode = self._user()
-        home = install(self._version)
+        home, absent = install(self._version), absent_jars(self._version)
         try:
             runtime = java.find_java(java_minimum(self._version))
         except java.NoJava as problem:
@@ -162,9 +177,9 @@ class ArtemisProcess:
             elif busy := taken(ports.values()):
                 names = ", ".join(f"{name} ({port})" for name, port in ports.items() if port in busy)
                 raise SetUpFailed(f"{self._config}: something else listens on the ports of {names}; use free ports")
-            self._prepare(ports)
+            self._prepare(home, ports)
             try:
-                pid = self._launch(runtime, home, ports)
+                pid = self._launch(runtime, home, absent, ports)
             except SetUpFailed as problem:
                 if attempt < TRIES and self._free_ports and _BIND_FAILED in str(problem):
                     continue
@@ -230,13 +245,16 @@ class ArtemisProcess:
             return login, passcode
         raise SetUpFailed(f"{path}: names no user; write one as LOGIN = PASSCODE")
 
-    def _prepare(self, ports: Mapping[str, int]) -> None:
+    def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
         try:
             for name in ("etc", "log", "data", "tmp"):
                 shutil.rmtree(self._folder / name, ignore_errors=True)
                 (self._folder / name).mkdir(parents=True)
             for name in _ETC:
                 shutil.copyfile(self._file(name), self._folder / "etc" / name)
+            for name in ("bootstrap.xml", "management.xml"):
+                path = self._folder / "etc" / name
+                path.write_bytes(artemis_config.as_of(home, path))
             (self._folder / "etc" / "broker.xml").write_bytes(artemis_config.with_ports(self._config, ports))
             certificates.make(self.certificates)
         except OSError as problem:
@@ -244,7 +262,7 @@ class ArtemisProcess:
                 f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
             ) from None
 
-    def _launch(self, runtime: Path, home: Path, ports: Mapping[str, int]) -> int:
+    def _launch(self, runtime: Path, home: Path, absent: Sequence[Path], ports: Mapping[str, int]) -> int:
         instance = self._folder
         command: list[str | Path] = [
             runtime,
@@ -252,14 +270,18 @@ class ArtemisProcess:
             *("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC"),
             *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED") * (java_minimum(self._version) > 8),
             "-Dlog4j2.disableJmx=true",
+            # The JAXB of releases before 2.17 else writes classes in a way that newer Javas forbid.
+            "-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",
+            f"-Djava.util.logging.config.file={instance}/etc/logging.properties",
             f"-Djava.security.auth.login.config={instance}/etc/login.config",
             f"-Dartemis.home={home}",
             f"-Dartemis.instance={instance}",
+            f"-Dartemis.URI.instance={instance.as_uri()}",
             f"-Dartemis.instance.etc={instance}/etc",
             f"-Ddata.dir={instance}/data",
             f"-Djava.io.tmpdir={instance}/tmp",
             f"-D{certificates.FOLDER}={self.certificates}",
-            *("-classpath", home / "lib" / "artemis-boot.jar"),
+            *("-classpath", os.pathsep.join(map(str, [home / "lib" / "artemis-boot.jar", *absent]))),
             *("org.apache.activemq.artemis.boot.Artemis", "run"),
         ]
         self._process = NativeProcess(command, folder=instance, console=self._console, grace_s=STOP_S, free=self._free)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ _CORE = "{urn:activemq:core}"
 _URL = re.compile(
     r"^(?P<before>\s*tcp://)(?P<host>\[[^\]]*\]|[^:/?;]+):(?P<port>\d{1,5})(?P<after>[/?;].*|\s*)$", re.DOTALL
 )
+_SCHEMA = "org.apache.activemq/dto/activemq.xsd"
+_ATTRIBUTE = "{http://www.w3.org/2001/XMLSchema}attribute"
 LOOPBACK = frozenset({"127.0.0.1", "localhost"})
 
 
@@ -52,6 +55,26 @@ def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
         name, match = _read(element, config)
         element.text = f"{match['before']}{match['host']}:{ports.get(name, match['port'])}{match['after']}"
     return bytes(etree.tostring(tree, xml_declaration=True, encoding="UTF-8"))
+
+
+def as_of(home: Path, config: Path) -> bytes:
+    """The text of a bootstrap.xml or management.xml as the release at ``home`` reads it.
+
+    The namespace of their elements was not always the same, and an attribute that a release does not know is left out.
+    Raises :class:`SetUpFailed`.
+    """
+    try:
+        with zipfile.ZipFile(next((home / "lib").glob("artemis-dto-*.jar"))) as jar:
+            schema = etree.fromstring(jar.read(_SCHEMA))
+    except (OSError, StopIteration, KeyError, zipfile.BadZipFile, etree.XMLSyntaxError):
+        raise SetUpFailed(f"{home}: has no lib/artemis-dto-VERSION.jar with {_SCHEMA}; remove the folder") from None
+    own = etree.QName(_parse(config).getroot()).namespace or ""
+    text = config.read_bytes().replace(f'xmlns="{own}"'.encode(), f'xmlns="{schema.get("targetNamespace")}"'.encode())
+    root, known = etree.fromstring(text), {str(each.get("name")) for each in schema.iter(_ATTRIBUTE)}
+    for element in root.iter(etree.Element):
+        for name in set(map(str, element.attrib)) - known:
+            del element.attrib[name]
+    return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8"))
 
 
 def _parse(config: Path) -> etree._ElementTree:

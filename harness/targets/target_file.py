@@ -1,6 +1,7 @@
 """Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
 
 ``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` or ``stomp+ssl://`` URL.
+A shipped name with ``@VERSION`` behind it is the same target with another release of the broker.
 Other parts of the house add targets under a word of their own, as ``WORD:NAME``: an entry point of the group
 ``brokerproof.targets`` called WORD is a function from NAME to a target, and raises ``ValueError`` with one sentence for a
 name that it does not know. A file has::
@@ -95,6 +96,9 @@ def load(text: str) -> Target:
     known = shipped()
     if text in known:
         return _from_file(known[text], text)
+    shipped_name, at, version = text.rpartition("@")
+    if at and shipped_name in known:
+        return _from_file(known[shipped_name], text, version)
     if text.endswith(".toml") or Path(text).is_file():
         return _from_file(Path(text), Path(text).name.removesuffix(".toml").removesuffix(".target"))
     word, colon, name = text.partition(":")
@@ -140,7 +144,7 @@ def _from_url(text: str) -> Target:
     )
 
 
-def _from_file(path: Path, name: str) -> Target:
+def _from_file(path: Path, name: str, version: str = "") -> Target:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except OSError as problem:
@@ -150,6 +154,11 @@ def _from_file(path: Path, name: str) -> Target:
     kind = str(values.get("kind"))
     if kind not in _OF_KIND:
         raise BadTarget(f"{path}: kind is {kind!r}; it should be one of {', '.join(_OF_KIND)}")
+    if version and "version" not in _OF_KIND[kind]:
+        raise BadTarget(
+            f"--target {name!r}: a target of kind {kind} has no releases to choose from; leave @{version} out"
+        )
+    values |= {"version": version} if version else {}
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
         if key not in allowed:

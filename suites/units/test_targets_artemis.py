@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import zipfile
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_a_missing_configuration_is_one_sentence(tmp_path: Path) -> None:
         artemis_config.acceptors(tmp_path / "none.xml")
 
 
-@pytest.mark.parametrize("name", ["broker.xml", "override.xml"])
+@pytest.mark.parametrize("name", ["broker.xml", "override.xml", "history-2.xml", "history-2.21.xml"])
 def test_our_own_files_name_loopback_acceptors_with_ports_of_their_own(name: str) -> None:
     found = artemis_config.acceptors(artemis.our_files() / name)
     assert "stomp" in found
@@ -223,6 +224,16 @@ while True:
 """
 
 
+def release(version: str, namespace: str, *attributes: str) -> None:
+    """What brokerproof looks at in a release, in the cache: the schema of two files and the attributes it names."""
+    library = artemis.home_of(version) / "lib"
+    library.mkdir(parents=True)
+    named = "".join(f'<attribute name="{each}"/>' for each in attributes)
+    schema = f'<schema xmlns="http://www.w3.org/2001/XMLSchema" targetNamespace="{namespace}">{named}</schema>'
+    with zipfile.ZipFile(library / f"artemis-dto-{version}.jar", "w") as jar:
+        jar.writestr("org.apache.activemq/dto/activemq.xsd", schema)
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache with an "Artemis", and a "java" that runs our script instead; returns a configuration for it."""
@@ -230,7 +241,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     (tmp_path / "broker.py").write_text(BROKER)
     fake_java(tmp_path / "jdk" / "bin" / "java", "17.0.1", f'exec {sys.executable} {tmp_path / "broker.py"} "$@"')
-    (artemis.home_of(artemis.default_version()) / "lib").mkdir(parents=True)
+    release(artemis.default_version(), "http://activemq.apache.org/schema", "domain", "certificate-domain")
     return config(
         tmp_path / "conf" / "broker.xml",
         '<acceptor name="stomp">tcp://127.0.0.1:61613?protocols=STOMP</acceptor>',
@@ -250,6 +261,25 @@ def test_a_broker_runs_in_a_folder_of_its_own(installed: Path, tmp_path: Path) -
         assert {each.name for each in (folder / "etc").iterdir()} >= {"broker.xml", "bootstrap.xml", "login.config"}
     assert native.wait_for_end(running.pid, 0)
     assert not native.taken(running.ports.values())
+
+
+def test_an_old_release_gets_what_it_knows_and_what_newer_javas_lack(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release("2.5.0", "http://activemq.org/schema", "domain", "configuration")
+    monkeypatch.setattr(artemis.maven, "download", lambda wanted, folder: folder / wanted[0].file_name)
+    with artemis.ArtemisProcess(installed, "2.5.0", tmp_path / "run") as running:
+        assert running.version == "2.5.0"
+        etc = tmp_path / "run" / "etc"
+        assert 'xmlns="http://activemq.org/schema"' in (etc / "bootstrap.xml").read_text()
+        assert '<jaas-security domain="activemq"/>' in (etc / "bootstrap.xml").read_text()
+        assert 'xmlns="http://activemq.org/schema"' in (etc / "management.xml").read_text()
+        assert (etc / "logging.properties").is_file()
+        command = Path(f"/proc/{running.pid}/cmdline").read_text().split("\0")
+        names = [Path(each).name for each in command[command.index("-classpath") + 1].split(":")]
+        assert names[0] == "artemis-boot.jar"
+        assert "jaxb-impl-2.3.9.jar" in names
+    assert artemis.absent_jars("2.10.0") == []
 
 
 def test_files_beside_the_configuration_come_before_ours(installed: Path, tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""How long a message lives: not a moment less than its sender said."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.wire.amqp_messages import message
+from suites.amqp.steps import collect, granted
+
+MINUTE = 60_000
+"""Milliseconds."""
+MOST = 2**32 - 1
+"""The longest ttl of AMQP 1.0, in milliseconds: 49 days."""
+
+
+@case("ARTEMIS-CONCEPTS-queue-1", needs={"amqp", "queue-semantics"})
+@over(
+    examples=6,
+    always=lambda target: [{"ttl": 2**31}],
+    ttl=st.sampled_from([2**31 - 1, 2**31, 2**31 + MINUTE, MOST]),
+)
+def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> None:
+    """A queue takes a message that is to live for a minute, one for weeks, and one for a minute again. A consumer that comes
+    then gets all three."""
+    node, peer = target.node(), target.amqp()
+    link = peer.sender(node)
+    for number, each in enumerate((MINUTE, ttl, MINUTE)):
+        granted(target, peer, link)
+        delivery = peer.transfer(link, message(b"%d" % number, header={"ttl": each}))
+        peer.confirmed(link.session, delivery)
+    consumer = target.amqp()
+    receiver = consumer.receiver(node, credit=10)
+    came = [bytes(each.message.body) for each in collect(target, consumer, receiver, 3)]
+    target.control(
+        {b"0", b"2"} <= set(came), f"messages that live for a minute should come: {came} came; {consumer.instead()}"
+    )
+    words = f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {len(came)} came: {came}"
+    target.judge(target.cited, came == [b"0", b"1", b"2"], words)

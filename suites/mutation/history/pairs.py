@@ -1,0 +1,100 @@
+"""Pairs of releases that a bug tells apart, as ``fixtures/brokers/<family>/history.toml`` lists them.
+
+One ``[[pair]]`` each::
+
+    bug = "ARTEMIS-2289"
+    case = "stomp.receipts.every_kind_of_frame_is_answered_with_one_receipt[1.2]"    # as results name it
+    requirement = "STOMP12-RCPT-01"         # through which the case fails
+    said = "2 RECEIPT"                      # regular expression: what it says of the release with the bug
+    before = "2.5.0"                        # has the bug
+    after = "2.10.1"                        # has it no more
+    target = "artemis-history"              # the name of a shipped target, which is run with these releases
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from packaging.version import Version
+
+from harness.catalogue.tables import BadData, Entry, Key, entries, only, read
+from harness.targets import target_file
+from harness.verdicts.results import Result
+from harness.words import Seen, Verdict
+from suites.mutation.judging import violated
+
+_PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before", "after", "target")}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One bug, the case that shows it, and a release on either side of the repair."""
+
+    bug: str
+    case: str
+    requirement: str
+    said: str
+    before: str
+    after: str
+    target: str
+
+    def at(self, version: str) -> str:
+        """The target's name with a release, as ``--target`` takes it."""
+        return f"{self.target}@{version}"
+
+    def complaint_before(self, result: Result) -> str:
+        """Why ``result``, of the release with the bug, does not show the bug; empty when it does."""
+        if result.verdict is not Verdict.FAIL:
+            return f"{result.verdict.value} instead of FAIL: {result.detail}"
+        for each in violated(result):
+            if each.requirement == self.requirement and re.search(self.said, each.detail):
+                return ""
+        return f"it failed, but not through {self.requirement} with {self.said!r}: {result.detail}"
+
+    def complaint_after(self, result: Result) -> str:
+        """Why ``result``, of the release without it, does not show that the bug is gone; empty when it does."""
+        held = [each for each in result.findings if each.requirement == self.requirement and each.seen is Seen.HELD]
+        if result.verdict is not Verdict.PASS:
+            return f"{result.verdict.value} instead of PASS: {result.detail}"
+        return "" if held else f"it passed without a look at {self.requirement}"
+
+
+def shipped() -> list[Path]:
+    """The lists that come with brokerproof, one for a family of brokers."""
+    return sorted((Path(str(files("fixtures"))) / "brokers").glob("*/history.toml"))
+
+
+def load(path: Path) -> list[Pair]:
+    """The pairs of one list. Raises :class:`~harness.catalogue.tables.BadData` for the first wrong entry."""
+    values, text = read(path)
+    only(path, values, "pair")
+    return [_pair(entry) for entry in entries(path, "pair", _PAIR, values, text)]
+
+
+def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    """Which cases are to be run on which targets, each once."""
+    found: dict[str, list[str]] = {}
+    for each in pairs:
+        for version in (each.before, each.after):
+            cases = found.setdefault(each.at(version), [])
+            if each.case not in cases:
+                cases.append(each.case)
+    return found
+
+
+def _pair(entry: Entry) -> Pair:
+    found = Pair(**{key: entry.text(key) for key in _PAIR})
+    if found.target not in target_file.shipped():
+        raise BadData(f"{entry.where}: target is {found.target!r}, which is no shipped target")
+    if Version(found.before) >= Version(found.after):
+        raise BadData(f"{entry.where}: before is {found.before}, which is not older than after, {found.after}")
+    try:
+        if re.search(found.said, "") is not None:
+            raise BadData(f"{entry.where}: said is {found.said!r}, which matches anything; write what the finding says")
+    except re.error as problem:
+        raise BadData(f"{entry.where}: said is no regular expression ({problem}): {found.said!r}") from None
+    return found

@@ -1,0 +1,90 @@
+"""Pairs of releases: the lists that are shipped, and when a pair counts as told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.catalogue.tables import BadData
+from harness.verdicts.finding import Finding
+from harness.verdicts.results import Result
+from harness.words import Seen, Verdict
+from suites.mutation.calls import all_calls
+from suites.mutation.history import command, pairs
+from suites.mutation.history.pairs import Pair
+
+PAIR = Pair("BUG-1", "flow.x", "STOMP12-ACK-01", "two of them", "1.0.0", "1.1.0", "artemis-history")
+BAD = Finding("STOMP12-ACK-01", Seen.VIOLATED, "there were two of them")
+GOOD = Finding("STOMP12-ACK-01", Seen.HELD, "there was one")
+
+
+def result(verdict: Verdict, *findings: Finding) -> Result:
+    return Result("flow.x", "artemis-history@1.0.0", ("STOMP12-ACK-01",), verdict, "as found", findings)
+
+
+def complaints(before: Result, after: Result) -> list[str]:
+    results = {"artemis-history@1.0.0": {"flow.x": before}, "artemis-history@1.1.0": {"flow.x": after}}
+    return command.told_apart(PAIR, results)
+
+
+def test_a_bug_that_shows_on_one_release_only_tells_them_apart() -> None:
+    assert complaints(result(Verdict.FAIL, BAD), result(Verdict.PASS, GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (result(Verdict.PASS, GOOD), result(Verdict.PASS, GOOD), "1.0.0: PASS instead of FAIL"),
+        (result(Verdict.FAIL, BAD), result(Verdict.FAIL, BAD), "1.1.0: FAIL instead of PASS"),
+        (result(Verdict.FAIL, BAD), result(Verdict.ERROR), "1.1.0: ERROR instead of PASS"),
+        (result(Verdict.FAIL, BAD), result(Verdict.PASS), "1.1.0: it passed without a look at STOMP12-ACK-01"),
+    ],
+)
+def test_anything_else_is_told(before: Result, after: Result, said: str) -> None:
+    (complaint,) = complaints(before, after)
+    assert complaint.startswith(f"BUG-1, {said}")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(BAD, requirement="STOMP12-ACK-02"), replace(BAD, detail="none came"), replace(BAD, uncertain=True)],
+)
+def test_a_failure_for_another_reason_is_not_the_bug(other: Finding) -> None:
+    (complaint,) = complaints(result(Verdict.FAIL, other), result(Verdict.PASS, GOOD))
+    assert "it failed, but not through STOMP12-ACK-01 with 'two of them'" in complaint
+
+
+def test_the_shipped_lists_name_cases_that_judge_what_they_say() -> None:
+    cited = {each.id: each.cited for each in all_calls()}
+    listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
+    assert len({each.bug for each in listed}) >= 6
+    assert not [each.bug for each in listed if each.requirement not in cited[each.case]]
+
+
+def test_a_release_is_asked_each_case_once() -> None:
+    other = replace(PAIR, bug="BUG-2", before="1.1.0", after="1.2.0")
+    assert pairs.wanted([PAIR, PAIR, other]) == {f"artemis-history@1.{n}.0": ["flow.x"] for n in (0, 1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('before = "1.0.0"', 'before = "2.0.0"', "before is 2.0.0, which is not older than after, 1.1.0"),
+        ('said = "two"', 'said = "two|"', r"said is 'two\|', which matches anything"),
+        ('said = "two"', 'said = "("', "said is no regular expression"),
+        ('target = "artemis-history"', 'target = "elsewhere"', "target is 'elsewhere', which is no shipped target"),
+    ],
+)
+def test_a_bad_entry_is_refused_with_its_line(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+    text = (
+        '[[pair]]\nbug = "BUG-1"\ncase = "flow.x"\nrequirement = "STOMP12-ACK-01"\nsaid = "two"\n'
+        'before = "1.0.0"\nafter = "1.1.0"\ntarget = "artemis-history"\n'
+    )
+    path = tmp_path / "history.toml"
+    path.write_text(text)
+    assert pairs.load(path)[0].bug == "BUG-1"
+    path.write_text(text.replace(old, new))
+    with pytest.raises(BadData, match=rf"history\.toml, line 1.*{sentence}"):
+        pairs.load(path)
