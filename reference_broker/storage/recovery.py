@@ -6,7 +6,7 @@
   told that it is stored, so it is cut off, and that is no loss.
 * Messages on pages that are not durable are not there any more. Messages of a transaction that was not completed never were.
 
-All pages are read once, one at a time; a gigabyte takes seconds. Nothing here touches files: it reads through a
+All pages are read once, one at a time. Nothing here touches files: it reads through a
 :class:`Folder`.
 """
 
