@@ -94,6 +94,8 @@ class PageCursor:
             if page is None or content is None:
                 break
             while self._index < len(content) and count < AT_ONCE:
+                if store.read_now >= READ_AT_ONCE:
+                    return True
                 if self._octets >= limits.read_octets or 0 <= limits.read_messages <= self._messages:
                     return count > 0
                 payload, index = content[self._index], self._index

@@ -16,8 +16,10 @@ from harness.words import (
     Instant,
     LoadFile,
     Report,
+    ResumeReading,
     RoutingType,
     SendBytes,
+    StopReading,
     StoreFiles,
     TimerFired,
     seconds,
@@ -74,6 +76,7 @@ class StoringDriver:
         self._order = 0
         self._got: dict[int, bytes] = {}
         self.closed: list[int] = []
+        self.unread: set[int] = set()
         found = None if self.options is None else self.disk
         self.broker = Broker(self.settings, self.parts, start=self.now, store=store(self.settings, found, self.options))
         self.feed(TimerFired())
@@ -89,6 +92,10 @@ class StoringDriver:
                     self._got[conn] = self._got.get(conn, b"") + data
                 case Close(conn):
                     self.closed.append(conn)
+                case StopReading(conn):
+                    self.unread.add(conn)
+                case ResumeReading(conn):
+                    self.unread.discard(conn)
                 case Report(sentence):
                     self.reports.append(sentence)
                 case StoreFiles() | LoadFile():
@@ -179,6 +186,8 @@ class StoringDriver:
         """Everything that is in ``to``, by a consumer of its own, which acknowledges nothing."""
         conn = self.connect()
         got = self.subscribe(conn, "client", to, "consumer-window-size:-1\n")
+        self.wait(1)
+        got += [each for each in self.take(conn) if each.command == "MESSAGE"]
         self.say(conn, "DISCONNECT\n\n\0")
         self.settle()
         return [each.body.decode() for each in got]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.words import FullPolicy
+from harness.words import FullPolicy, WritePaused, WriteResumed
 from reference_broker.config.settings import Settings
 from suites.units.storage_driver import StoringDriver, numbered, paging
 
@@ -188,3 +188,38 @@ def test_an_address_that_comes_and_goes_uses_no_number_of_a_page_again() -> None
         driver.say(consumer, "DISCONNECT\n\n\0")
         driver.settle()
         assert "q" not in driver.broker._store._stores  # type: ignore[union-attr]
+
+
+def test_one_input_reads_a_mebibyte_and_the_rest_comes_a_moment_later() -> None:
+    """So a consumer that does not read shows itself before everything is on its way to it."""
+    driver = StoringDriver(paging(2000, page_size=3_000_000, max_read_page_bytes=-1), options=None)
+    producer, consumer = driver.connect(), driver.connect()
+    bodies = [f"{each:03d}".ljust(100_000, "x") for each in range(40)]
+    for body in bodies:
+        driver.say(producer, f"SEND\ndestination:q\n\n{body}\0")
+    driver.settle()
+    got = driver.subscribe(consumer)
+    assert 10 <= len(got) <= 12
+    driver.feed(WritePaused(consumer))
+    driver.wait(1)
+    assert driver.take(consumer) == []
+    driver.feed(WriteResumed(consumer))
+    driver.wait()
+    got += [each for each in driver.take(consumer) if each.command == "MESSAGE"]
+    assert [each.body.decode() for each in got] == bodies
+
+
+def test_who_sends_faster_than_the_disk_writes_is_not_read_for_a_while() -> None:
+    driver = StoringDriver(paging(2000, page_size=3_000_000, max_read_page_bytes=-1))
+    driver.settle()
+    producer, other = driver.connect(), driver.connect()
+    bodies = [f"{each:03d}".ljust(1_000_000, "x") for each in range(12)]
+    for body in bodies:
+        driver.say(producer, f"SEND\ndestination:q\npersistent:true\nreceipt:{body[:3]}\n\n{body}\0")
+    assert driver.unread == {producer}
+    driver.send(other, "small")
+    assert driver.unread == {producer, other}
+    driver.settle()
+    assert driver.unread == set()
+    assert len(driver.receipts(producer)) == 12
+    assert driver.drain() == [*bodies, "small"]
