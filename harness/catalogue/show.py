@@ -78,12 +78,12 @@ def rows_text(found: Sequence[Row], width: int = 100) -> str:
             lines += [*([""] if lines else []), *textwrap.wrap(document.title, max(width, 60))]
         head = f"{each.id:<{names}}  {each.level:<6}  {row.coverage:<10}  "
         indent = " " * len(head)
-        room = max(width, 60, len(head) + 30)
+        room = max(width, 60, len(head) + 24)
         lines += textwrap.wrap(
             each.statement, room, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
         )
         lines += [f"{indent}· {case}" for case in row.cases]
-    return "\n".join([*lines, "", totals(found)]) + "\n"
+    return "\n".join([*lines, "", *textwrap.wrap(totals(found), max(width, 60))]) + "\n"
 
 
 def totals(found: Sequence[Row]) -> str:

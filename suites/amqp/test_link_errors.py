@@ -52,7 +52,7 @@ IMPOSSIBLE = (
 
 @case("AMQP10-LINK-12", "AMQP10-LINK-09", needs={"amqp"})
 @over(
-    always=lambda target: [{"kind": IMPOSSIBLE[0], "again": True}],
+    always=lambda target: [{"kind": each, "again": True} for each in IMPOSSIBLE],
     examples=16,
     kind=st.sampled_from(IMPOSSIBLE),
     again=st.booleans(),

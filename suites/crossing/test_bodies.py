@@ -69,6 +69,7 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
 
 @case(BODY, needs={"stomp", "amqp", "crossing"})
 @over(
+    always=lambda target: [{"spoken": "1.2", "body": b"in three parts", "parts": 3}],
     examples=20,
     spoken=st.sampled_from(["1.1", "1.2"]),
     body=st.one_of(TEXTS, OCTETS, st.sampled_from([b"x" * 100_000, "ü" * 60_000])),

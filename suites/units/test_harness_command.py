@@ -81,7 +81,7 @@ TARGET = 'kind = "virtual"\nprofile = "artemis"\nfactory = "reference_broker.vir
     ("text", "words"),
     [
         ("kind = ", "is not TOML"),
-        ('kind = "magic"', "kind is 'magic'; it should be one of virtual, process, artemis, address"),
+        ('kind = "magic"', "kind is 'magic'; it should be one of virtual, process, artemis, "),
         (TARGET + 'color = "blue"', "unknown key 'color'"),
         (TARGET.replace('"artemis"', '"artemiss"'), "artemiss"),
         (TARGET, "there is no file"),
