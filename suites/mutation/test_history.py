@@ -15,17 +15,17 @@ from suites.mutation.calls import all_calls
 from suites.mutation.history import command, pairs
 from suites.mutation.history.pairs import Pair
 
-PAIR = Pair("BUG-1", "flow.x", "STOMP12-ACK-01", "two of them", "1.0.0", "1.1.0", "artemis-history")
+PAIR = Pair("BUG-1", "flow.x", "STOMP12-ACK-01", "two of them", "artemis@1.0.0", "artemis@1.1.0")
 BAD = Finding("STOMP12-ACK-01", Seen.VIOLATED, "there were two of them")
 GOOD = Finding("STOMP12-ACK-01", Seen.HELD, "there was one")
 
 
 def result(verdict: Verdict, *findings: Finding) -> Result:
-    return Result("flow.x", "artemis-history@1.0.0", ("STOMP12-ACK-01",), verdict, "as found", findings)
+    return Result("flow.x", "artemis@1.0.0", ("STOMP12-ACK-01",), verdict, "as found", findings)
 
 
 def complaints(before: Result, after: Result) -> list[str]:
-    results = {"artemis-history@1.0.0": {"flow.x": before}, "artemis-history@1.1.0": {"flow.x": after}}
+    results = {"artemis@1.0.0": {"flow.x": before}, "artemis@1.1.0": {"flow.x": after}}
     return command.told_apart(PAIR, results)
 
 
@@ -36,10 +36,10 @@ def test_a_bug_that_shows_on_one_release_only_tells_them_apart() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (result(Verdict.PASS, GOOD), result(Verdict.PASS, GOOD), "1.0.0: PASS instead of FAIL"),
-        (result(Verdict.FAIL, BAD), result(Verdict.FAIL, BAD), "1.1.0: FAIL instead of PASS"),
-        (result(Verdict.FAIL, BAD), result(Verdict.ERROR), "1.1.0: ERROR instead of PASS"),
-        (result(Verdict.FAIL, BAD), result(Verdict.PASS), "1.1.0: it passed without a look at STOMP12-ACK-01"),
+        (result(Verdict.PASS, GOOD), result(Verdict.PASS, GOOD), "artemis@1.0.0: PASS instead of FAIL"),
+        (result(Verdict.FAIL, BAD), result(Verdict.FAIL, BAD), "artemis@1.1.0: FAIL instead of PASS"),
+        (result(Verdict.FAIL, BAD), result(Verdict.ERROR), "artemis@1.1.0: ERROR instead of PASS"),
+        (result(Verdict.FAIL, BAD), result(Verdict.PASS), "artemis@1.1.0: it passed without a look at STOMP12-ACK-01"),
     ],
 )
 def test_anything_else_is_told(before: Result, after: Result, said: str) -> None:
@@ -64,23 +64,31 @@ def test_the_shipped_lists_name_cases_that_judge_what_they_say() -> None:
 
 
 def test_a_release_is_asked_each_case_once() -> None:
-    other = replace(PAIR, bug="BUG-2", before="1.1.0", after="1.2.0")
-    assert pairs.wanted([PAIR, PAIR, other]) == {f"artemis-history@1.{n}.0": ["flow.x"] for n in (0, 1, 2)}
+    other = replace(PAIR, bug="BUG-2", before="artemis@1.1.0", after="artemis@1.2.0")
+    assert pairs.wanted([PAIR, PAIR, other]) == {f"artemis@1.{n}.0": ["flow.x"] for n in (0, 1, 2)}
 
 
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ('before = "1.0.0"', 'before = "2.0.0"', "before is 2.0.0, which is not older than after, 1.1.0"),
+        (
+            'before = "artemis@1.0.0"',
+            'before = "elsewhere@1.0.0"',
+            "before is 'elsewhere@1.0.0'; it should be a shipped",
+        ),
+        (
+            'after = "artemis@1.1.0"',
+            'after = "artemis"',
+            "after is 'artemis'; it should be a shipped target with a release",
+        ),
         ('said = "two"', 'said = "two|"', r"said is 'two\|', which matches anything"),
         ('said = "two"', 'said = "("', "said is no regular expression"),
-        ('target = "artemis-history"', 'target = "elsewhere"', "target is 'elsewhere', which is no shipped target"),
     ],
 )
 def test_a_bad_entry_is_refused_with_its_line(tmp_path: Path, old: str, new: str, sentence: str) -> None:
     text = (
         '[[pair]]\nbug = "BUG-1"\ncase = "flow.x"\nrequirement = "STOMP12-ACK-01"\nsaid = "two"\n'
-        'before = "1.0.0"\nafter = "1.1.0"\ntarget = "artemis-history"\n'
+        'before = "artemis@1.0.0"\nafter = "artemis@1.1.0"\n'
     )
     path = tmp_path / "history.toml"
     path.write_text(text)

@@ -89,7 +89,7 @@ def test_a_missing_configuration_is_one_sentence(tmp_path: Path) -> None:
         artemis_config.acceptors(tmp_path / "none.xml")
 
 
-@pytest.mark.parametrize("name", ["broker.xml", "override.xml", "history-2.xml", "history-2.21.xml"])
+@pytest.mark.parametrize("name", ["broker.xml", "override.xml", "history-1.xml", "history-2.xml", "history-2.21.xml"])
 def test_our_own_files_name_loopback_acceptors_with_ports_of_their_own(name: str) -> None:
     found = artemis_config.acceptors(artemis.our_files() / name)
     assert "stomp" in found

@@ -45,7 +45,7 @@ def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dic
 
 def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
     """What is wrong with a pair, given the results by target and case; empty when the case tells the two apart."""
-    before, after = results[pair.at(pair.before)][pair.case], results[pair.at(pair.after)][pair.case]
+    before, after = results[pair.before][pair.case], results[pair.after][pair.case]
     said = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
     return [f"{pair.bug}, {version}: {complaint}" for version, complaint in said.items() if complaint]
 

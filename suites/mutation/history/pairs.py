@@ -6,9 +6,8 @@ One ``[[pair]]`` each::
     case = "stomp.receipts.every_kind_of_frame_is_answered_with_one_receipt[1.2]"    # as results name it
     requirement = "STOMP12-RCPT-01"         # through which the case fails
     said = "2 RECEIPT"                      # regular expression: what it says of the release with the bug
-    before = "2.5.0"                        # has the bug
-    after = "2.10.1"                        # has it no more
-    target = "artemis-history"              # the name of a shipped target, which is run with these releases
+    before = "artemis-history@2.5.0"        # the release that has the bug: a shipped target with a version
+    after = "artemis-history@2.10.1"        # one that has it no more
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from packaging.version import Version
-
 from harness.catalogue.tables import BadData, Entry, Key, entries, only, read
 from harness.targets import target_file
 from harness.verdicts.results import Result
 from harness.words import Seen, Verdict
 from suites.mutation.judging import violated
 
-_PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before", "after", "target")}
+_PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before", "after")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +37,6 @@ class Pair:
     said: str
     before: str
     after: str
-    target: str
-
-    def at(self, version: str) -> str:
-        """The target's name with a release, as ``--target`` takes it."""
-        return f"{self.target}@{version}"
 
     def complaint_before(self, result: Result) -> str:
         """Why ``result``, of the release with the bug, does not show the bug; empty when it does."""
@@ -79,8 +71,8 @@ def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
     """Which cases are to be run on which targets, each once."""
     found: dict[str, list[str]] = {}
     for each in pairs:
-        for version in (each.before, each.after):
-            cases = found.setdefault(each.at(version), [])
+        for target in (each.before, each.after):
+            cases = found.setdefault(target, [])
             if each.case not in cases:
                 cases.append(each.case)
     return found
@@ -88,10 +80,12 @@ def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
 
 def _pair(entry: Entry) -> Pair:
     found = Pair(**{key: entry.text(key) for key in _PAIR})
-    if found.target not in target_file.shipped():
-        raise BadData(f"{entry.where}: target is {found.target!r}, which is no shipped target")
-    if Version(found.before) >= Version(found.after):
-        raise BadData(f"{entry.where}: before is {found.before}, which is not older than after, {found.after}")
+    for key, text in (("before", found.before), ("after", found.after)):
+        name, _, version = text.rpartition("@")
+        if name not in target_file.shipped() or not version:
+            raise BadData(
+                f"{entry.where}: {key} is {text!r}; it should be a shipped target with a release, NAME@VERSION"
+            )
     try:
         if re.search(found.said, "") is not None:
             raise BadData(f"{entry.where}: said is {found.said!r}, which matches anything; write what the finding says")
