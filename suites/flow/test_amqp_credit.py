@@ -183,3 +183,29 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
             target.judge(REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}")
     taken = states.count("accepted")
     target.judge(REFUSED, states[-1] == "rejected" and taken >= 5, f"the states of messages of 5000 octets: {states}")
+
+
+@case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
+def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
+    """An address under FAIL is full after a few messages, and rejects. A producer sends as its credit allows, until none is
+    left or it has sent three times amqpCredits. Once a consumer has taken all, there is credit, and a message is accepted."""
+    most, _ = limits(target, "amqp-credits-10")
+    node = full(target, "fail")
+    peer, link = producer(target, "amqp-credits-10", node)
+    granted(target, peer, link)
+    states: list[str | None] = []
+    while link.credit > 0 and len(states) < 3 * most:
+        states.append(peer.confirmed(link.session, peer.post(link, BODY), None).kind("state"))
+        target.wait_until(lambda: link.credit > 0 or peer.ended is not None, QUIET)
+    accepted, rejected = states.count("accepted"), states.count("rejected")
+    target.control(accepted > 0 and rejected > 0, f"the address is full under FAIL; the states were {states}")
+    consumer = target.amqp()
+    taking = consumer.receiver(node, credit=accepted)
+    for each in collect(target, consumer, taking, accepted):
+        consumer.disposition(each)
+    consumer.settle()
+    target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
+    words = f"{accepted} messages were accepted, {rejected} rejected, and all were taken"
+    target.require(CREDIT, link.credit > 0, f"{words}: no credit came again; {peer.instead()}")
+    state = peer.confirmed(link.session, peer.post(link, BODY), None).kind("state")
+    target.judge(CREDIT, state == "accepted", f"{words}: the next one was {state}")

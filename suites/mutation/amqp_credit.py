@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from reference_broker.amqp.incoming import IncomingLink
 from reference_broker.amqp.outgoing import OutgoingLink
@@ -201,7 +202,7 @@ def echo_passed_over(parts: Parts, reached: Reached) -> Parts:
 # --- drain ------------------------------------------------------------------------------------------------------------
 
 
-@amqp_credit.mutant(f"{DRAIN} {SOON}")
+@amqp_credit.mutant(f"{DRAIN} {SOON}", recreates="ARTEMIS-46")
 def drain_passed_over(parts: Parts, reached: Reached) -> Parts:
     """A drain is not answered when there is nothing to send."""
 
@@ -338,10 +339,30 @@ def filled_up_too_late(parts: Parts, reached: Reached) -> Parts:
     )
 
 
-@amqp_credit.mutant(PRODUCERS)
+@amqp_credit.mutant(PRODUCERS, recreates="ARTEMIS-2057")
 def filled_up_in_full(parts: Parts, reached: Reached) -> Parts:
     """Credit is filled up by amqpCredits, whatever is left."""
     return _refilling(parts, reached, lambda rule, left, under_way, right: rule.most if right else 0)
+
+
+@amqp_credit.mutant(PRODUCERS, recreates="ARTEMIS-1898")
+def none_after_a_rejection(parts: Parts, reached: Reached) -> Parts:
+    """A producer of whose messages one was rejected gets no credit any more."""
+
+    class Faulty(IncomingLink):
+        rejected = False
+
+        def _not_taken(self, condition: str, description: str) -> Any:
+            self.rejected = True
+            return super()._not_taken(condition, description)
+
+        def refill(self) -> None:
+            if self.rejected:
+                reached()
+                return
+            super().refill()
+
+    return replace(parts, incoming=Faulty)
 
 
 @amqp_credit.mutant(f"{PRODUCERS} AMQP10-WIN-05 {WRAPS}")

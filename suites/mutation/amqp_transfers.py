@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reference_broker.amqp.delivery import Arrival
-from reference_broker.amqp.incoming import IncomingLink
+from reference_broker.amqp.incoming import ACCEPTED, IncomingLink
 from reference_broker.amqp.link import Link
 from reference_broker.amqp.message import AmqpMessage
 from reference_broker.amqp.outgoing import OutgoingLink
@@ -366,3 +366,17 @@ def last_octet_changed(parts: Parts, reached: Reached) -> Parts:
             super()._send(id, payload)
 
     return replace(parts, outgoing=Faulty)
+
+
+@amqp_transfers.mutant("ARTEMIS-CONCEPTS-queue-1", recreates="ARTEMIS-4820")
+def long_ttl_over_at_once(parts: Parts, reached: Reached) -> Parts:
+    """A ttl of 2^31 ms and more is taken for a negative one: the message is accepted and expires at once."""
+
+    class Faulty(IncomingLink):
+        def _take(self, message: AmqpMessage, send: Any) -> Any:
+            if message.ttl is None or message.ttl < 2**31:
+                return super()._take(message, send)
+            reached()
+            return ACCEPTED
+
+    return replace(parts, incoming=Faulty)

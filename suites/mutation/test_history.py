@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +62,18 @@ def test_the_shipped_lists_name_cases_that_judge_what_they_say() -> None:
     listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
     assert len({each.bug for each in listed}) >= 6
     assert not [each.bug for each in listed if each.requirement not in cited[each.case]]
+
+
+def test_the_page_has_a_row_for_each_pair() -> None:
+    page = Path(__file__).parents[2] / "docs" / "historical_bugs.md"
+    if not page.is_file():
+        pytest.skip("no checkout: the wheel has no docs")
+    tried = page.read_text("utf-8").partition("\n## Tried on releases")[2].partition("\nTried, and not told apart")[0]
+    rows = re.findall(r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \| FAIL \| PASS \|", tried, re.MULTILINE)
+    listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
+    versions = [tuple(each.rpartition("@")[2] for each in (pair.before, pair.after)) for pair in listed]
+    wanted = [(pair.bug, *between, pair.case) for pair, between in zip(listed, versions, strict=True)]
+    assert sorted(rows) == sorted(wanted)
 
 
 def test_a_release_is_asked_each_case_once() -> None:
