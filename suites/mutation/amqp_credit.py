@@ -313,6 +313,18 @@ def more_than_configured(parts: Parts, reached: Reached) -> Parts:
     return _refilling(parts, reached, lambda rule, left, under_way, right: right + 1 if right else 0)
 
 
+@amqp_credit.mutant(PRODUCERS, recreates="ARTEMIS-1073")
+def not_configurable(parts: Parts, reached: Reached) -> Parts:
+    """Producers get 100 credits, and more when 30 are left, whatever is configured."""
+
+    class Faulty(ProducerCredit):
+        def __init__(self, most: int, low: int, *more: Any) -> None:
+            reached.instead((most, low), (100, 30))
+            super().__init__(100, 30, *more)
+
+    return replace(parts, producer_credit=Faulty)
+
+
 @amqp_credit.mutant(PRODUCERS)
 def less_than_configured(parts: Parts, reached: Reached) -> Parts:
     """Producers get one credit less than amqpCredits."""
