@@ -37,7 +37,6 @@ class Facts:
 
     answers: dict[int, int] = field(default_factory=dict)
     silences: dict[int, Range] = field(default_factory=dict)
-    unclosed: dict[int, Duration] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def narrowed(facts: Facts, rounding: str) -> Left:
     floor, ceiling = answers.get(1, 1), answers.get(HUGE, HUGE)
     for _ in range(60):
         modifier, default, low, high = left.modifier, left.default, left.low, left.high
-        if 0 in answers:
+        if answers.get(0):  # 0 asks for no beats, whatever the TTL
             default = default.meet(back(answers[0]).times(modifier))
             modifier = modifier.meet(default.over(back(answers[0])))
         if 0 in facts.silences:
@@ -128,11 +127,15 @@ class LivenessProbes:
             self._note(client, closed)
 
     def _note(self, client: int, closed: Closed) -> None:
+        if self.grid is None:
+            return
         if closed.at is None:
-            self.facts.unclosed[client] = self.bench.now() - closed.since
-        elif self.grid is not None:
+            # Two looks before the end of our patience it was not over.
+            waited = self.bench.now() - closed.since - 2 * (self.grid.check.high or 0) - self.slip
+            ttl = Range.of(max(Fraction(0), Fraction(waited) / ms(1)), None)
+        else:
             ttl = self.grid.ttl_ms(closed)
-            self.facts.silences[client] = ttl.meet(self.facts.silences.get(client, ANY))
+        self.facts.silences[client] = ttl.meet(self.facts.silences.get(client, ANY))
 
     def find_grid(self) -> None:
         """Lets connections of the shortest TTL fall silent one after the other."""
