@@ -201,7 +201,9 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
     target.control(accepted > 0 and rejected > 0, f"the address is full under FAIL; the states were {states}")
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=accepted)
-    for each in collect(target, consumer, taking, accepted):
+    got = collect(target, consumer, taking, accepted)
+    target.control(len(got) == accepted, f"{len(got)} of {accepted} accepted messages came")
+    for each in got:
         consumer.disposition(each)
     consumer.settle()
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
