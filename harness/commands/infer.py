@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -154,6 +155,10 @@ def documented(
         stated["connection_ttl_ms"] = initial_ttl_ms(stomp)
     if "stomp_consumer_window_size" in stated:
         stated["stomp_consumer_window_size_individual"] = stated["stomp_consumer_window_size"]
+    for name, (known_as, worth) in _SPELLED_OTHERWISE.items():
+        value = identity.profile.parameters.get(known_as)
+        if value is not None:
+            stated[name] = worth(value)
     config = getattr(target, "config", None)  # of targets that have a file of their own
     if isinstance(config, Path) and config.suffix == ".xml":
         for prefix in prefixes:
@@ -162,6 +167,14 @@ def documented(
     return stated
 
 
+_SPELLED_OTHERWISE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "server_beat_floor_ms": ("heart_beat_floor_ms", int),
+    "server beats per promise": ("server_beat_fraction", lambda fraction: 1 / fraction),
+    "heart_beat_to_connection_ttl_modifier": ("silence_intervals_max", int),
+    "unit of a window": ("prefetch_unit", str),
+}
+"""What other families' profiles call it, and how their value reads here: a client that never beats is given up after
+``silence_intervals_max`` of its intervals."""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 
