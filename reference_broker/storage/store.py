@@ -316,7 +316,7 @@ class Store:
         if self.journal.waits:
             writes.append(self.journal.write())
         self._removing, self._useless = self._useless, []
-        if writes or self._removing:
+        if writes or self._removing or before:
             self._ticket += 1
             self._stores_as = self._ticket
             self.batch += 1
@@ -397,11 +397,12 @@ class Store:
                 self.state = State.HEALTHY
                 self.report("there is space again; messages are taken")
             return
-        self._useless.append(BALLAST)
         if self.state is State.HEALTHY:
             self.state = State.LOW
             self.problem = event.problem
             self.report(f"{event.problem}; no message is taken until there is space for {self.options.ballast} octets")
+        # As much of it as fitted has taken the last of the space: that goes before anything else is written.
+        self._begin(before=(BALLAST,))
 
     def try_again(self) -> None:
         """A while has passed since something could not be written, or read."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,18 +62,17 @@ def _send(port: int, count: int, length: int = 300) -> None:
 
 def _all(port: int, count: int) -> list[str]:
     """So many messages, none of which is acknowledged."""
-    peer = Peer(port)
-    window = "consumer-window-size:-1\n"
-    peer.say(f"SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:ANYCAST\nack:client\n{window}\n\0")
-    found = []
-    for _ in range(count):
-        frame = peer.frame()
-        assert frame.startswith("MESSAGE"), frame
-        found.append(frame.partition("\n\n")[2][:3])
-    peer.say("DISCONNECT\nreceipt:bye\n\n\0")
-    assert "RECEIPT" in peer.frame()
-    peer.close()
-    return found
+    with closing(Peer(port)) as peer:
+        window = "consumer-window-size:-1\n"
+        peer.say(f"SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:ANYCAST\nack:client\n{window}\n\0")
+        found = []
+        for _ in range(count):
+            frame = peer.frame()
+            assert frame.startswith("MESSAGE"), frame
+            found.append(frame.partition("\n\n")[2][:3])
+        peer.say("DISCONNECT\nreceipt:bye\n\n\0")
+        assert "RECEIPT" in peer.frame()
+        return found
 
 
 def _config(folder: Path, persistence: str = "true") -> list[str]:
@@ -173,6 +173,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over(small_disk: Path) -> 
         taker.say("SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:ANYCAST\nack:auto\n\n\0")
         for _ in range(receipted):
             taker.frame()
+        taker.close()
         while True:  # a try every second brings it back
             again = Peer(ready["stomp"])
             again.say("SEND\ndestination:p\ndestination-type:ANYCAST\npersistent:true\nreceipt:after\n\nx\0")
