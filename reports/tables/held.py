@@ -34,7 +34,7 @@ def credit(trace: DataFrame) -> DataFrame:
     flows = trace.where((F.col("protocol") == "AMQP") & (F.col("command") == "flow"))
 
     def number(name: str) -> Column:
-        return value(name).cast("long").alias(name.replace("-", "_"))
+        return value(name).try_cast("long").alias(name.replace("-", "_"))
 
     return flows.select(
         *SCOPE,

@@ -80,8 +80,9 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(target: Bench, prefetch:
     while arrived() < count:
         wanted = min(batch, prefetch, count - arrived())
         target.wait_until(lambda: len(fast.deliveries) > 0 or arrived() >= count or fast.ended is not None, PATIENCE)
-        unsettled += fast.take_deliveries(taking)
-        got += unsettled
+        came_now = fast.take_deliveries(taking)
+        got += came_now
+        unsettled += came_now
         if not unsettled and arrived() < count:
             break
         if len(unsettled) >= wanted:
@@ -89,6 +90,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(target: Bench, prefetch:
                 fast.disposition(each)
             unsettled = []
             fast.flow(taking, link_credit=prefetch)
+    got += fast.take_deliveries(taking)
     mine = bodies(slow.take_deliveries(held))
     target.judge(spent, len(mine) <= prefetch, f"the slow consumer has {len(mine)} with a prefetch of {prefetch}")
     came = sorted(bodies(got) + mine)

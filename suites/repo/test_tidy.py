@@ -23,7 +23,6 @@ CLOCKS = {
     "reference_broker/serve_asyncio.py": "the only place of the broker that knows sockets",
     "suites/mutation/matrix.py": "how long a mutant took, for the reader",
     "suites/mutation/wire/matrix.py": "how long a mutant took, for the reader",
-    "suites/soak/kill9.py": "kills a real process at an instant, and waits for it to be ready",
     "suites/soak/kill9.py": "kills at an instant, and says how long it all took",
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
     "reports/gateway.py": "waits for the JVM to be ready",

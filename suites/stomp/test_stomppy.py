@@ -359,7 +359,7 @@ def test_while_it_beats_the_session_lives(target: Bench, version: str, period: i
         + ("lives" if alive else f"ended: {peer.instead()}"),
         uncertain="the host was late by more than a period" if late else None,
     )
-    if alive:
+    if alive and peer.left is None:
         peer.settle()
 
 
@@ -403,7 +403,8 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
         return
     on_time = judge_beats(target, peer, target.cited, each, since)
     target.control(peer.ended is None, f"stomp.py beats and the server should not leave; {peer.instead()}")
-    target.control(peer.left is None or not on_time, "the server beat on time, yet stomp.py gave it up")
+    if target.virtual:  # on a real host stomp.py may be late itself, and then gives up who was not
+        target.control(peer.left is None or not on_time, "the server beat on time, yet stomp.py gave it up")
     if peer.left is None:
         peer.settle()
 
@@ -439,6 +440,7 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
     on_time = promised == 0 or judge_beats(target, peer, tuple(beats), ms(max(promised, 500)), since)
     late = "the host was late by a period" if target.margin((0, ms(500)), since) > ms(500) else None
     target.judge(lives, peer.ended is None, f"the server {'stayed' if peer.ended is None else 'left'}", uncertain=late)
-    target.control(peer.left is None or not on_time, "the server beat on time, yet stomp.py gave it up")
+    if target.virtual:  # on a real host stomp.py may be late itself, and then gives up who was not
+        target.control(peer.left is None or not on_time, "the server beat on time, yet stomp.py gave it up")
     if peer.left is None and peer.ended is None:
         peer.settle()
