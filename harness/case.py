@@ -44,6 +44,8 @@ class Over:
 
     strategies: Mapping[str, Any]
     examples: int
+    least: int = 0
+    """How many it takes in virtual time at least, unless the effort is smoke."""
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
     """Examples that are run whatever is drawn: the corners without which the property would prove less."""
 
@@ -124,16 +126,18 @@ def case(
 def over(
     *,
     examples: int = 100,
+    least: int = 0,
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None,
     **strategies: Any,
 ) -> Callable[[Function], Function]:
     """Makes a property of a case; stands below ``@case``.
 
-    ``examples`` is for virtual time, where normal effort draws 0.6 of it; ``always`` gives examples that are run besides.
+    ``examples`` is for virtual time, where normal effort draws 0.35 of it, but not less than
+    ``least``; ``always`` gives examples that are run besides.
     """
 
     def decorate(function: Function) -> Function:
-        setattr(function, _OVER, Over(strategies, examples, always))
+        setattr(function, _OVER, Over(strategies, examples, least, always))
         return function
 
     return decorate

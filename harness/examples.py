@@ -23,7 +23,7 @@ from harness.trace.recorder import Recorder
 from harness.wire.conversation import ControlFailed, Violated
 from harness.words import Clock
 
-EFFORTS: Mapping[str, tuple[float, float]] = {"smoke": (0.1, 0.02), "normal": (0.6, 0.08), "deep": (10.0, 0.4)}
+EFFORTS: Mapping[str, tuple[float, float]] = {"smoke": (0.1, 0.02), "normal": (0.35, 0.08), "deep": (10.0, 0.4)}
 """What part of a property's examples is run, in virtual and in real time (at least 5 and 3)."""
 
 
@@ -121,7 +121,8 @@ def count(run: Run, call: Call) -> int:
     assert call.case.over is not None
     virtual, real = EFFORTS[run.effort]
     if run.target.clock is Clock.VIRTUAL:
-        return max(5, int(call.case.over.examples * virtual))
+        least = call.case.over.least if run.effort != "smoke" else 0
+        return max(5, least, int(call.case.over.examples * virtual))
     return max(3, int(call.case.over.examples * real))
 
 

@@ -89,8 +89,11 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant,
         if name not in ("acceptor", "broker", "address"):
             raise BadSetting(f"unknown group of overrides {name!r}; there are acceptor, broker and address")
     settings = _replaced(settings, overrides.get("broker", {}), "broker")
-    changed = overrides.get("acceptor", {})
-    settings = replace(settings, acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors))
+    if "acceptor" in overrides:
+        changed = overrides["acceptor"]
+        settings = replace(
+            settings, acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors)
+        )
     if "address" in overrides:
         settings = replace(settings, address_settings=tuple(_of_addresses(settings, overrides["address"])))
     limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
@@ -143,7 +146,18 @@ def _version() -> str:
     return version("brokerproof")
 
 
+_told: tuple[Settings, dict[str, dict[str, object]]] | None = None
+"""What was said of the settings that were asked for last: mostly they are asked for again."""
+
+
 def _described(settings: Settings) -> dict[str, dict[str, object]]:
+    global _told
+    if _told is None or _told[0] is not settings:
+        _told = settings, _describe(settings)
+    return _told[1]
+
+
+def _describe(settings: Settings) -> dict[str, dict[str, object]]:
     broad = {name: getattr(settings, name) for name in _BROKER_PARAMETERS}
     return {
         each.name: {
@@ -160,6 +174,8 @@ def _described(settings: Settings) -> dict[str, dict[str, object]]:
 def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
     if not isinstance(changed, Mapping):
         raise BadSetting(f"the overrides of {group} are {changed!r}; give values by the names of fields")
+    if not changed:
+        return what
     known = {each.name for each in fields(what)} - _NOT_OVERRIDABLE
     hints = _HINTS[type(what)]
     values: dict[str, Any] = {}

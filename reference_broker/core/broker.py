@@ -78,7 +78,7 @@ class Broker:
         self._connections: dict[int, Connection] = {}
         self._choked: set[int] = set()
         self._tries = False
-        rules = AddressRules(settings)
+        rules = AddressRules.for_(settings)
         accounting = parts.accounting(settings, rules)
         self._shared = Shared(
             settings=settings,

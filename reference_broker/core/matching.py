@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from harness.words import FullPolicy, RoutingType
 from reference_broker.config.settings import AddressSetting, Settings
@@ -55,6 +55,20 @@ class AddressRules:
         ranked = sorted(settings.address_settings, key=functools.cmp_to_key(self._compare))
         self._rules = [(self._pattern(each.match), each) for each in ranked]
         self.of = functools.lru_cache(maxsize=1024)(self._of)
+
+    @classmethod
+    def for_(cls, settings: Settings) -> AddressRules:
+        """The rules of ``settings``, made once for as long as the very same address settings are asked for.
+
+        A world of virtual time makes a broker for every example, thousands of them from one file.
+        """
+        words = settings.wildcard_delimiter, settings.wildcard_any_words, settings.wildcard_single_word
+        kept = cls._kept
+        if kept is None or kept[0] is not settings.address_settings or kept[1] != words:
+            kept = AddressRules._kept = settings.address_settings, words, cls(settings)
+        return kept[2]
+
+    _kept: ClassVar[tuple[object, tuple[str, str, str], AddressRules] | None] = None
 
     def _of(self, address: str) -> Rule:
         return _merge([each for pattern, each in self._rules if pattern.fullmatch(address)])

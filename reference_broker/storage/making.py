@@ -42,7 +42,7 @@ def store(settings: Settings, folder: Folder | None = None, options: StoreOption
 
     Without one there are only pages, which are of no use to another broker. Raises ``OSError`` for a file that cannot be read.
     """
-    rules = AddressRules(settings)
+    rules = AddressRules.for_(settings)
     if folder is None:
         return Store(_PAGES_ONLY, lambda name: limits(rules.of(name)))
     if options is None:

@@ -81,7 +81,7 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
-@over(examples=334, always=corners, plan=silences)
+@over(examples=334, least=200, always=corners, plan=silences)
 def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(target: Bench, plan: Silence) -> None:
     """For any version, heart-beat header and acceptor parameters: CONNECTED answers what the arithmetic says, and the
     connection, silent from then on, is closed neither before nor after the interval that TTL and check interval give."""
