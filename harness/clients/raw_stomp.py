@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.trace.events import FrameReceived, FrameSent, HeartBeatReceived, OctetsRefused
+from harness.clients.stomp_reading import StompReading
+from harness.trace.events import FrameSent
 from harness.wire import stomp
-from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Conversation, Judge, Match, Requirements
+from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Judge, Match, Requirements
 from harness.wire.log import Shape
 from harness.wire.stomp import Frame, HeadersLike
-from harness.words import Duration, Instant
+from harness.words import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,59 +42,18 @@ ERROR = frame("ERROR")
 CONNECTED = frame("CONNECTED")
 
 
-class StompPeer(Conversation[Frame]):
+class StompPeer(StompReading):
     """One STOMP connection of the harness, in ``version`` once connected."""
 
-    protocol = "STOMP"
-
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
-        super().__init__(judge, conn, acceptor)
-        self.version = version
-        self.connected: Frame | None = None
-        """The CONNECTED frame, once it came."""
+        super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
-        self._reader = stomp.Reader()
-        self._receipts = 0
 
     # Conversation
 
-    def decode(self, at: Instant, data: bytes) -> None:
-        for item in self._reader.feed(data):
-            match item:
-                case Frame():
-                    self._arrived(at, item)
-                case stomp.Eol(size):
-                    self.judge.record(HeartBeatReceived(at_ns=at, conn=self.conn, protocol=self.protocol, size=size))
-                case stomp.Unreadable(octets, reason):
-                    self.judge.record(
-                        OctetsRefused(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason)
-                    )
-                    self.inbox.append(Frame("UNREADABLE", (("reason", reason),), octets, len(octets)))
-
-    def _arrived(self, at: Instant, item: Frame) -> None:
-        if item.command == "CONNECTED":
-            # From here on the session's version says how headers are escaped; 1.0 servers name none.
-            self._reader.version = item.get("version") or "1.0"
+    def came(self, item: Frame) -> None:
         self.messages_seen += item.command == "MESSAGE"
-        self.judge.record(
-            FrameReceived(
-                at_ns=at,
-                conn=self.conn,
-                protocol=self.protocol,
-                command=item.command,
-                headers=item.headers,
-                body=item.body[:RECORDED_OCTETS],
-                body_size=len(item.body),
-                size=item.size,
-            )
-        )
-        self.inbox.append(item)
-
-    def fatal(self, frame: Frame) -> bool:
-        return frame.command in ("ERROR", "UNREADABLE")
-
-    def words(self, frame: Frame) -> str:
-        return frame.brief()
+        super().came(item)
 
     def on_the_wire(self, shape: Shape) -> Shape:
         command, headers, body = shape

@@ -12,19 +12,17 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from harness.clients.raw_stomp import CONNECTED, MESSAGE, Destination, frame
+from harness.clients.stomp_reading import StompReading
 from harness.trace.events import (
     ConnectionAbandoned,
     ConnectionOpened,
-    FrameReceived,
     FrameSent,
-    HeartBeatReceived,
     HeartBeatSent,
     Noted,
-    OctetsRefused,
     OctetsSent,
 )
 from harness.wire import stomp as codec
-from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Conversation, Ended, Judge, Requirements
+from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Ended, Judge, Requirements
 from harness.wire.log import Expectation
 from harness.wire.stomp import Frame, HeadersLike, header_list
 from harness.words import CloseHow, Duration, Instant
@@ -34,18 +32,13 @@ Tell: TypeAlias = Callable[[str, Any], None]
 """``opened``, ``sent`` octets, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or ``left`` how, ``note``."""
 
 
-class StompPyPeer(Conversation[Frame]):
+class StompPyPeer(StompReading):
     """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own object."""
 
-    protocol = "STOMP"
-
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
-        super().__init__(judge, conn, acceptor)
-        self.version = version
+        super().__init__(judge, conn, acceptor, version)
         self.connection: Any = None
         """stomp.py's connection: everything it can do and this class has no verb for."""
-        self.connected: Frame | None = None
-        """The CONNECTED frame, once it came."""
         self.misread: list[str] = []
         """What stomp.py made otherwise of what arrived than the harness's codec did."""
         self.left: Ended | None = None
@@ -53,9 +46,7 @@ class StompPyPeer(Conversation[Frame]):
         self.unsendable: tuple[type[Exception], ...] = (OSError,)
         """What stomp.py raises when it writes to a connection that has ended."""
         self.remote = ""
-        self._reader = codec.Reader()
         self._unheard: deque[Frame] = deque()
-        self._receipts = 0
         # the form in memory only
         self.feed: Callable[[bytes], None] | None = None
         self.end_of_stream: Callable[[], None] | None = None
@@ -64,17 +55,7 @@ class StompPyPeer(Conversation[Frame]):
     # Conversation
 
     def decode(self, at: Instant, data: bytes) -> None:
-        for item in self._reader.feed(data):
-            match item:
-                case Frame():
-                    self._arrived(at, item)
-                case codec.Eol(size):
-                    self.judge.record(HeartBeatReceived(at_ns=at, conn=self.conn, protocol=self.protocol, size=size))
-                case codec.Unreadable(octets, reason):
-                    self.judge.record(
-                        OctetsRefused(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason)
-                    )
-                    self.inbox.append(Frame("UNREADABLE", (("reason", reason),), octets, len(octets)))
+        super().decode(at, data)
         if self.feed is not None:
             try:
                 self.feed(data)
@@ -82,21 +63,7 @@ class StompPyPeer(Conversation[Frame]):
                 self._differs(at, f"stomp.py failed on what it read ({type(problem).__name__}: {problem})")
                 self.leave()
 
-    def _arrived(self, at: Instant, item: Frame) -> None:
-        if item.command == "CONNECTED":
-            self._reader.version = item.get("version") or "1.0"
-        self.judge.record(
-            FrameReceived(
-                at_ns=at,
-                conn=self.conn,
-                protocol=self.protocol,
-                command=item.command,
-                headers=item.headers,
-                body=item.body[:RECORDED_OCTETS],
-                body_size=len(item.body),
-                size=item.size,
-            )
-        )
+    def came(self, item: Frame) -> None:
         self._unheard.append(item)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
@@ -105,10 +72,7 @@ class StompPyPeer(Conversation[Frame]):
             self.end_of_stream()
 
     def fatal(self, frame: Frame) -> bool:
-        return frame.command in ("ERROR", "UNREADABLE", "MISREAD")
-
-    def words(self, frame: Frame) -> str:
-        return frame.brief()
+        return frame.command == "MISREAD" or super().fatal(frame)
 
     def leave(self, how: CloseHow = CloseHow.EOF) -> None:
         """End the connection without a word, as stomp.py's ``disconnect_socket`` does, or cut it (RESET)."""
