@@ -11,8 +11,8 @@ from rich.table import Table
 
 from harness.commands import failing
 from harness.targets import brokers as kept
-from harness.targets.artemis import RunningBroker
 from harness.targets.failure import SetUpFailed
+from harness.targets.running import RunningBroker
 
 _VERSION = click.option("--version", help="Release; default: the one this brokerproof was tried with.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -11,16 +11,15 @@ import re
 import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 
 from harness import java
 from harness.targets import artemis_config, certificates, maven
 from harness.targets.cache import cache_folder, unpacked
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import NativeProcess, free_ports, listens, taken
+from harness.targets.running import OwnBroker, RunningBroker
 
 START_S = 60
 """How long a broker may take to accept connections. Seconds; about 2 are usual."""
@@ -51,20 +50,6 @@ _REASONS = (
     re.compile(r"(?P<text>AMQ224\d+: .*)"),
     re.compile(r"(?P<text>[\w.]+(?:Exception|Error): .*)"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RunningBroker:
-    """A broker that accepts connections. ``ports`` is by acceptor name; ``log`` is the broker's own log."""
-
-    version: str
-    host: str
-    ports: Mapping[str, int]
-    pid: int
-    folder: Path
-    log: Path
-    login: str
-    passcode: str = field(repr=False)
 
 
 def our_files() -> Path:
@@ -135,7 +120,7 @@ def _key(version: str) -> tuple[int, ...]:
     return tuple(int(each) for each in version.split("."))
 
 
-class ArtemisProcess:
+class ArtemisProcess(OwnBroker):
     """One Artemis broker, from its configuration file to its end. A context manager that starts and stops it.
 
     ``config`` is a ``broker.xml``; the other files of an instance are taken from the folder it is in, and from ours
@@ -154,7 +139,6 @@ class ArtemisProcess:
         self._version = default_version() if version is None else version
         self._folder = folder.absolute()
         self._free_ports, self._free = ports == "free", free
-        self._process: NativeProcess | None = None
 
     def start(self) -> RunningBroker:
         """Installs what is missing, starts the broker and waits until every acceptor accepts connections.
@@ -201,10 +185,6 @@ class ArtemisProcess:
     def _console(self) -> Path:
         return self.log.with_name("console.log")
 
-    def ended(self, within_s: float = 0) -> bool:
-        """Whether the broker is not running; waits up to ``within_s`` seconds for its end."""
-        return self._process is None or self._process.ended(within_s)
-
     def why(self) -> str:
         """What the logs give as the reason of a failure, in one line; empty when they give none."""
         for pattern in _REASONS:
@@ -215,19 +195,10 @@ class ArtemisProcess:
         return ""
 
     def stop(self) -> None:
-        """Ends the broker, and waits until it is gone. The folder stays. Does nothing when it is not running."""
+        """Ends the broker, and waits until it is gone. The folder stays, but for the certificates."""
         if self._process is not None:
-            self._process.stop()
-            self._process = None
+            super().stop()
             shutil.rmtree(self.certificates, ignore_errors=True)
-
-    def __enter__(self) -> RunningBroker:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _file(self, name: str) -> Path:
         beside = self._config.with_name(name)

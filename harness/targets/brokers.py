@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.targets import artemis, proton_examples, rabbitmq, rabbitmq_release
-from harness.targets.artemis import ArtemisProcess, RunningBroker
+from harness.targets.artemis import ArtemisProcess
 from harness.targets.cache import cache_folder, locked, remove
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import end, started_at
 from harness.targets.proton_examples import ProtonProcess
 from harness.targets.rabbitmq import RabbitmqProcess
+from harness.targets.running import RunningBroker
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
-from harness.targets.artemis import RunningBroker
 from harness.targets.cache import cache_folder, locked, once
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import NativeProcess, free_ports, listens
+from harness.targets.running import OwnBroker, RunningBroker
 
 NAMES = ("proton-c", "proton-python")
 START_S = 30
@@ -127,7 +126,7 @@ def _run(command: Sequence[str], folder: Path, advice: str) -> None:
         raise SetUpFailed(f"{' '.join(command)[:200]} failed ({words[-1] if words else 'it said nothing'}); {advice}")
 
 
-class ProtonProcess:
+class ProtonProcess(OwnBroker):
     """One example broker, from its installation to its end. A context manager that starts and stops it.
 
     ``name`` is one of :data:`NAMES`, ``version`` a release of the examples (None: see :func:`install`). ``folder``
@@ -139,7 +138,6 @@ class ProtonProcess:
             raise ValueError(f"name is one of {', '.join(NAMES)}, not {name!r}")
         self._name, self._version, self._free = name, version, free
         self._folder = folder.absolute()
-        self._process: NativeProcess | None = None
 
     @property
     def log(self) -> Path:
@@ -193,21 +191,3 @@ class ProtonProcess:
     def _last_line(self) -> str:
         lines = self.log.read_text("utf-8", errors="replace").strip().splitlines()
         return lines[-1][:240] if lines else ""
-
-    def ended(self, within_s: float = 0) -> bool:
-        """Whether the broker is not running; waits up to ``within_s`` seconds for its end."""
-        return self._process is None or self._process.ended(within_s)
-
-    def stop(self) -> None:
-        """Ends the broker and waits until it is gone. The folder stays."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    def __enter__(self) -> RunningBroker:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()

@@ -12,13 +12,12 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from harness.targets import debian, rabbitmq_release
-from harness.targets.artemis import RunningBroker
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import NativeProcess, free_ports, listens
 from harness.targets.rabbitmq_release import Release, our_files
+from harness.targets.running import OwnBroker, RunningBroker
 
 START_S = 90
 """How long a broker may take to accept connections. Seconds; about 4 are usual."""
@@ -77,7 +76,7 @@ def settings(config: Path) -> dict[str, str]:
     return found
 
 
-class RabbitmqProcess:
+class RabbitmqProcess(OwnBroker):
     """One RabbitMQ node, from its configuration file to its end. A context manager that starts and stops it.
 
     ``folder`` becomes the node's: configuration, logs, data, Erlang cookie; it is emptied of what an earlier run left.
@@ -100,7 +99,6 @@ class RabbitmqProcess:
         self._config = (our_files() / "rabbitmq.conf" if config is None else config).absolute()
         self._plugins = None if plugins is None else tuple(plugins)
         self._release, self._free = release, free
-        self._process: NativeProcess | None = None
 
     def start(self) -> RunningBroker:
         """Starts the node and waits until it has started whole and every port accepts connections.
@@ -140,10 +138,6 @@ class RabbitmqProcess:
     def _console(self) -> Path:
         return self.log.with_name("console.log")
 
-    def ended(self, within_s: float = 0) -> bool:
-        """Whether the node is not running; waits up to ``within_s`` seconds for its end."""
-        return self._process is None or self._process.ended(within_s)
-
     def why(self) -> str:
         """What the logs give as the reason of a failure, in one line; empty when they give none."""
         for pattern in _REASONS:
@@ -151,20 +145,6 @@ class RabbitmqProcess:
                 if path.is_file() and (found := pattern.search(path.read_text("utf-8", errors="replace"))):
                     return ": ".join(each.strip() for each in found.groups() if each)[:240]
         return ""
-
-    def stop(self) -> None:
-        """Ends the node and its epmd, and waits until the node is gone. The folder stays."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    def __enter__(self) -> RunningBroker:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _prepare(
         self, release: Release, plugins: Iterable[str], ports: Mapping[str, int], *, distribution: int, epmd: int

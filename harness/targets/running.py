@@ -1,0 +1,52 @@
+"""A broker that we started ourselves: what is known of it while it runs, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from harness.targets.native import NativeProcess
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that accepts connections. ``ports`` is by acceptor name; ``log`` is the broker's own log."""
+
+    version: str
+    host: str
+    ports: Mapping[str, int]
+    pid: int
+    folder: Path
+    log: Path
+    login: str
+    passcode: str = field(repr=False)
+
+
+class OwnBroker:
+    """One broker, from its start to its end. A context manager that starts and stops it."""
+
+    _process: NativeProcess | None = None
+
+    def start(self) -> RunningBroker:
+        """Starts the broker and waits until it can be used. Raises :class:`harness.targets.failure.SetUpFailed`."""
+        raise NotImplementedError
+
+    def ended(self, within_s: float = 0) -> bool:
+        """Whether the broker is not running; waits up to ``within_s`` seconds for its end."""
+        return self._process is None or self._process.ended(within_s)
+
+    def stop(self) -> None:
+        """Ends the broker, and waits until it is gone. The folder stays. Does nothing when it is not running."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def __enter__(self) -> RunningBroker:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
