@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from harness.verdicts.verdict import WORST_FIRST
 from reports.model import Again, Bar, CaseRow, Cell, Column, Group, MatrixRow, Model, Unjudged
 from reports.past import Past, facts_of, in_order, pasts
 from reports.requirements import Requirements, Words
-from reports.runs import Run
+from reports.runs import CaseFacts, Run
 from reports.slugs import slug
 from reports.tables.history import changed
 
@@ -97,27 +97,30 @@ def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]
 def case_rows(cases: DataFrame, runs: Sequence[Run], limits: Limits) -> list[CaseRow]:
     """The worst cases first; the first ``limits.pages`` have a page."""
     facts = {run.name: run.cases for run in runs}
-    found = []
-    for place, row in enumerate(worst_first(cases).limit(limits.cases).collect()):
-        about = facts[row.run].get(row.case)
-        found.append(
-            CaseRow(
-                run=row.run,
-                target=row.target,
-                case=row.case,
-                verdict=row.verdict,
-                detail=row.detail,
-                requirements=tuple(row.requirements),
-                attempts=row.attempts,
-                duration_s=row.duration_s,
-                measured=row.measured,
-                expected=row.expected,
-                page=f"cases/{slug(row.run, row.target, row.case)}.html" if place < limits.pages else None,
-                doc=about.doc if about else "",
-                source=about.source if about else "",
-            )
-        )
-    return found
+    return [
+        case_row(row, facts, f"cases/{slug(row.run, row.target, row.case)}.html" if place < limits.pages else None)
+        for place, row in enumerate(worst_first(cases).limit(limits.cases).collect())
+    ]
+
+
+def case_row(row: Row, facts: Mapping[str, Mapping[str, CaseFacts]], page: str | None = None) -> CaseRow:
+    """A row of the table of cases, with what its run (``facts`` has runs by name) knows of the case."""
+    about = facts[row.run].get(row.case)
+    return CaseRow(
+        run=row.run,
+        target=row.target,
+        case=row.case,
+        verdict=row.verdict,
+        detail=row.detail,
+        requirements=tuple(row.requirements),
+        attempts=row.attempts,
+        duration_s=row.duration_s,
+        measured=row.measured,
+        expected=row.expected,
+        page=page,
+        doc=about.doc if about else "",
+        source=about.source if about else "",
+    )
 
 
 def worst_first(cases: DataFrame) -> DataFrame:

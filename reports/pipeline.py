@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from harness.catalogue import profiles
 from harness.oracles.ground import Ground, ground
-from reports.collect import Limits, Tables, model
+from reports.collect import Limits, Tables, case_row, model
 from reports.excerpts import by_page, excerpts
 from reports.exports import badge, ctrf, junit, summary
 from reports.html.render import Pages
@@ -237,17 +237,4 @@ def _in_columns(table: DataFrame, runs: Sequence[Run], shown: Model) -> Iterator
     if not places:
         return
     for row in table.orderBy(place[key], "case").coalesce(1).toLocalIterator():
-        about = facts[row.run].get(row.case)
-        yield CaseRow(
-            run=row.run,
-            target=row.target,
-            case=row.case,
-            verdict=row.verdict,
-            detail=row.detail,
-            requirements=tuple(row.requirements),
-            attempts=row.attempts,
-            duration_s=row.duration_s,
-            measured=row.measured,
-            expected=row.expected,
-            source=about.source if about else "",
-        )
+        yield case_row(row, facts)

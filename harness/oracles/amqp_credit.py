@@ -5,10 +5,10 @@ link-credit of the sender = delivery-count of the receiver + its link-credit - d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.oracles.amqp_trace import WRAP, Granted, Link, Placed, Side, ahead, placed
+from harness.oracles.amqp_trace import WRAP, Granted, Link, Placed, Side, WireFrame, ahead, placed
 from harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
 from harness.verdicts.finding import Finding
 from harness.words import Seen
@@ -35,6 +35,12 @@ class _Account:
     """A drain that is not answered: at which position it was asked for, and the limit it is about."""
     drains: int = 0
 
+    def begins(self, frame: WireFrame) -> bool:
+        """Notes a transfer; whether it is the first of a delivery."""
+        first = not self.going_on
+        self.going_on = frame.flag("more") and not frame.flag("aborted")
+        return first
+
 
 class _Accounts:
     def __init__(self, side: Side) -> None:
@@ -57,6 +63,13 @@ class _Accounts:
     def all(self) -> list[_Account]:
         return list(self._by_link.values())
 
+    def steps(self, events: Sequence[Event], conn: int) -> Iterator[tuple[Placed, _Account]]:
+        """Every step that is about a link on which the side is the sender, with the account of that link."""
+        for step in placed(events, conn):
+            self.settle_for(step)
+            if step.link is not None and step.link.sender is self._side:
+                yield step, self.of(step.link)
+
 
 def _limit(step: Placed, link: Link) -> int:
     base = step.frame.number("delivery-count")
@@ -71,23 +84,16 @@ def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     does not count against the sender.
     """
     accounts, found = _Accounts(side), []
-    for step in placed(events, conn):
-        accounts.settle_for(step)
-        link = step.link
-        if link is None or link.sender is not side:
-            continue
-        account = accounts.of(link)
+    for step, account in accounts.steps(events, conn):
         if step.frame.name == "flow" and step.frame.side is side.other and step.frame.number("link-credit") is not None:
-            account.granted.grant(step.position, _limit(step, link))
+            account.granted.grant(step.position, _limit(step, account.link))
             account.flowed = True
         elif step.frame.name == "flow" and step.frame.side is side:
             told = step.frame.number("delivery-count")
             if told is not None:
                 account.delivery_count = told
         elif step.frame.name == "transfer" and step.frame.side is side:
-            if not account.going_on:
-                found += _spent(account, step)
-            account.going_on = step.frame.flag("more") and not step.frame.flag("aborted")
+            found += _spent(account, step) if account.begins(step.frame) else []
     return found or [Finding(NOT_WITHOUT, Seen.NEVER_REACHED, "no delivery was sent")]
 
 
@@ -112,18 +118,11 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     a limit that the receiver gave.
     """
     accounts, found = _Accounts(side), []
-    for step in placed(events, conn):
-        accounts.settle_for(step)
-        link = step.link
-        if link is None or link.sender is not side:
-            continue
-        account = accounts.of(link)
+    for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:
-            if not account.going_on:
-                account.delivery_count = (account.delivery_count + 1) % WRAP
-            account.going_on = step.frame.flag("more") and not step.frame.flag("aborted")
+            account.delivery_count = (account.delivery_count + account.begins(step.frame)) % WRAP
         elif step.frame.name == "flow" and step.frame.side is side.other:
-            account.granted.grant(step.position, _limit(step, link))
+            account.granted.grant(step.position, _limit(step, account.link))
             account.drains += step.frame.flag("drain")
         elif step.frame.name == "flow":
             found += _told(account, step)
@@ -165,26 +164,21 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     """Whether ``side`` as a sender answered every drain: credit used up by deliveries, or given back by a flow whose
     delivery-count is the limit. A drain that is taken back, or whose link or connection ends before, asks for nothing."""
     accounts, found = _Accounts(side), []
-    for step in placed(events, conn):
-        accounts.settle_for(step)
-        link = step.link
-        if link is None or link.sender is not side:
-            continue
-        account = accounts.of(link)
+    for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:
-            if not account.going_on:
-                account.delivery_count = (account.delivery_count + 1) % WRAP
-            account.going_on = step.frame.flag("more") and not step.frame.flag("aborted")
+            account.delivery_count = (account.delivery_count + account.begins(step.frame)) % WRAP
         elif step.frame.name == "detach":
             account.draining = None
         elif step.frame.name == "flow" and step.frame.side is side.other:
-            limit = _limit(step, link)
+            limit = _limit(step, account.link)
             account.draining = (step.position, limit) if step.frame.flag("drain") else None
         elif step.frame.name == "flow":
             told = step.frame.number("delivery-count")
             account.delivery_count = account.delivery_count if told is None else told
         if account.draining is not None and ahead(account.delivery_count, account.draining[1]) >= 0:
-            found.append(Finding(DRAIN, Seen.HELD, f"the drain of link {link.name} came to {account.draining[1]}"))
+            found.append(
+                Finding(DRAIN, Seen.HELD, f"the drain of link {account.link.name} came to {account.draining[1]}")
+            )
             account.draining = None
     cut = any(isinstance(each, (ConnectionClosed, ConnectionAbandoned)) and each.conn == conn for each in events)
     for account in accounts.all():
