@@ -7,7 +7,7 @@ the octet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from harness.bench import Bench
@@ -15,6 +15,7 @@ from harness.clients.amqp_books import Link
 from harness.clients.management import ADMIN, Admin
 from harness.clients.raw_amqp import AmqpPeer, Node
 from harness.clients.raw_stomp import Destination
+from harness.search import last_that
 from harness.wire.amqp import composite
 from harness.wire.conversation import PATIENCE
 from harness.words import RoutingType
@@ -110,16 +111,7 @@ def _searched(target: Bench) -> int:
         peer.leave()
         return after == "accepted"
 
-    return LIMIT - 1 - largest(room_is_left, SMALLEST, LIMIT)
-
-
-def largest(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """The largest number from ``low`` on, below ``high``, that fits; ``low`` does, ``high`` does not, and all above one
-    that does not fit do not either."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return LIMIT - 1 - last_that(room_is_left, SMALLEST, LIMIT)
 
 
 def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
@@ -150,7 +142,7 @@ class Scale:
 
     def of(self, goal: int) -> int:
         """The largest body that weighs ``goal`` octets or less; 2 octets at least."""
-        return largest(lambda size: self.weight(size) <= goal, 2, max(3, goal))
+        return last_that(lambda size: self.weight(size) <= goal, 2, max(3, goal))
 
     def sizes(self, goal: int) -> list[int]:
         """Bodies that weigh ``goal`` octets together, or as nearly as the broker's accounting lets them: some brokers

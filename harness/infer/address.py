@@ -15,6 +15,7 @@ from harness.clients.amqp_books import Link
 from harness.clients.management import ADMIN
 from harness.clients.raw_amqp import AmqpPeer, Node
 from harness.infer.estimate import Estimate, Range
+from harness.search import last_that
 from harness.wire.conversation import PATIENCE, ControlFailed
 from harness.words import Duration, ms
 
@@ -229,7 +230,4 @@ def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The first number above ``low`` for which ``holds``, taken to be true at ``high`` and from somewhere on."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return last_that(lambda number: not holds(number), low, high) + 1

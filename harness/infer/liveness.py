@@ -87,7 +87,7 @@ def narrowed(facts: Facts, rounding: str) -> Left:
 
 
 class LivenessProbes:
-    """Asks and waits. ``patience`` is the longest silence that is waited for, ``beats`` whether server beats are measured."""
+    """Asks and waits. ``patience`` is the longest silence that is waited for."""
 
     def __init__(self, bench: Bench, acceptor: str | None, patience: Duration) -> None:
         self.bench, self.acceptor, self.patience = bench, acceptor, patience

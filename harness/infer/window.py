@@ -12,6 +12,7 @@ from collections.abc import Callable
 from harness.bench import Bench
 from harness.clients.raw_stomp import MESSAGE
 from harness.infer.estimate import Estimate, Range
+from harness.search import last_that
 from harness.words import Duration, ms
 
 QUIET: Duration = ms(400)
@@ -76,10 +77,7 @@ def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
             return high
     else:
         high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    return last_that(holds, low, high)
 
 
 def infer_windows(bench: Bench, acceptor: str | None, *, largest: int = LARGEST, many: int = MANY) -> list[Estimate]:
