@@ -17,6 +17,7 @@ from harness.bench import Bench, Outcome
 from harness.case import Case, Where
 from harness.catalogue.deviations import Deviation
 from harness.catalogue.requirements import Catalogue
+from harness.plain_message import PlainMessage
 from harness.targets.target import Target, TargetFacts
 from harness.trace.events import CaseStarted, Event, ExampleStarted
 from harness.trace.recorder import Recorder
@@ -43,6 +44,8 @@ class Run:
     """The folder for counterexamples; None keeps none."""
     shrink: bool = True
     """Whether a failing example is made smaller, in virtual time. Who only counts failures saves the time."""
+    plain: PlainMessage | None = None
+    """What tells a broker that serves nobody any more from one that breaks a promise; None holds either against it."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,12 @@ def execute(run: Run, call: Call) -> Result:
         example = reproduction.example_of(outcome, failing)
         if example is not None and run.target.clock is Clock.REAL:
             example = reproduction.confirmed(run, call, example, failing, _seed(run, call, most + 1))
-            if example is None:
-                outcome.findings = reproduction.without(findings, failing)
+            doubt = (
+                reproduction.IRREPRODUCIBLE if example is None else run.plain.lost() if run.plain is not None else ""
+            )
+            if doubt:
+                example = None
+                outcome.findings = reproduction.without(findings, failing, doubt)
                 judged = _judged(run, call, outcome.findings)
         verdict, detail = _verdict(judged)
         if example is not None and run.counterexamples is not None:

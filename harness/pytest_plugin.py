@@ -22,6 +22,7 @@ from harness.catalogue import deviations, requirements
 from harness.catalogue.tables import BadData
 from harness.counterexamples import case_file
 from harness.execution import Call, Run, execute
+from harness.plain_message import PlainMessage
 from harness.targets import target_file
 from harness.targets.failure import SetUpFailed
 from harness.targets.sockets import SocketTarget
@@ -157,6 +158,7 @@ class _Session:
             effort=self._options.effort,
             seed=self._options.brokerproof_seed,
             counterexamples=None if self._folder is None else self._folder / case_file.FOLDER,
+            plain=PlainMessage(target, self._options.brokerproof_seed) if target.clock is Clock.REAL else None,
         )
         if self._folder is not None:
             run_folder.add_target(self._folder, target, facts)

@@ -59,9 +59,9 @@ def confirmed(run: Run, call: Call, example: Outcome, failing: frozenset[str], s
     return None
 
 
-def without(findings: list[Finding], failing: frozenset[str]) -> list[Finding]:
-    """``findings`` in which the violations of ``failing`` are not held against the broker."""
-    return [replace(each, uncertain=IRREPRODUCIBLE) if each.requirement in failing else each for each in findings]
+def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:
+    """``findings`` in which the violations of ``failing`` are not held against the broker, for the reason ``why``."""
+    return [replace(each, uncertain=why) if each.requirement in failing else each for each in findings]
 
 
 def _smaller(

@@ -16,8 +16,9 @@ from harness.catalogue import requirements
 from harness.catalogue.deviations import Deviation
 from harness.clients.raw_stomp import MESSAGE, frame
 from harness.execution import Call, Run, execute
+from harness.plain_message import PlainMessage
 from harness.targets import target_file
-from harness.targets.target import Target
+from harness.targets.target import Identity, Target
 from harness.trace import read
 from harness.trace.events import CaseEnded, ExampleStarted, FrameReceived
 from harness.trace.recorder import Recorder
@@ -240,6 +241,46 @@ class RealTimeTwin:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+
+class Shut(RealTimeTwin):
+    """A broker that lets nobody in while it is ``shut``."""
+
+    shut = False
+
+    @property
+    def identity(self) -> Identity:
+        identity = self._inner.identity
+        return replace(identity, passcode="changed meanwhile") if self.shut else identity
+
+
+def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(reference: Target) -> None:
+    def shuts(target: Bench) -> None:
+        target.judge(MUST, False, "broken")
+        target.target.shut = True  # type: ignore[attr-defined]
+
+    def bad(target: Bench) -> None:
+        target.judge(MUST, False, "broken")
+
+    broker = Shut(reference)
+    run = replace(run_of(broker), plain=PlainMessage(broker, 7))
+    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
+    found = execute(run, made(shuts, MUST))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert (
+        "a plain STOMP message, which passed when the run began, does not pass now: expected CONNECTED" in found.detail
+    )
+    broker.shut = False
+    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
+
+
+def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.judge(MUST, False, "broken")
+
+    broker = Shut(reference)
+    broker.shut = True
+    assert execute(replace(run_of(broker), plain=PlainMessage(broker, 7)), made(bad, MUST)).verdict is Verdict.FAIL
 
 
 def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_path: Path) -> None:
