@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from harness.clients.proton_blocking import BlockingPeer, ContainerPeer
     from harness.clients.proton_engine import ProtonPeer
     from harness.clients.raw_amqp import AmqpPeer, Node
+    from harness.clients.raw_amqp091 import Amqp091Peer
     from harness.clients.raw_websocket import WebSocketPeer
     from harness.clients.rhea import RheaPeer
     from harness.clients.stompjs import StompJsPeer
@@ -300,6 +301,31 @@ class Bench:
         peer.open(**open_fields)
         if begin:
             peer.begin()
+        return peer
+
+    def amqp091_peer(self, *, acceptor: str | None = None) -> Amqp091Peer:
+        """An open connection for AMQP 0-9-1 on which nothing has been said. Raises :class:`ControlFailed` when refused."""
+        from harness.clients.raw_amqp091 import Amqp091Peer
+
+        self._connections += 1
+        peer = Amqp091Peer(self, self._connections, acceptor or self.target.identity.default_amqp_acceptor)
+        self._connect(peer)
+        return peer
+
+    def amqp091(self, *, acceptor: str | None = None, channels: int = 1, **options: Any) -> Amqp091Peer:
+        """An AMQP 0-9-1 peer that is logged in, with channels 1 to ``channels`` open.
+
+        ``options`` are for its tune-ok, and ``capabilities`` those of its client-properties. That it gets so far is a
+        control, not a finding.
+        """
+        peer = self.amqp091_peer(acceptor=acceptor)
+        identity = self.target.identity
+        peer.start()
+        peer.authenticate(identity.login, identity.passcode, capabilities=options.pop("capabilities", None))
+        peer.tune_ok(**options)
+        peer.open()
+        for channel in range(1, channels + 1):
+            peer.open_channel(channel)
         return peer
 
     def proton(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> ProtonPeer:
