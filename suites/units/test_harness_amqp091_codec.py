@@ -61,6 +61,7 @@ def test_what_is_written_is_read(what: tuple[str, dict[str, object]], channel: i
     assert {key: plain(value) for key, value in read.fields.items()} == fields
 
 
+@pytest.mark.filterwarnings("ignore:This command is deprecated")
 @given(METHODS)
 def test_pamqp_reads_the_same(what: tuple[str, dict[str, object]]) -> None:
     name, fields = what
