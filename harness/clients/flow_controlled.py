@@ -1,0 +1,213 @@
+"""Clients that keep to windows and rates, over raw peers: consumers and producers of STOMP and of AMQP 1.0.
+
+What they do is worked out in :mod:`harness.clients.flow_core`; here it is said on the wire:
+
+===================  ===================================================  ================================================
+                     STOMP                                                AMQP
+===================  ===================================================  ================================================
+consumer's window    header ``consumer-window-size``; ACK when consumed   credit for as many messages as fit, by the
+                                                                          largest seen; accepted when consumed
+at 0                 ACK when the next could be consumed at once          credit for one when it could be consumed at once
+at -1                header of -1                                         :data:`MUCH` credit, filled up at half
+producer's window    octets of SEND frames without their RECEIPT          octets of messages that are not settled
+===================  ===================================================  ================================================
+
+So over STOMP the broker keeps the window to the octet, and over AMQP it is kept as long as no message is larger than those
+before it: credit that was given cannot be counted in octets afterwards.
+
+Each client has a connection of its own. Clients are moved by :func:`drive`, several together if need be, in either
+kind of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from harness.clients.amqp_books import Delivery, Link
+from harness.clients.flow_core import ConsumerFlow, ProducerFlow
+from harness.clients.flow_options import FlowOptions
+from harness.clients.raw_amqp import AmqpPeer, Node
+from harness.clients.raw_stomp import Destination, StompPeer
+from harness.wire import amqp, amqp_messages, stomp
+from harness.wire.conversation import Conversation
+from harness.wire.stomp import Frame
+from harness.words import Duration, Instant
+from harness.worlds.world import World
+
+MUCH = 1000
+"""Credit of an AMQP consumer without a window."""
+
+
+class FlowClient(Protocol):
+    """One consumer or producer."""
+
+    peer: Conversation[Any]
+
+    def step(self) -> Instant | None:
+        """Does what can be done now; returns when something more can be done though nothing arrives, None for never."""
+
+    def stirs(self) -> bool:
+        """Whether something has arrived that :meth:`step` has not seen."""
+
+
+def drive(world: World, clients: Sequence[FlowClient], done: Callable[[], bool], within: Duration) -> bool:
+    """Lets ``clients`` do what they may until ``done()``, a connection of theirs ends, or time is up; returns ``done()``."""
+    until = world.now() + within
+    while True:
+        due = [instant for each in clients if (instant := each.step()) is not None]
+        if done() or world.now() >= until or any(each.peer.ended is not None for each in clients):
+            return done()
+        world.wait_until(
+            lambda: any(each.stirs() or each.peer.ended is not None for each in clients), min([until, *due])
+        )
+
+
+class StompConsumer:
+    """A subscription in mode client-individual. ``consumed`` are the messages that were taken, in order."""
+
+    def __init__(self, peer: StompPeer, source: Destination, options: FlowOptions, id: str = "0") -> None:
+        self.peer = peer
+        self.flow: ConsumerFlow[Frame] = ConsumerFlow(options.consumer_window_size, options.consumer_max_rate)
+        self.consumed: list[Frame] = []
+        self._unasked: Frame | None = None
+        """At a window of 0: what was consumed, and is not acknowledged so that no other comes."""
+        headers = {"consumer-window-size": str(options.consumer_window_size)}
+        peer.subscribe(source, id, ack="client-individual", headers=headers)
+
+    def stirs(self) -> bool:
+        return any(each.command == "MESSAGE" for each in self.peer.inbox)
+
+    def step(self) -> Instant | None:
+        world, flow = self.peer.world, self.flow
+        for each in self.peer.take_messages():
+            flow.arrived(each, each.size)
+        while (at := flow.next_at(world.now())) is not None and at <= world.now():
+            message = flow.waiting[0][0]
+            if flow.window == 0:
+                self._unasked = message
+            else:
+                self.peer.ack(message)
+            self.consumed.append(flow.consume(world.now()))
+        if self._unasked is not None:
+            at = flow.asks_at(world.now())
+            if at is not None and at <= world.now():
+                self.peer.ack(self._unasked)
+                self._unasked = at = None
+        return at
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was consumed is acknowledged."""
+        return self._unasked is None
+
+
+class AmqpConsumer:
+    """A receiver. ``consumed`` are the deliveries that were taken, in order."""
+
+    def __init__(self, peer: AmqpPeer, source: Node, options: FlowOptions) -> None:
+        self.peer = peer
+        self.flow: ConsumerFlow[Delivery] = ConsumerFlow(options.consumer_window_size, options.consumer_max_rate)
+        self.consumed: list[Delivery] = []
+        self.link: Link = peer.receiver(source)
+        self._largest = 0
+
+    def stirs(self) -> bool:
+        return any(each.link is self.link for each in self.peer.deliveries)
+
+    def step(self) -> Instant | None:
+        world, flow = self.peer.world, self.flow
+        for each in self.peer.take_deliveries(self.link):
+            flow.arrived(each, each.size)
+            self._largest = max(self._largest, each.size)
+        while (at := flow.next_at(world.now())) is not None and at <= world.now():
+            self.peer.disposition(flow.waiting[0][0])
+            self.consumed.append(flow.consume(world.now()))
+        if flow.window == 0:
+            asks = flow.asks_at(world.now())
+            if asks is not None and asks > world.now():
+                return asks
+            more = 1 - self.link.credit if asks is not None else 0
+        elif flow.window < 0:
+            more = MUCH - self.link.credit if self.link.credit <= MUCH // 2 else 0
+        else:
+            more = flow.credit(self._largest, self.link.credit)
+        if more > 0:
+            self.peer.flow(self.link, link_credit=self.link.credit + more)
+        return at
+
+
+class StompProducer:
+    """SENDs with receipts. ``sent`` counts them, ``confirmed`` their receipts."""
+
+    def __init__(self, peer: StompPeer, target: Destination, options: FlowOptions) -> None:
+        self.peer, self._target = peer, target
+        self.flow: ProducerFlow[bytes] = ProducerFlow(options.producer_window_size, options.producer_max_rate)
+        self.sent = self.confirmed = 0
+        self._sizes: dict[str, int] = {}
+
+    def offer(self, body: bytes) -> None:
+        """``body`` is to be sent behind all that was offered before."""
+        self.flow.offer(body, len(stomp.encode("SEND", self._headers(body, "r" * 8), body, version=self.peer.version)))
+
+    def _headers(self, body: bytes, receipt: str) -> tuple[tuple[str, str], ...]:
+        length = ("content-length", str(len(body)))
+        return (("destination", self._target.name), *self._target.send_headers, length, ("receipt", receipt))
+
+    def stirs(self) -> bool:
+        return bool(self._receipts())
+
+    def _receipts(self) -> list[Frame]:
+        return [each for each in self.peer.inbox if each.command == "RECEIPT" and each.get("receipt-id") in self._sizes]
+
+    def step(self) -> Instant | None:
+        world, flow = self.peer.world, self.flow
+        for each in self._receipts():
+            self.peer.inbox.remove(each)
+            flow.confirmed(self._sizes.pop(each["receipt-id"]))
+            self.confirmed += 1
+        while (at := flow.next_at(world.now())) is not None and at <= world.now():
+            body, size = flow.waiting[0]
+            receipt = f"p{self.sent:07d}"
+            self._sizes[receipt] = size
+            self.peer.send("SEND", self._headers(body, receipt), body)
+            flow.sent(world.now())
+            self.sent += 1
+        return at
+
+
+class AmqpProducer:
+    """A sender of unsettled messages. ``sent`` counts them, ``confirmed`` those that were accepted."""
+
+    def __init__(self, peer: AmqpPeer, target: Node, options: FlowOptions) -> None:
+        self.peer = peer
+        self.flow: ProducerFlow[bytes] = ProducerFlow(options.producer_window_size, options.producer_max_rate)
+        self.link: Link = peer.sender(target)
+        self.sent = self.confirmed = 0
+        self._sizes: dict[int, int] = {}
+        self._had_credit = False
+
+    def offer(self, body: bytes) -> None:
+        """``body`` is to be sent behind all that was offered before."""
+        self.flow.offer(body, len(amqp_messages.message(body)))
+
+    def _answered(self) -> list[tuple[int, amqp.Frame]]:
+        outcomes = self.link.session.outcomes
+        return [(each, found) for each in self._sizes if (found := outcomes.get(each)) is not None]
+
+    def stirs(self) -> bool:
+        return bool(self._answered()) or (self.link.credit > 0 and not self._had_credit)
+
+    def step(self) -> Instant | None:
+        world, flow = self.peer.world, self.flow
+        for delivery, answer in self._answered():
+            flow.confirmed(self._sizes.pop(delivery))
+            self.confirmed += answer.kind("state") == "accepted"
+        at = None
+        while self.link.credit > 0 and (at := flow.next_at(world.now())) is not None and at <= world.now():
+            body, size = flow.waiting[0]
+            self._sizes[self.peer.post(self.link, body)] = size
+            flow.sent(world.now())
+            self.sent += 1
+        self._had_credit = self.link.credit > 0
+        return at if self._had_credit else None

@@ -1,0 +1,62 @@
+"""What a client with flow control is told: windows in octets and rates in messages a second, as URI parameters.
+
+Names and values are those of the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1,
+-producer-1, -producer-rate-1)::
+
+    stomp://HOST:PORT?consumerWindowSize=0&consumerMaxRate=10&producerWindowSize=65536&producerMaxRate=-1
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.targets import endpoint
+from harness.targets.endpoint import BadEndpoint, Endpoint
+
+NO_LIMIT = -1
+MEBIBYTE = 1024 * 1024
+INT_MAX = 2**31 - 1
+
+_WHOLE = re.compile(r"-?[0-9]{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOptions:
+    """-1 is no limit, everywhere. A rate is otherwise at least 1, a producer's window at least 1 octet; a consumer's window
+    may be 0, by which it has nothing waiting with it. Raises :class:`BadEndpoint` for anything else."""
+
+    consumer_window_size: int = MEBIBYTE
+    consumer_max_rate: int = NO_LIMIT
+    producer_window_size: int = 65536
+    """The chapter names no default; this is the one of the vendor's own client."""
+    producer_max_rate: int = NO_LIMIT
+
+    def __post_init__(self) -> None:
+        for field, (name, least, unit) in _PARAMETERS.items():
+            value = getattr(self, field)
+            if value != NO_LIMIT and not least <= value <= INT_MAX:
+                allowed = f"-1 for no limit, or {unit} from {least} to {INT_MAX}"
+                raise BadEndpoint(f"{name} is {value}; it is {allowed}")
+
+
+_PARAMETERS = {
+    "consumer_window_size": ("consumerWindowSize", 0, "octets"),
+    "consumer_max_rate": ("consumerMaxRate", 1, "messages a second"),
+    "producer_window_size": ("producerWindowSize", 1, "octets"),
+    "producer_max_rate": ("producerMaxRate", 1, "messages a second"),
+}
+
+
+def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
+    """Where a URI leads, and its options. Raises :class:`BadEndpoint` for a URI that is none, an unknown parameter, and a
+    value that is no number or out of range; ``folder`` is where relative paths of TLS options begin."""
+    names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
+    found = endpoint.read(uri, folder, options=tuple(names))
+    values: dict[str, int] = {}
+    for name, text in found.options.items():
+        if not _WHOLE.fullmatch(text):
+            raise BadEndpoint(f"{name} is {text!r}; write a whole number, or -1 for no limit")
+        values[names[name]] = int(text)
+    return found, FlowOptions(**values)

@@ -1,0 +1,149 @@
+"""Rates and windows of clients, from the frames that crossed the wire: what was consumed, sent and under way, and when.
+
+Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1 and -2, -producer-1,
+-producer-rate-1). It knows nothing of how a client keeps to them: a message is consumed when it is settled, sent when its
+last frame is, and under way until it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.oracles.amqp_trace import ahead
+from harness.trace.events import Event, FrameReceived, FrameSent
+from harness.words import NS_PER_S, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """More happened between two instants, both counted, than a rate allows."""
+
+    first: Instant
+    last: Instant
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.count} within {(self.last - self.first) / NS_PER_S:g} s"
+
+
+def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | None:
+    """The worst interval with more than ``rate`` a second times its length plus ``burst``; None if there is none.
+
+    ``instants`` are in order. Every pair of them is an interval that is looked at.
+    """
+    worst, excess = None, 0
+    least, since = 0, 0
+    for position, instant in enumerate(instants):
+        # In parts of a message: how far ahead of the rate we were just before this one.
+        before = position * NS_PER_S - rate * instant
+        if position == 0 or before < least:
+            least, since = before, position
+        over = before + NS_PER_S - least - burst * NS_PER_S
+        if over > excess:
+            excess, worst = over, Crowd(instants[since], instant, position - since + 1)
+    return worst
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A message of ``size`` octets began to be under way, or ``ended`` to be."""
+
+    at: Instant
+    size: int
+    ended: bool
+
+
+def sent(events: Iterable[Event], conn: int) -> list[Step]:
+    """What we sent on ``conn`` and the broker answered: SEND and RECEIPT, or transfers and dispositions."""
+    return list(_steps(events, conn, FrameSent, FrameReceived, "SEND", "receipt", ("receipt-id",), "RECEIPT"))
+
+
+def received(events: Iterable[Event], conn: int) -> list[Step]:
+    """What came on ``conn`` and we settled: MESSAGE and ACK, or transfers and dispositions."""
+    named = ("id", "message-id")
+    return list(_steps(events, conn, FrameReceived, FrameSent, "MESSAGE", "ack", named, "ACK"))
+
+
+def _steps(
+    events: Iterable[Event],
+    conn: int,
+    out: type[FrameSent] | type[FrameReceived],
+    back: type[FrameSent] | type[FrameReceived],
+    command: str,
+    name: str,
+    names: tuple[str, ...],
+    answer: str,
+) -> Iterator[Step]:
+    open_: dict[str | int, int] = {}
+    latest: int | None = None
+    size = 0
+    for each in events:
+        if not isinstance(each, FrameSent | FrameReceived) or each.conn != conn:
+            continue
+        said = dict(reversed(each.headers))
+        if isinstance(each, out):
+            if each.command == command:
+                key = said.get(name, said.get("message-id", ""))
+                if key:
+                    open_[key] = each.size
+                    yield Step(each.at_ns, each.size, ended=False)
+            elif each.command == "transfer":
+                latest = int(said["delivery-id"]) if "delivery-id" in said else latest
+                size += each.size if out is FrameReceived else each.body_size
+                if said.get("more") != "true" and latest is not None:
+                    open_[latest] = size
+                    yield Step(each.at_ns, size, ended=False)
+                    size = 0
+        elif isinstance(each, back):
+            ended: list[str | int] = []
+            if each.command == answer:
+                ended = [value for wanted in names if (value := said.get(wanted)) in open_ and value is not None]
+            elif each.command == "disposition" and said.get("settled") == "true" and said.get("role") == "receiver":
+                first = int(said["first"])
+                last = int(said.get("last", said["first"]))
+                ended = [
+                    key for key in open_ if isinstance(key, int) and ahead(key, first) >= 0 and ahead(last, key) >= 0
+                ]
+            for gone in ended:
+                yield Step(each.at_ns, open_.pop(gone), ended=True)
+
+
+def instants(steps: Iterable[Step], *, ended: bool) -> list[Instant]:
+    """When messages ``ended``, or began."""
+    return [each.at for each in steps if each.ended is ended]
+
+
+def peak(steps: Iterable[Step]) -> int:
+    """The most octets that were under way at once."""
+    now = most = 0
+    for each in steps:
+        now += -each.size if each.ended else each.size
+        most = max(most, now)
+    return most
+
+
+def beyond(steps: Iterable[Step], window: int) -> str | None:
+    """The first message of a producer that did not fit into its window, in words; None if all did.
+
+    One that is larger than the window may go alone.
+    """
+    now = 0
+    for each in steps:
+        if not each.ended and now and now + each.size > window:
+            return f"{each.size} octets were sent while {now} of {window} were under way"
+        now += -each.size if each.ended else each.size
+    return None
+
+
+def overrun(steps: Iterable[Step], window: int) -> str | None:
+    """The first message that came to a consumer whose window was shut, in words; None if none did.
+
+    A window is open while less than it is held; at 0 while nothing is.
+    """
+    now = 0
+    for each in steps:
+        if not each.ended and now >= max(window, 1):
+            return f"{each.size} octets came while {now} were held, at a window of {window}"
+        now += -each.size if each.ended else each.size
+    return None
