@@ -93,6 +93,11 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
     return number is not None and SpecifierSet(deviation.versions).contains(Version(number.group()), prereleases=True)
 
 
+def _shows(deviation: Deviation, detail: str) -> bool:
+    """Whether ``detail`` is what the deviation says is seen; a broker's own words in it may have several lines."""
+    return re.search(deviation.expected, detail, re.DOTALL) is not None
+
+
 def match(
     deviations: Iterable[Deviation], case: str, requirement: str, detail: str, broker_version: str
 ) -> Deviation | None:
@@ -100,7 +105,7 @@ def match(
     for each in deviations:
         if each.control or not covers(each, case, requirement, broker_version):
             continue
-        if re.search(each.expected, detail):
+        if _shows(each, detail):
             return each
     return None
 
@@ -108,7 +113,7 @@ def match(
 def match_control(deviations: Iterable[Deviation], case: str, detail: str, broker_version: str) -> Deviation | None:
     """The first deviation by which a control of the case is known to fail in the way that ``detail`` says, or None."""
     for each in deviations:
-        if each.control and covers(each, case, "", broker_version) and re.search(each.expected, detail):
+        if each.control and covers(each, case, "", broker_version) and _shows(each, detail):
             return each
     return None
 

@@ -38,14 +38,28 @@ class Management:
         what = f"PUT {self._where}/api/{path}"
         with self._lock:
             try:
-                self._connection.request("PUT", f"/api/{path}", json.dumps(body), self._headers)
-                answer = self._connection.getresponse()
-                said = answer.read()
+                status, said = self._asked(path, json.dumps(body))
             except (OSError, http.client.HTTPException) as problem:
-                self._connection.close()  # the next request opens it anew
                 raise SetUpFailed(f"{what}: the management API did not answer ({problem})") from None
-        if answer.status not in (201, 204):
-            raise SetUpFailed(f"{what}: was answered with {answer.status} {said[:200]!r}, should be 201 or 204")
+        if status not in (201, 204):
+            raise SetUpFailed(f"{what}: was answered with {status} {said[:200]!r}, should be 201 or 204")
+
+    def _asked(self, path: str, body: str) -> tuple[int, bytes]:
+        """Asks once more over a new connection when an old one breaks: the node ends connections that were idle for a
+        while, and a PUT may be said twice."""
+        for last in (self._connection.sock is None, True):
+            try:
+                self._connection.request("PUT", f"/api/{path}", body, self._headers)
+                answer = self._connection.getresponse()
+                return answer.status, answer.read()
+            except (ConnectionError, http.client.HTTPException):
+                self._connection.close()  # the next request opens it anew
+                if last:
+                    raise
+            except OSError:
+                self._connection.close()
+                raise
+        raise AssertionError("the second try returns or raises")
 
     def close(self) -> None:
         """Ends the connection; a later request would open another one."""

@@ -42,6 +42,11 @@ def test_an_entry_matches_what_it_names(tmp_path: Path) -> None:
     assert entry.where.endswith("known_deviations.toml, line 2")
 
 
+def test_a_brokers_words_in_a_finding_may_have_several_lines(tmp_path: Path) -> None:
+    text = ENTRY.replace('"without its blanks"', '"without .*, should keep them"')
+    assert found(tmp_path, text, detail="x came without\nits\nblanks, should keep them")
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -20,6 +20,7 @@ class _Api(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     asked: list[tuple[str, str, dict[str, object]]]
     status: int
+    hang_up = False
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -29,6 +30,7 @@ class _Api(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)
+        self.close_connection |= self.hang_up
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -58,6 +60,16 @@ def test_a_queue_is_declared_in_the_virtual_host_under_its_own_name(api: tuple[t
     assert handler.asked == [
         (*where, {"durable": True, "arguments": {"x-queue-type": kind}}) for kind in ("classic", "quorum")
     ]
+
+
+def test_a_connection_that_the_node_ended_meanwhile_is_opened_again(api: tuple[type[_Api], int]) -> None:
+    handler, port = api
+    handler.hang_up = True
+    management = Management("127.0.0.1", port, "me", "secret")
+    for name in ("a", "b", "c"):
+        management.declare_queue(name)
+    management.close()
+    assert [path[-1] for path, _, _ in handler.asked] == ["a", "b", "c"]
 
 
 def test_a_refusal_and_silence_are_one_sentence(api: tuple[type[_Api], int]) -> None:
