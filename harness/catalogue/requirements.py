@@ -35,6 +35,7 @@ _DOCUMENT = {
     "title": Key(str),
     "url": Key(str),
     "profile": Key(str, required=False),
+    "group": Key(str, required=False),
     "about": Key(str, required=False),
     "anchors": Key(dict),
 }
@@ -74,6 +75,8 @@ class Document:
     url: str
     profile: str | None
     """The profile whose brokers a vendor's document describes; None for a specification, which binds all."""
+    group: str
+    """What ``list`` may call it together with others: ``seeds`` are the vendors' chapters that this project began with."""
     about: str
     anchors: Mapping[str, str]
     """The fragment behind ``url`` by section; empty where the section has none. A document in several files has a ``url``
@@ -204,6 +207,7 @@ def _document(path: Path, values: object) -> Document:
         title=entry.text("title"),
         url=entry.text("url"),
         profile=entry.text("profile") or None,
+        group=entry.text("group"),
         about=entry.text("about"),
         anchors=MappingProxyType(dict(anchors)),
     )

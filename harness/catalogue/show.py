@@ -34,6 +34,8 @@ class Row:
 
     requirement: Requirement
     cases: tuple[str, ...]
+    listed: str = ""
+    """Why it has no case, by the list of those that have none."""
 
     @property
     def coverage(self) -> str:
@@ -44,24 +46,48 @@ class Row:
             return "untestable"
         return "uncovered" if self.requirement.owed else "optional"
 
+    @property
+    def why_not(self) -> str:
+        """Why it has no case; empty if it has one, or nobody said."""
+        return "" if self.cases else self.requirement.why_not or self.listed
+
 
 def rows(
-    catalogue: Catalogue, cases: Mapping[str, CaseInfo], *, source: str | None = None, uncovered: bool = False
+    catalogue: Catalogue,
+    cases: Mapping[str, CaseInfo],
+    listed: Mapping[str, str] | None = None,
+    *,
+    source: str | None = None,
+    uncovered: bool = False,
 ) -> list[Row]:
     """What ``list`` shows, in the order of the catalogue. Raises :class:`UnknownSource`.
 
-    ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``, ``STOMP12``), in any case;
-    ``uncovered`` keeps only requirements that owe a case and have none.
+    ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``, ``STOMP12``), or the group of
+    several (``seeds``), in any case; ``uncovered`` keeps only requirements that owe a case and have none. ``listed`` has the
+    reasons of the uncovered list by id.
     """
-    wanted = None if source is None else _document(catalogue, source)
+    wanted = None if source is None else _documents(catalogue, source)
     citing = coverage(catalogue, citations(cases))
-    found = [Row(each, citing[each.id]) for each in catalogue.values() if wanted in (None, each.document)]
+    reasons = listed or {}
+    found = [
+        Row(each, citing[each.id], reasons.get(each.id, ""))
+        for each in catalogue.values()
+        if wanted is None or each.document in wanted
+    ]
     return [row for row in found if not uncovered or row.coverage == "uncovered"]
 
 
 def rows_json(found: Sequence[Row]) -> list[dict[str, Any]]:
     """``list --json``."""
-    return [{**_fields(row.requirement), "coverage": row.coverage, "cases": list(row.cases)} for row in found]
+    return [
+        {
+            **_fields(row.requirement),
+            "coverage": row.coverage,
+            "uncovered_reason": row.listed or None,
+            "cases": list(row.cases),
+        }
+        for row in found
+    ]
 
 
 def rows_text(found: Sequence[Row], width: int = 100) -> str:
@@ -82,6 +108,10 @@ def rows_text(found: Sequence[Row], width: int = 100) -> str:
         lines += textwrap.wrap(
             each.statement, room, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
         )
+        if row.why_not:
+            lines += textwrap.wrap(
+                f"no case: {row.why_not}", room, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+            )
         lines += [f"{indent}· {case}" for case in row.cases]
     return "\n".join([*lines, "", *textwrap.wrap(totals(found), max(width, 60))]) + "\n"
 
@@ -189,14 +219,22 @@ def _folded(text: str) -> str:
     return "".join(each for each in text.casefold().removesuffix(".toml") if each.isalnum())
 
 
-def _document(catalogue: Catalogue, source: str) -> Document:
-    known = {_folded(name): each for each in catalogue.documents for name in (each.name, each.source, each.prefix)}
+def _documents(catalogue: Catalogue, source: str) -> list[Document]:
+    known: dict[str, list[Document]] = {}
+    for each in catalogue.documents:
+        known |= {_folded(name): [each] for name in (each.name, each.source, each.prefix)}
+    for each in catalogue.documents:
+        if each.group:
+            known.setdefault(_folded(each.group), []).append(each)
     wanted = _folded(source.replace("\\", "/").rpartition("/")[2])
     if wanted in known:
         return known[wanted]
     near = difflib.get_close_matches(wanted, known, n=1)
-    hint = f"did you mean {known[near[0]].name!r}?" if near else ""
+    nearest = known[near[0]] if near else []
+    hint = f"did you mean {nearest[0].group if len(nearest) > 1 else nearest[0].name!r}?" if nearest else ""
     names = ", ".join(f"{each.name} ({each.source})" for each in catalogue.documents)
+    groups = sorted({each.group for each in catalogue.documents if each.group})
+    names += "".join(f", and {group} for all of its documents" for group in groups)
     raise UnknownSource(f"no document is called {source!r}; {hint or f'there are {names}'}")
 
 

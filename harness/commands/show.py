@@ -19,13 +19,13 @@ def _described() -> dict[str, cases.CaseInfo]:
 
 
 @click.command("list")
-@click.option("--source", metavar="FILE-OR-SPEC", help='For example stomp12, "STOMP 1.2" or artemis-stomp.')
+@click.option("--source", metavar="FILE-OR-SPEC", help='For example stomp12, "STOMP 1.2", artemis-stomp or seeds.')
 @click.option("--uncovered", is_flag=True, help="Only requirements that owe a case and have none.")
 @_JSON
 def list_(source: str | None, uncovered: bool, as_json: bool) -> None:
     """List requirements with their level and the cases that cite them."""
     try:
-        found = show.rows(requirements.load(), _described(), source=source, uncovered=uncovered)
+        found = show.rows(requirements.load(), _described(), coverage.load_listed(), source=source, uncovered=uncovered)
     except show.UnknownSource as problem:
         raise failing.Usage(str(problem)) from None
     width = click.get_current_context().terminal_width or 110

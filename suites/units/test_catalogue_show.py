@@ -51,6 +51,24 @@ def test_a_source_goes_by_its_file_its_name_or_its_prefix(name: str) -> None:
     assert len(found) > 100
 
 
+def test_a_group_of_documents_goes_by_its_name() -> None:
+    found = show.rows(CATALOGUE, CASES, source="seeds")
+    assert {"artemis-stomp", "artemis-flow", "artemis-paging"} <= {row.requirement.document.name for row in found}
+    assert all(row.requirement.document.group == "seeds" for row in found)
+
+
+def test_what_has_no_case_says_why() -> None:
+    listed = {"STOMP12-HB-10": "A reason of its own.", "STOMP12-HB-07": "Out of date."}
+    found = show.rows(CATALOGUE, CASES, listed, source="stomp12")
+    text = show.rows_text(found, 200)
+    assert "no case: A reason of its own." in text
+    assert "Out of date." not in text
+    untestable = next(row for row in found if row.coverage == "untestable")
+    assert f"no case: {untestable.requirement.why_not}"[:60] in text
+    by_id = {each["id"]: each["uncovered_reason"] for each in show.rows_json(found)}
+    assert (by_id["STOMP12-HB-10"], by_id["STOMP12-HB-12"]) == ("A reason of its own.", None)
+
+
 def test_an_unknown_source_is_answered_with_those_there_are() -> None:
     with pytest.raises(show.UnknownSource, match=r"no document is called 'stomp13'; did you mean 'stomp1\d'\?"):
         show.rows(CATALOGUE, CASES, source="stomp13")
