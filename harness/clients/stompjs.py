@@ -62,7 +62,7 @@ class StompJsPeer(Conversation[Said]):
             raise ControlFailed("a browser needs a target that has sockets; use --target reference-real or artemis")
         try:
             library = _library()
-            chromium = _chromium()
+            browser = chromium()
         except SetUpFailed as problem:
             raise ControlFailed(str(problem)) from None
         host, port = self.world.endpoint(acceptor)
@@ -77,7 +77,7 @@ class StompJsPeer(Conversation[Said]):
         profile = Path(self._folder.name)
         console = profile / "console.log"
         believed = [f"--ignore-certificate-errors-spki-list={_key_of(host, port)}"] if secure else []
-        command = [chromium, *_FLAGS, *believed, f"--user-data-dir={profile / 'profile'}", self._server.address]
+        command = [browser, *_FLAGS, *believed, f"--user-data-dir={profile / 'profile'}", self._server.address]
         # A home of its own as well: Chromium keeps crash reports and caches there, outside the profile.
         environment = {**os.environ, "HOME": str(profile)}
         self._browser = NativeProcess(
@@ -90,7 +90,7 @@ class StompJsPeer(Conversation[Said]):
         loaded = self.watch_for(said("loaded"), within=_LOADED_WITHIN)
         if loaded is None:
             lines = console.read_text(errors="replace").strip().splitlines()
-            raise ControlFailed(f"{chromium} did not load the page ({lines[-1] if lines else 'it said nothing'})")
+            raise ControlFailed(f"{browser} did not load the page ({lines[-1] if lines else 'it said nothing'})")
         self.agent = str(loaded.detail["agent"])
         self.judge.record(
             ConnectionOpened(
@@ -193,7 +193,8 @@ def _key_of(host: str, port: int) -> str:
     return base64.b64encode(hashlib.sha256(key).digest()).decode()
 
 
-def _chromium() -> str:
+def chromium() -> str:
+    """Where Chromium is. Raises :class:`SetUpFailed` where there is none."""
     named = os.environ.get(CHROMIUM)
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:

@@ -1,0 +1,181 @@
+"""Chromium's developer tools over a pair of pipes: look at a page of ours as a reader would, at any width, without a server.
+
+A command is a JSON object that ends with an octet of 0, and so is every answer and event; the browser reads them from its file
+descriptor 3 and writes them to 4 (``--remote-debugging-pipe``). Nothing listens on a port.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harness.clients.stompjs import chromium
+
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-pipe"),
+)
+_ANSWERS_WITHIN_S = 60.0
+_LOOKS_AGAIN_S = 0.05
+
+
+class BrowserGone(Exception):
+    """The browser ended, or did not answer in time: one sentence."""
+
+
+class Browser:
+    """One headless Chromium with one page, for a ``with`` block.
+
+    Raises :class:`harness.targets.failure.SetUpFailed` where there is no Chromium.
+    """
+
+    def __init__(self) -> None:
+        self._scratch = tempfile.TemporaryDirectory(prefix="brokerproof-chromium-", ignore_cleanup_errors=True)
+        to_browser, self._write = os.pipe()
+        self._read, from_browser = os.pipe()
+        self._buffer = b""
+        self._number = 0
+        self._session = ""
+        self.events: list[dict[str, Any]] = []
+        """What the browser told of its own accord: loads, and what pages wrote on the console."""
+
+        def as_3_and_4() -> None:
+            # Either may be 3 or 4 already: both go out of the way first.
+            high = [os.dup(each) for each in (to_browser, from_browser)]
+            for wanted, given in zip((3, 4), high, strict=True):
+                os.dup2(given, wanted)
+
+        self._process = subprocess.Popen(
+            [chromium(), *_FLAGS, f"--user-data-dir={self._scratch.name}/profile", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self._scratch.name},
+            close_fds=False,
+            preexec_fn=as_3_and_4,
+            start_new_session=True,
+        )
+        os.close(to_browser)
+        os.close(from_browser)
+
+    def __enter__(self) -> Browser:
+        targets = self._call("Target.getTargets")["targetInfos"]
+        page = next(each["targetId"] for each in targets if each["type"] == "page")
+        self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._call(f"{domain}.enable")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None) -> None:
+        os.close(self._write)
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._read)
+        self._scratch.cleanup()
+
+    def look(self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen") -> None:
+        """From now on: a window of that size (CSS pixels), ``scheme`` light or dark, ``media`` screen or print."""
+        self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self._call("Emulation.setEmulatedMedia", media=media, features=features)
+
+    def open(self, path: Path, fragment: str = "") -> float:
+        """Loads a file; returns how many seconds it took until the page said so and had drawn once."""
+        self._call("Page.navigate", url="about:blank")
+        self.events.clear()
+        began = time.monotonic()
+        self._call("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
+        self._until(lambda: any(each["method"] == "Page.loadEventFired" for each in self.events))
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        return time.monotonic() - began
+
+    def run(self, script: str) -> Any:
+        """The value of an expression of JavaScript in the page, a promise's once it is there. Raises ``RuntimeError`` with what
+        the page threw."""
+        answer = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", "it threw"))
+        return answer["result"].get("value")
+
+    def wait_for(self, script: str) -> None:
+        """Until that expression is true in the page. Raises :class:`BrowserGone` when it never becomes so."""
+        self._until(lambda: bool(self.run(script)))
+
+    def press(self, key: str, code: int) -> None:
+        """A key goes down and up, wherever the focus is."""
+        for kind in ("keyDown", "keyUp"):
+            self._call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                **({"text": "\r"} if key == "Enter" and kind == "keyDown" else {}),
+            )
+
+    def type(self, text: str) -> None:
+        """The text arrives wherever the focus is."""
+        self._call("Input.insertText", text=text)
+
+    def tree(self) -> list[dict[str, Any]]:
+        """What a screen reader is told of the page: every node that is not ignored."""
+        nodes = self._call("Accessibility.getFullAXTree")["nodes"]
+        return [each for each in nodes if not each.get("ignored")]
+
+    def shot(self, to: Path, *, whole: bool = False) -> None:
+        """A picture (PNG) of the window, or of the ``whole`` page."""
+        data = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        to.write_bytes(base64.b64decode(data))
+
+    def printed(self, to: Path) -> None:
+        """The page as it is printed (PDF)."""
+        to.write_bytes(base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"]))
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            asked["sessionId"] = self._session
+        os.write(self._write, json.dumps(asked).encode() + b"\0")
+        ends = time.monotonic() + _ANSWERS_WITHIN_S
+        while True:
+            said = self._next(ends, method)
+            if said.get("id") == self._number:
+                if "error" in said:
+                    raise RuntimeError(f"{method}: {said['error']['message']}")
+                result: dict[str, Any] = said["result"]
+                return result
+            if "method" in said:
+                self.events.append(said)
+
+    def _next(self, ends: float, waiting_for: str) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._read], [], [], max(0.0, ends - time.monotonic()))
+            data = os.read(self._read, 1 << 20) if ready else b""
+            if not data:
+                raise BrowserGone(f"Chromium {'ended' if ready else 'did not answer'} while {waiting_for} was asked")
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\0")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _until(self, true: Any) -> None:
+        ends = time.monotonic() + _ANSWERS_WITHIN_S
+        while not true():
+            if time.monotonic() > ends:
+                raise BrowserGone(f"nothing came of it within {_ANSWERS_WITHIN_S:.0f} s")
+            self.run(f"new Promise(done => setTimeout(done, {int(_LOOKS_AGAIN_S * 1000)}))")
