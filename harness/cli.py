@@ -11,6 +11,7 @@ GROUP = "brokerproof.commands"
 
 OWN = {
     "run": "harness.commands.run:run",
+    "load": "harness.commands.load:load",
     "replay": "harness.commands.replay:replay",
     "infer": "harness.commands.infer:infer",
     "diff": "harness.commands.diff:diff",

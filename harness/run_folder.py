@@ -108,6 +108,11 @@ def note_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> No
     _write(folder / HEADER, header)
 
 
+def note(folder: Path, what: str, values: Any) -> None:
+    """Adds something to the header under a name of its own."""
+    _write(folder / HEADER, {**read(folder), what: values})
+
+
 def finish(folder: Path, found: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
     """Adds the footer that makes it a whole run, and returns it."""
     counts = Counter(result.verdict.value for result in found)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.targets import certificates, parameters
 from harness.targets.failure import SetUpFailed
-from harness.targets.target import Identity, Overrides, Parameters, Value
+from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from harness.trace.events import Observed
 from harness.words import Clock, RoutingType
 from harness.worlds.canary import Canary
@@ -28,6 +28,10 @@ class SocketTarget:
         self.tls: dict[str, Tls] = {}
         """How to speak TLS, by the names of the acceptors that have it; filled by ``start``."""
         self.canary = Canary()
+
+    def start(self, folder: Path) -> TargetFacts:
+        """See :class:`harness.targets.target.Target`."""
+        raise NotImplementedError
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
         if overrides:
@@ -57,7 +61,10 @@ class SocketTarget:
         self.tls = {name: tls for name, about in self._known.items() if parameters.has_tls(about)}
 
     def watch_the_host(self) -> None:
-        """Start the canary; once the broker is up, so that its start does not count."""
+        """Start the canary; once the broker is up, so that its start does not count. A target that is started again after
+        its end gets another one."""
+        if self.canary.ended:
+            self.canary = Canary()
         self.canary.start()
 
     def stop(self) -> None:

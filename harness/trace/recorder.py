@@ -6,7 +6,7 @@ A segment is written to a temporary name and renamed when it is whole, so a read
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +15,79 @@ import pyarrow.parquet as pq
 
 from harness.trace.columns import FIELDS, SCHEMA
 from harness.trace.events import Event
-from harness.words import Clock
+from harness.words import Clock, Vantage
 
 SEGMENT_ROWS = 50_000
-"""A segment is closed at the end of the case in which it reaches this many rows."""
+"""A segment is closed at the end of the case in which it reaches this many rows; of a case that goes on, of the write."""
 
 
 class Recorder:
-    """Collects whole cases and writes them in segments. Safe to call from several threads.
+    """Collects whole cases, or a case as it goes on, and writes them in segments. Safe to call from several threads.
 
     ``folder`` is the run folder, or None to keep nothing; ``tag`` keeps the segments of parallel processes apart.
     """
 
-    def __init__(self, folder: Path | None, run: str, target: str, clock: Clock, tag: str = "0") -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        run: str,
+        target: str,
+        clock: Clock,
+        tag: str = "0",
+        *,
+        segment_rows: int = SEGMENT_ROWS,
+    ) -> None:
         self._folder = None if folder is None else folder / "trace" / f"target={target}"
         self._run, self._target, self._clock, self._tag = run, target, clock, tag
+        self._segment_rows = segment_rows
         self._lock = threading.Lock()
         self._batches: list[pa.RecordBatch] = []
         self._rows = 0
         self._segment = 0
+        self._seq: dict[str, int] = {}
+        """How many events of a case that goes on have been written."""
+        self.segments = 0
+        """How many segments were closed."""
 
     def reference(self, case: str) -> str:
         """What ``trace_ref`` in results.ndjson says of a case's trace."""
         return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
 
-    def write(self, case: str, events: Sequence[Event]) -> None:
-        """Adds one case's events, in order. Closes the segment when it is large enough."""
+    def write(self, case: str, events: Sequence[Event], *, goes_on: bool = False) -> None:
+        """Adds one case's events, in order; with ``goes_on`` behind those that it has. Closes the segment when it is large
+        enough."""
         if self._folder is None or not events:
             return
-        batch = self._batch(case, events)
+        with self._lock:
+            first = self._counted(case, len(events)) if goes_on else 0
+        self._add(self._batch(case, events, first))
+
+    def write_columns(self, case: str, columns: Mapping[str, pa.Array]) -> None:
+        """Adds events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind`` and whatever the kinds
+        have. A load has millions of them, which nobody makes objects of first."""
+        size = len(columns["at_ns"])
+        if self._folder is None or not size:
+            return
+        with self._lock:
+            first = self._counted(case, size)
+        same = {"run": self._run, "target": self._target, "case": case}
+        same |= {"clock": self._clock.value, "vantage": Vantage.PEER.value}
+        whole = {name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()}
+        whole |= {"seq": pa.array(range(first, first + size), pa.int64()), **columns}
+        arrays = [whole.get(field.name, pa.nulls(size, field.type)) for field in SCHEMA]
+        self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+
+    def _counted(self, case: str, size: int) -> int:
+        """The number of the first of ``size`` more events of a case."""
+        first = self._seq.get(case, 0)
+        self._seq[case] = first + size
+        return first
+
+    def _add(self, batch: pa.RecordBatch) -> None:
         with self._lock:
             self._batches.append(batch)
             self._rows += batch.num_rows
-            if self._rows >= SEGMENT_ROWS:
+            if self._rows >= self._segment_rows:
                 self._close_segment()
 
     def flush(self) -> None:
@@ -56,13 +96,13 @@ class Recorder:
             if self._rows:
                 self._close_segment()
 
-    def _batch(self, case: str, events: Sequence[Event]) -> pa.RecordBatch:
+    def _batch(self, case: str, events: Sequence[Event], first: int) -> pa.RecordBatch:
         size = len(events)
         columns: dict[str, list[Any]] = {name: [None] * size for name in SCHEMA.names}
         columns["run"] = [self._run] * size
         columns["target"] = [self._target] * size
         columns["case"] = [case] * size
-        columns["seq"] = list(range(size))
+        columns["seq"] = list(range(first, first + size))
         columns["clock"] = [self._clock.value] * size
         at_ns, conn, vantage, kind = columns["at_ns"], columns["conn"], columns["vantage"], columns["kind"]
         for row, event in enumerate(events):
@@ -87,3 +127,4 @@ class Recorder:
         pq.write_table(pa.Table.from_batches(self._batches, schema=SCHEMA), partial, compression="zstd")
         partial.rename(self._folder / name)
         self._batches, self._rows, self._segment = [], 0, self._segment + 1
+        self.segments += 1

@@ -34,6 +34,11 @@ class Canary:
         """Whether it measures."""
         return self._thread.is_alive()
 
+    @property
+    def ended(self) -> bool:
+        """Whether it was stopped, for good."""
+        return self._stop.is_set()
+
     def stop(self) -> None:
         """Stop measuring; the readings stay."""
         self._stop.set()

@@ -57,6 +57,11 @@ class _Socket:
             self._unsent += self._tls.outgoing()
             self._flush()
 
+    @property
+    def unsent(self) -> int:
+        """How many octets wait until the socket takes them."""
+        return len(self._unsent)
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
@@ -195,6 +200,11 @@ class RealWorld:
         if acceptor not in self._endpoints:
             raise Unreachable(f"the target has no acceptor {acceptor!r}; it has {', '.join(sorted(self._endpoints))}")
         return self._endpoints[acceptor]
+
+    def moved(self, endpoints: Mapping[str, tuple[str, int]], tls: Mapping[str, Tls] | None = None) -> None:
+        """The acceptors are elsewhere from now on, and have other TLS where that is given; what is connected stays."""
+        self._endpoints = endpoints
+        self._tls = self._tls if tls is None else tls
 
     def tls(self, acceptor: str) -> Tls | None:
         """How to speak TLS with the acceptor, for clients with sockets of their own; None where it has none."""

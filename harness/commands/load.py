@@ -1,0 +1,121 @@
+"""``brokerproof load``: many connections, producers and consumers against one target, recorded.
+
+It judges nothing: ``brokerproof judge RUN`` does, ``brokerproof soak`` does so meanwhile. Exit: 0 everything that was sent was
+confirmed and came · 2 not everything did, or the broker ended a connection · 3 target unreachable or set-up failed · 4 usage ·
+5 our own error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from harness import run_folder
+from harness.commands import failing
+from harness.commands.load_options import lasting, load_options, socket_target, wishes
+from harness.load import told as telling
+from harness.load.conductor import Crew, LoadFailed, Outcome, Progress
+from harness.load.crew import LocalCrew
+from harness.load.plan import BadPlan
+from harness.load.session import Session
+from harness.targets.failure import SetUpFailed
+from harness.verdicts import results
+from harness.words import NS_PER_S, Instant
+
+CREWS = "brokerproof.crews"
+"""Entry points: who drives besides processes of this machine, by the kind of ``--master``."""
+TELL_EVERY = 2 * NS_PER_S
+
+
+@click.command()
+@load_options
+@click.option(
+    "--duration", "lasts", metavar="TIME", help="How long to send, such as 30s; default: 10s without --messages."
+)
+@click.option("--messages", type=click.IntRange(1), help="How many to send in all.")
+@click.option("--record/--no-record", default=True, help="Whether to record the wire. Default: it is recorded.")
+@click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
+def load(lasts: str | None, record: bool, as_json: bool, **options: Any) -> int:
+    """Drive a target with many producers and consumers, and record it."""
+    wished = wishes(options)
+    target = socket_target(options["target"])
+    time = lasting(lasts or (None if wished.messages else "10s"))
+    folder = options["out"] or run_folder.default_folder()
+    console = Console(stderr=True, emoji=False)
+    session = Session(target, wished, crew(options["master"]), folder, record=record)
+    begin(folder, wished.seed)
+    line = _Lines(console)
+    outcome = in_one_sentence(lambda: session.run(time, line.watch))
+    told = telling.data(session, outcome)
+    code = 0 if telling.complete(told) else 2
+    keep(session, outcome, told, code)
+    if as_json:
+        click.echo(json.dumps({"run": str(folder), **told}, ensure_ascii=False))
+    else:
+        console.print(telling.table(target.identity.name, told))
+        click.echo(str(folder))
+    return code
+
+
+def begin(folder: Path, seed: int) -> None:
+    """Makes the run folder. Raises :class:`failing.Usage`."""
+    try:
+        run_folder.create(folder, command=run_folder.command_line(), seed=seed, effort="load")
+    except run_folder.BadRunFolder as problem:
+        raise failing.Usage(str(problem)) from None
+
+
+def keep(session: Session, outcome: Outcome, told: dict[str, Any], code: int) -> None:
+    """Writes what came of it."""
+    plan = dataclasses.asdict(session.wishes)
+    telling.keep(session, outcome, told, plan)
+    run_folder.finish(session.folder, results.read(session.folder), code, [])
+
+
+def in_one_sentence(run: Callable[[], Outcome]) -> Outcome:
+    """Calls ``run`` and turns what can go wrong into the exit codes of the command."""
+    try:
+        return run()
+    except BadPlan as problem:
+        raise failing.Usage(str(problem)) from None
+    except (SetUpFailed, LoadFailed) as problem:
+        raise failing.SetUp(str(problem)) from None
+
+
+def crew(master: str | None) -> Crew:
+    """Who drives. Raises :class:`failing.Usage` for a master that nobody knows."""
+    if master is None:
+        return LocalCrew()
+    for each in entry_points(group=CREWS):
+        if each.name == "spark":
+            found: Crew = each.load()(master)
+            return found
+    raise failing.Usage("--master needs the part of brokerproof that knows Spark, and it is not installed")
+
+
+class _Lines:
+    """Says now and then how it goes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: Instant = 0
+
+    def watch(self, progress: Progress) -> bool:
+        """Never ends a load."""
+        if progress.at - self._last >= TELL_EVERY and progress.at:
+            self._last = progress.at
+            numbers, lasted = progress.numbers, (progress.at - progress.since) / NS_PER_S
+            what = "" if progress.producing else ", waiting for the rest"
+            self._console.print(
+                f"{lasted:5.0f} s: {numbers['sent']} sent, {numbers['confirmed']} confirmed,"
+                f" {numbers['received']} received, {numbers['up']} connections{what}",
+                highlight=False,
+            )
+        return False

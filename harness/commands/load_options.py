@@ -1,0 +1,127 @@
+"""The options by which ``load`` and ``soak`` are told what to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from harness.commands import failing
+from harness.load.plan import BadPlan, Fault, Sizes, duration
+from harness.load.protocols import PROTOCOLS
+from harness.load.setting import PROTOCOL, Wishes
+from harness.targets import target_file
+from harness.targets.sockets import SocketTarget
+from harness.words import Duration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--target", "target", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to drive."),
+    click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default=PROTOCOL, show_default=True),
+    click.option("--producers", type=click.IntRange(0, 10**5), default=4, show_default=True),
+    click.option("--consumers", type=click.IntRange(0, 10**5), default=4, show_default=True),
+    click.option(
+        "--connections", type=click.IntRange(0, 10**5), default=0, help="Shared by all in turn; default: one for each."
+    ),
+    click.option("--queues", type=click.IntRange(1, 10**5), default=2, show_default=True),
+    click.option("--rate", type=click.IntRange(0), default=0, help="Messages a second in all; 0: as fast as they go."),
+    click.option("--size", default="1k", show_default=True, metavar="1k|100..10k", help="Octets of a body."),
+    click.option(
+        "--ack",
+        type=click.Choice(["auto", "client", "client-individual"]),
+        default="client-individual",
+        show_default=True,
+        help="How consumers settle; auto: not at all. client: all before it at once.",
+    ),
+    click.option(
+        "--window",
+        "--credit",
+        type=click.IntRange(0, 2**31 - 1),
+        default=0,
+        help="What a consumer asks for: octets or messages as the broker counts in STOMP, credit in AMQP. 0: the default.",
+    ),
+    click.option(
+        "--in-flight", type=click.IntRange(1, 10**6), default=200, show_default=True, help="Unconfirmed, by producer."
+    ),
+    click.option(
+        "--receipts/--no-receipts",
+        "--unsettled/--settled",
+        "confirmed",
+        default=True,
+        help="Whether messages are confirmed: SENDs with receipts, transfers unsettled. Default: they are.",
+    ),
+    click.option(
+        "--fault",
+        "faults",
+        multiple=True,
+        metavar="cut:5s|stall:2s/500ms|restart:30s",
+        help="What goes wrong how often: a connection cut, a consumer that does not read, the broker started anew.",
+    ),
+    click.option(
+        "--drivers",
+        type=click.IntRange(1, 4096),
+        default=1,
+        show_default=True,
+        help="Processes that share the connections.",
+    ),
+    click.option("--seed", type=int, help="Of sizes and faults; default: drawn, and kept in run.json."),
+    click.option("--out", type=click.Path(path_type=Path), help="Run folder; default: brokerproof-out/<timestamp>."),
+    click.option("--master", metavar="URL", help="A Spark master: its executors are the drivers."),
+)
+
+
+def load_options(command: F) -> F:
+    """Adds them to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def wishes(options: dict[str, Any]) -> Wishes:
+    """What the options ask for. Raises :class:`failing.Usage`."""
+    seed = options["seed"]
+    try:
+        return Wishes(
+            options["protocol"],
+            options["producers"],
+            options["consumers"],
+            options["connections"],
+            options["queues"],
+            options["rate"],
+            Sizes.read(options["size"]),
+            options["ack"],
+            options["window"],
+            options["in_flight"],
+            options.get("messages") or 0,
+            options["confirmed"],
+            tuple(map(Fault.read, options["faults"])),
+            options["drivers"],
+            random.SystemRandom().randrange(2**32) if seed is None else seed,
+        )
+    except BadPlan as problem:
+        raise failing.Usage(str(problem)) from None
+
+
+def socket_target(text: str) -> SocketTarget:
+    """The target, which has to be in real time. Raises :class:`failing.Usage`."""
+    try:
+        target = target_file.load(text)
+    except target_file.BadTarget as problem:
+        raise failing.Usage(str(problem)) from None
+    if not isinstance(target, SocketTarget):
+        raise failing.Usage(
+            f"target {text} has no sockets of its own, so it takes no load; use reference-real or a broker"
+        )
+    return target
+
+
+def lasting(text: str | None) -> Duration | None:
+    """A time as people write it. Raises :class:`failing.Usage`."""
+    try:
+        return None if text is None else duration(text)
+    except BadPlan as problem:
+        raise failing.Usage(str(problem)) from None

@@ -1,0 +1,71 @@
+"""By how much two clocks differ, found out by asking: an answer that took ``rtt`` is right to half of it.
+
+Every machine counts its monotonic time from its own start. A driver asks the conductor for the time a few times before and
+after a load; of all answers the quickest counts. On one machine the clocks are the same, and nothing is added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.words import Duration, Instant
+
+TIMES = 20
+"""How often is asked."""
+
+
+class Exchange(NamedTuple):
+    """Asked and answered by our clock, and between them the instant of theirs."""
+
+    asked: Instant
+    theirs: Instant
+    answered: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Theirs is ours plus ``offset``, give or take ``uncertainty``; ``at`` is when, by our clock."""
+
+    at: Instant
+    offset: Duration
+    uncertainty: Duration
+
+    @classmethod
+    def of(cls, exchanges: Sequence[Exchange]) -> Reading:
+        """What the quickest exchange says."""
+        best = min(exchanges, key=lambda each: each.answered - each.asked)
+        rtt = best.answered - best.asked
+        return cls(best.answered, best.theirs - (best.asked + rtt // 2), -(-rtt // 2))
+
+    def data(self) -> dict[str, int]:
+        """As JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def boot() -> str:
+    """What names the start of this machine: two processes with the same one have the same monotonic clock."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text("ascii").strip() if path.is_file() else ""
+
+
+def stated(
+    driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What a run's header says of one driver's clock. ``added_ns`` is what its instants were corrected by; ``drift_ns`` by how
+    much the clocks went apart meanwhile, itself no more certain than both readings are."""
+    told: dict[str, Any] = {
+        "driver": driver,
+        "host": host,
+        "same_clock": same,
+        "added_ns": 0 if same else before["offset"],
+        "offset_ns": before["offset"],
+        "uncertainty_ns": before["uncertainty"],
+    }
+    if after is not None:
+        told["drift_ns"] = after["offset"] - before["offset"]
+        told["drift_uncertainty_ns"] = after["uncertainty"] + before["uncertainty"]
+    return told

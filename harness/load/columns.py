@@ -1,0 +1,129 @@
+"""Columns of the trace, made of many frames at once: what the protocols' own modules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.load.tape import SENT, Stretch
+from harness.trace.columns import SCHEMA
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+RECORDED_OCTETS = 96
+"""Bodies of a load are recorded up to this length: it holds their stamp, in AMQP behind some sections. The rest is filler."""
+HEADERS: pa.ListType = SCHEMA.field("headers").type
+STRUCT: pa.StructType = HEADERS.value_type
+_KINDS = pa.array(["FrameReceived", "FrameSent"])
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames in columns. ``kind`` is given where not every row is a frame; ``more`` has columns that only some rows have."""
+
+    command: pa.Array
+    headers: pa.ListArray
+    body: pa.Array
+    body_size: Ints
+    size: Ints
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a stretch says of each of its frames, besides the octets."""
+
+    at: Ints
+    conn: Ints
+    sent: Bools
+    sizes: Ints
+    octets: pa.Array
+
+    @classmethod
+    def of(cls, stretch: Stretch) -> Rows:
+        """The rows of a stretch."""
+        count = np.array(stretch.count, np.int64)
+        lengths = np.frombuffer(stretch.lengths, np.uint32)
+        offsets = np.zeros(len(lengths) + 1, np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(bytes(stretch.octets))]
+        return cls(
+            np.repeat(np.array(stretch.at, np.int64), count),
+            np.repeat(np.array(stretch.conn, np.int64), count),
+            np.repeat(np.array(stretch.direction, np.int64) == SENT, count),
+            np.frombuffer(stretch.sizes, np.uint32).astype(np.int64),
+            pa.Array.from_buffers(pa.binary(), len(lengths), buffers),
+        )
+
+    def batch(self, protocol: str, frames: Frames) -> dict[str, pa.Array]:
+        """The columns of the trace that these frames have."""
+        return {
+            "at_ns": pa.array(self.at),
+            "conn": pa.array(self.conn),
+            "kind": _KINDS.take(pa.array(self.sent.astype(np.int8))),
+            "protocol": same(protocol, len(self.at)),
+            "command": frames.command,
+            "headers": frames.headers,
+            "body": frames.body,
+            "body_size": pa.array(frames.body_size),
+            "size": pa.array(frames.size),
+        }
+
+
+def same(value: str, rows: int) -> pa.Array:
+    """One string for every row."""
+    return pa.repeat(pa.scalar(value, pa.string()), rows)
+
+
+def structs(names: pa.Array, values: pa.Array) -> pa.StructArray:
+    """Names and values as headers."""
+    return pa.StructArray.from_arrays([names, values], fields=list(STRUCT))
+
+
+def lists(offsets: Ints, names: pa.Array, values: pa.Array) -> pa.ListArray:
+    """Headers by row."""
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), structs(names, values), type=HEADERS)
+
+
+def together(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
+    """Parts of the rows, each with the numbers of its rows, as one in their order."""
+    if len(parts) == 1 and len(parts[0][0]) == rows:
+        return parts[0][1]
+    place = np.empty(rows, np.int64)
+    place[np.concatenate([numbers for numbers, _ in parts])] = np.arange(rows)
+    order = pa.array(place)
+
+    def taken(column: str) -> pa.Array:
+        return pa.concat_arrays([getattr(each, column) for _, each in parts]).take(order)
+
+    def numbers(column: str) -> Ints:
+        found: Ints = np.concatenate([getattr(each, column) for _, each in parts])[place]
+        return found
+
+    return Frames(taken("command"), taken("headers"), taken("body"), numbers("body_size"), numbers("size"))
+
+
+def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:
+    """Frames that were read one by one: command, headers, body, its size, size."""
+    headers: list[list[dict[str, Any]]] = [
+        [{"name": name, "value": value} for name, value in each[1]] for each in frames
+    ]
+    return Frames(
+        pa.array([each[0] for each in frames], pa.string()),
+        pa.array(headers, HEADERS),
+        pa.array([each[2][:RECORDED_OCTETS] for each in frames], pa.binary()),
+        np.array([each[3] for each in frames], np.int64),
+        np.array([each[4] for each in frames], np.int64),
+    )
+
+
+def lengths(column: pa.Array) -> Ints:
+    """How many octets each value has."""
+    found: Ints = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found

@@ -1,0 +1,278 @@
+"""The conductor: has drivers do their parts of a plan, begins and ends them together, and adds up what they tell."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from harness.load import clocks
+from harness.load.latencies import Latencies
+from harness.load.plan import Plan
+from harness.load.wires import Door, Wire
+from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
+from harness.worlds.canary import Canary
+from harness.worlds.real import RealWorld
+
+COME_WITHIN: Duration = 120 * NS_PER_S
+"""How long drivers may take to come, and then to make their connections."""
+SETTLE: Duration = NS_PER_S
+"""How long nothing more may come before it is believed that nothing is missing."""
+FIRST = 1_000_000
+"""Numbers of connections that one driver has."""
+_NUMBERS = (
+    *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled", "redelivered"),
+    *("connections", "left", "waiting", "up"),
+)
+
+
+class LoadFailed(Exception):
+    """The load could not begin, or a driver went: one sentence."""
+
+
+class Crew(Protocol):
+    """Who drives: processes of this machine, or tasks of a cluster."""
+
+    def host(self) -> str:
+        """The address of this machine by which they reach us."""
+
+    def start(self, address: str, token: str, drivers: int) -> None:
+        """Have so many come to ``address``."""
+
+    def problem(self) -> str:
+        """Why one of them will not come, or went; empty where nothing is known."""
+
+    def stop(self) -> None:
+        """Wait for their end, and see to it."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is the same for all drivers. ``record`` is None or says where the scribes write."""
+
+    endpoints: Mapping[str, tuple[str, int]]
+    tls: Mapping[str, Mapping[str, Any]]
+    record: Mapping[str, Any] | None
+
+
+@dataclass
+class Progress:
+    """What all drivers told last, added up. ``at`` and ``since`` are of the conductor's clock."""
+
+    since: Instant
+    at: Instant = 0
+    numbers: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    producing: bool = True
+
+
+@dataclass
+class Outcome:
+    """A load that has ended. ``cpu_s`` is the drivers', ``scribes`` what each scribe said. Instants of our clock."""
+
+    progress: Progress
+    ended: Instant
+    delivery: Latencies
+    confirmation: Latencies
+    cpu_s: float
+    scribes: list[Mapping[str, Any]]
+    clocks: list[Mapping[str, Any]]
+    canary: tuple[Duration, Duration]
+
+
+@dataclass(eq=False)
+class _Seat:
+    """One driver, as it is known here."""
+
+    number: int
+    wire: Wire
+    host: str = ""
+    same: bool = False
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    ready: bool = False
+    failed: str = ""
+    told: dict[str, Any] = field(default_factory=dict)
+    result: dict[str, Any] | None = None
+
+
+class Conductor:
+    """One load from its first driver to the last. A context manager: it ends what it began."""
+
+    def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Crew) -> None:
+        self.world = RealWorld({}, Canary())
+        self._parts, self._terms, self._crew = parts, terms, crew
+        self._seats: list[_Seat] = []
+        self._token = secrets.token_hex(16)
+        self._door: Door | None = None
+        self.progress = Progress(0)
+
+    def __enter__(self) -> Conductor:
+        host = self._crew.host()
+        self._door = Door(self.world, host, self._came)
+        self._crew.start(f"{host}:{self._door.port}", self._token, len(self._parts))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for seat in self._seats:
+            seat.wire.say(leave=True)
+        self.world.close()
+        self._crew.stop()
+
+    # phases
+
+    def begin(self) -> None:
+        """Wait until everybody is connected, and let them produce. Raises :class:`LoadFailed`."""
+        deadline = self.world.now() + COME_WITHIN
+        everybody = len(self._parts)
+        self._wait(lambda: len(self._seats) == everybody and all(each.ready for each in self._seats), deadline)
+        if not all(each.ready for each in self._seats) or len(self._seats) < everybody:
+            came = sum(each.ready for each in self._seats)
+            raise LoadFailed(f"of {everybody} drivers only {came} were ready within {COME_WITHIN // NS_PER_S} s")
+        self.progress.since = go = self.world.now() + 50 * NS_PER_MS
+        for seat in self._seats:
+            seat.wire.say(go=go - (0 if seat.same or seat.before is None else seat.before["offset"]))
+
+    def run(self, lasts: Duration | None, watch: Callable[[Progress], bool]) -> None:
+        """Until everything was sent, ``lasts`` has passed, or ``watch``, which is called now and then, returns True."""
+        begun = self.progress.since
+        deadline = begun + (lasts if lasts is not None else 10**6 * NS_PER_S)
+        stopped = False
+
+        def over() -> bool:
+            nonlocal stopped
+            stopped = stopped or watch(self.progress)
+            return stopped or (bool(self._seats) and all(each.told.get("done") for each in self._seats))
+
+        self._wait(over, deadline, every=NS_PER_S // 4)
+
+    def drain(self, patience: Duration, watch: Callable[[Progress], bool]) -> None:
+        """Have nobody send any more, and wait until what was sent has come, or for ``patience`` nothing changed."""
+        for seat in self._seats:
+            seat.wire.say(stop=True)
+        self.progress.producing = False
+        last: tuple[int, ...] = ()
+        since = self.world.now()
+        consumed = any(part.consumers for part in self._parts)
+
+        def settled() -> bool:
+            nonlocal last, since
+            numbers = self.progress.numbers
+            state = (numbers["confirmed"], numbers["received"], numbers["settled"], numbers["waiting"])
+            if state != last:
+                last, since = state, self.world.now()
+            complete = not numbers["waiting"] and (not consumed or numbers["received"] >= numbers["sent"])
+            quiet = self.world.now() - since
+            return watch(self.progress) or quiet > (SETTLE if complete else patience)
+
+        self._wait(settled, self.world.now() + 10**6 * NS_PER_S, every=NS_PER_S // 4)
+
+    def end(self) -> Outcome:
+        """Everybody says goodbye and tells what came of it. Raises :class:`LoadFailed`."""
+        ended = self.world.now()
+        for seat in self._seats:
+            seat.wire.say(leave=True)
+        self._wait(lambda: all(each.result is not None for each in self._seats), ended + COME_WITHIN)
+        results = [each.result for each in self._seats if each.result is not None]
+        if len(results) < len(self._seats):
+            raise LoadFailed(f"{len(self._seats) - len(results)} drivers did not tell what came of their part")
+        self._add_up()
+        delivery, confirmation = Latencies(), Latencies()
+        for each in results:
+            delivery.add(each["delivery"]["cells"], each["delivery"]["worst"])
+            confirmation.add(each["confirmation"]["cells"], each["confirmation"]["worst"])
+        return Outcome(
+            self.progress,
+            ended,
+            delivery,
+            confirmation,
+            sum(each["cpu_s"] for each in results),
+            [each["scribe"] for each in results if each.get("scribe")],
+            [clocks.stated(each.number, each.host, each.same, each.before or {}, each.after) for each in self._seats],
+            (max(each["canary"]["p99_ns"] for each in results), max(each["canary"]["worst_ns"] for each in results)),
+        )
+
+    def moved(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
+        """The broker is elsewhere now."""
+        for seat in self._seats:
+            seat.wire.say(endpoints=endpoints)
+
+    # drivers
+
+    def _came(self, connection: socket.socket) -> None:
+        pending: list[_Seat] = []
+
+        def heard(message: dict[str, Any]) -> None:
+            if pending:
+                self._heard(pending[0], message)
+            elif message.get("hello") == self._token and len(self._seats) < len(self._parts):
+                seat = _Seat(
+                    len(self._seats), wire, message["host"], bool(message["boot"]) and message["boot"] == clocks.boot()
+                )
+                self._seats.append(seat)
+                pending.append(seat)
+                self._give_part(seat)
+            else:
+                wire.close()  # nobody that we sent for
+
+        def gone() -> None:
+            if pending and pending[0].result is None:
+                pending[0].failed = pending[0].failed or f"driver {pending[0].number} on {pending[0].host} went away"
+
+        wire = Wire(self.world, connection, heard, gone)
+
+    def _give_part(self, seat: _Seat) -> None:
+        record = self._terms.record
+        part = {
+            "plan": self._parts[seat.number].data(),
+            "endpoints": dict(self._terms.endpoints),
+            "tls": dict(self._terms.tls),
+            "first": seat.number * FIRST,
+            "record": None if record is None else {**record, "tag": str(seat.number)},
+        }
+        seat.wire.say(part=part)
+
+    def _heard(self, seat: _Seat, message: dict[str, Any]) -> None:
+        match message:
+            case {"ping": asked}:
+                seat.wire.say(pong=asked, at=self.world.now())
+            case {"result": result, "clock": clock}:
+                seat.result, seat.after = result, clock
+                seat.told = result
+            case {"clock": clock}:
+                seat.before = clock
+                seat.same = seat.same and abs(clock["offset"]) <= clock["uncertainty"] + NS_PER_MS
+                seat.wire.say(clock=0 if seat.same else clock["offset"])
+            case {"ready": True}:
+                seat.ready = True
+            case {"failed": why}:
+                seat.failed = why
+            case {"progress": told}:
+                seat.told = told
+                self._add_up()
+
+    def _add_up(self) -> None:
+        progress = self.progress
+        progress.at = self.world.now()
+        progress.numbers, progress.faults, progress.errors = Counter(), Counter(), Counter()
+        for seat in self._seats:
+            for name in _NUMBERS:
+                progress.numbers[name] += seat.told.get(name, 0)
+            progress.faults.update(seat.told.get("faults", {}))
+            progress.errors.update(seat.told.get("errors", {}))
+
+    def _wait(self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S) -> None:
+        """Lets time pass until ``ready``. Raises :class:`LoadFailed` when a driver went or cannot do its part."""
+
+        def troubled() -> str:
+            return next((each.failed for each in self._seats if each.failed), "") or self._crew.problem()
+
+        while not ready() and self.world.now() < deadline:
+            step = min(deadline, self.world.now() + every)
+            self.world.wait_until(lambda: bool(troubled()) or ready(), step)
+            if why := troubled():
+                raise LoadFailed(why)

@@ -1,0 +1,186 @@
+"""A driver: one process that does its part of a plan on one loop, and tells how it goes."""
+
+from __future__ import annotations
+
+import random
+import string
+from typing import Any
+
+from harness.load import protocols
+from harness.load.line import Host, Line, Sender
+from harness.load.plan import Fault, Plan
+from harness.load.tape import Tape
+from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
+from harness.worlds.real import RealWorld
+from harness.worlds.world import Unreachable
+
+TICK: Duration = 2 * NS_PER_MS
+"""How often what is due is written; less often where less is due."""
+LONGEST_TICK: Duration = 50 * NS_PER_MS
+HAND_OVER: Duration = 200 * NS_PER_MS
+"""How long a recorded octet may lie here before the scribe has it."""
+AGAIN: Duration = 250 * NS_PER_MS
+"""After how long a broken connection is made anew."""
+
+
+class Driver:
+    """One part of a plan. Connections are numbered behind ``first``: other drivers have other numbers. ``offset`` is by how
+    much the conductor's clock is ahead of ours."""
+
+    def __init__(self, world: RealWorld, plan: Plan, tape: Tape | None, first: int, offset: Duration = 0) -> None:
+        self.world, self.plan = world, plan
+        letters = (string.ascii_lowercase * (plan.sizes.high // 26 + 1)).encode()
+        self.host = Host(world, plan, tape, random.Random(plan.seed), letters, offset=offset, conns=first)
+        self._senders = {each.number: Sender(each) for each in plan.producers}
+        make = protocols.line(plan.protocol)
+        self.lines: list[Line] = []
+        for number in range(plan.lines):
+            senders = [each for each in self._senders.values() if each.about.line == number]
+            consumers = [each for each in plan.consumers if each.line == number]
+            if senders or consumers:
+                self.lines.append(make(self.host, number, senders, consumers))
+        self._ended = False
+
+    # phases
+
+    def connect(self, patience: Duration) -> None:
+        """Make every connection. Raises :class:`Unreachable` when the broker will not have one of them."""
+        for each in self.lines:
+            each.open()
+        self.world.wait_until(lambda: all(each.up or each.over for each in self.lines), self.world.now() + patience)
+        for each in self.lines:
+            if not each.up:
+                why = each.failed or "the broker does not answer"
+                raise Unreachable(f"connection {each.number} of the load was not taken: {why}")
+        self._tend()
+        if self.host.tape is not None:
+            self._hand_over()
+
+    def produce(self, since: Instant) -> None:
+        """Begin to send; ``since`` is when the first message of the first producer is due."""
+        self.host.producing = True
+        interval = self.plan.interval
+        everybody = max(1, 1 + max((each.number for each in self.plan.producers), default=0))
+        for sender in self._senders.values():
+            sender.due = since + interval * sender.about.number // everybody
+        if interval and self._senders:
+            tick = min(max(TICK, interval // len(self._senders)), LONGEST_TICK)
+            self._ticking(max(since, self.world.now()), tick)
+        for each in self.lines:
+            each.pump(self.world.now())
+        for fault in self.plan.faults:
+            if fault.kind != "restart":
+                self._break(since + fault.every, fault)
+
+    def pump(self) -> None:
+        """Called after whatever happened: where nothing but the socket limits who sends, there may be room again."""
+        if self.host.producing and not self.plan.interval and not self.plan.confirmed:
+            now = self.world.now()
+            for each in self.lines:
+                if each.hungry:
+                    each.pump(now)
+
+    def stop_producing(self) -> None:
+        """Nobody sends any more; what was sent is still confirmed and taken."""
+        self.host.producing = False
+
+    def leave(self, patience: Duration) -> None:
+        """Say goodbye everywhere and wait for the answers."""
+        self._ended = True
+        for each in self.lines:
+            if each.up:
+                each.leave()
+            elif not each.over:
+                each.end()
+        self.world.wait_until(lambda: all(each.over for each in self.lines), self.world.now() + patience)
+        for each in self.lines:
+            if not each.over:
+                self.host.tally.errors["the broker did not answer the goodbye"] += 1
+                each.end()
+        if self.host.tape is not None:
+            self.host.tape.close()
+
+    @property
+    def done(self) -> bool:
+        """Whether every producer has sent all its messages; never where their number has no end."""
+        return all(0 < each.about.messages <= each.next for each in self._senders.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many messages have no confirmation yet."""
+        return sum(each.waiting for each in self._senders.values())
+
+    def told(self, *, whole: bool = False) -> dict[str, Any]:
+        """How it goes; ``whole``: with the histograms."""
+        tally = self.host.tally
+        told: dict[str, Any] = {
+            "at": self.world.now(),
+            "done": self.done,
+            "waiting": self.waiting,
+            "up": sum(each.up for each in self.lines),
+            **{
+                name: getattr(tally, name)
+                for name in (
+                    *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled"),
+                    *("redelivered", "connections", "left"),
+                )
+            },
+            "faults": dict(tally.faults),
+            "errors": dict(tally.errors),
+        }
+        if whole:
+            told["delivery"] = {"cells": tally.delivery.told(), "worst": tally.delivery.worst}
+            told["confirmation"] = {"cells": tally.confirmation.told(), "worst": tally.confirmation.worst}
+        return told
+
+    # what goes on meanwhile
+
+    def _ticking(self, due: Instant, tick: Duration) -> None:
+        if self._ended or not self.host.producing:
+            return
+        now = self.world.now()
+        for each in self.lines:
+            each.pump(now)
+        self.world.at(max(due + tick, now), lambda: self._ticking(max(due + tick, now), tick))
+
+    def _hand_over(self) -> None:
+        assert self.host.tape is not None
+        if self._ended:
+            return
+        self.host.tape.hand_over()
+        self.world.at(self.world.now() + HAND_OVER, self._hand_over)
+
+    def _tend(self) -> None:
+        """Keeps connections alive, and makes those anew that ended."""
+        if self._ended:
+            return
+        now = self.world.now()
+        for each in self.lines:
+            if each.over:
+                self._reopen(each)
+            elif each.silence and now - each.spoken >= each.silence // 2:
+                each.beat(now)
+        self.world.at(now + AGAIN, self._tend)
+
+    def _reopen(self, line: Line) -> None:
+        try:
+            line.open()
+        except Unreachable as problem:
+            self.host.tally.errors[str(problem)] += 1
+
+    def _break(self, due: Instant, fault: Fault) -> None:
+        self.world.at(due, lambda: self._broken(due, fault))
+
+    def _broken(self, due: Instant, fault: Fault) -> None:
+        if self._ended or not self.host.producing:
+            return
+        lines = [each for each in self.lines if each.up and (fault.kind == "cut" or each.consumers)]
+        if lines:
+            line = self.host.dice.choice(lines)
+            if fault.kind == "cut":
+                line.cut()
+                self._reopen(line)
+            else:
+                line.stall(fault.lasts)
+            self.host.tally.faults[fault.kind] += 1
+        self._break(max(due, self.world.now() - NS_PER_S) + fault.every, fault)

@@ -1,0 +1,64 @@
+"""A histogram of durations that never grows: 32 steps for each power of two, so a quantile is right within three percent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from harness.words import Duration
+
+_STEPS = 6
+_CELLS = (64 - _STEPS) << _STEPS
+_AT_ONCE = 4096
+
+
+class Latencies:
+    """Durations as they come. ``worst`` is exact."""
+
+    def __init__(self) -> None:
+        self._new: list[Duration] = []
+        self._cells = np.zeros(_CELLS, np.int64)
+        self.worst: Duration = 0
+
+    def __len__(self) -> int:
+        return int(self._cells.sum()) + len(self._new)
+
+    def note(self, values: Iterable[Duration]) -> None:
+        """Enters durations; those below zero count as zero."""
+        self._new.extend(values)
+        if len(self._new) >= _AT_ONCE:
+            self._enter()
+
+    def add(self, told: Mapping[str, int], worst: Duration) -> None:
+        """Enters what another one told by :meth:`told`."""
+        for cell, count in told.items():
+            self._cells[int(cell)] += count
+        self.worst = max(self.worst, worst)
+
+    def told(self) -> dict[str, int]:
+        """How many in each cell that has any."""
+        self._enter()
+        found = np.flatnonzero(self._cells)
+        return {str(cell): int(self._cells[cell]) for cell in found.tolist()}
+
+    def quantile(self, share: float) -> Duration | None:
+        """What this share of all did not exceed; None without any."""
+        self._enter()
+        total = int(self._cells.sum())
+        if not total:
+            return None
+        cell = int(np.searchsorted(np.cumsum(self._cells), max(1, round(share * total))))
+        shift, step = cell >> _STEPS, cell & ((1 << _STEPS) - 1)
+        return min(self.worst, ((step + 1) << shift) - 1)
+
+    def _enter(self) -> None:
+        if not self._new:
+            return
+        values = np.maximum(np.array(self._new, np.int64), 0)
+        self._new.clear()
+        self.worst = max(self.worst, int(values.max()))
+        bits = np.frexp(np.maximum(values, 1).astype(np.float64))[1].astype(np.int64)
+        shift = np.maximum(bits - _STEPS, 0)
+        cells = (shift << _STEPS) + np.minimum(values >> shift, (1 << _STEPS) - 1)
+        self._cells += np.bincount(cells, minlength=_CELLS)

@@ -1,0 +1,208 @@
+"""What a load is to do: who sends and receives how much, how, and what is broken meanwhile; and how people write it."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from harness.trace import stamp
+from harness.words import NS_PER_MS, NS_PER_S, Duration
+
+STAMP_OCTETS = stamp.LENGTH + 20
+"""Every body begins with its stamp and the instant at which it was sent: 19 digits and a semicolon."""
+MOST_OCTETS = 64 * 1024 * 1024
+"""The longest body there is."""
+
+_SIZE = re.compile(r"([0-9]+)([kKmM]?)")
+_FACTOR = {"": 1, "k": 1024, "m": 1024 * 1024}
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_UNIT = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S}
+FAULTS = ("cut", "stall", "restart")
+
+
+class BadPlan(ValueError):
+    """What is wrong with an option of a load, and what would be right."""
+
+
+def duration(text: str) -> Duration:
+    """``500ms``, ``2s``, ``1.5m``, ``1h`` in nanoseconds. Raises :class:`BadPlan`."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise BadPlan(f"{text!r} is no time; write 500ms, 2s, 1.5m or 1h")
+    return round(float(found[1]) * _UNIT[found[2]])
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Octets of a body: from ``low`` to ``high``, both among them, all alike likely."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def read(cls, text: str) -> Sizes:
+        """``512``, ``1k``, ``100..10k``. Raises :class:`BadPlan`."""
+        low, dots, high = text.partition("..")
+        found = cls(_octets(low, text), _octets(high if dots else low, text))
+        if not STAMP_OCTETS <= found.low <= found.high <= MOST_OCTETS:
+            raise BadPlan(
+                f"a size of {text} cannot be had; write one from {STAMP_OCTETS} (the stamp that every body begins with)"
+                f" to {MOST_OCTETS} octets, or LOW..HIGH"
+            )
+        return found
+
+    def draw(self, dice: random.Random) -> int:
+        """The size of one body."""
+        return self.low if self.low == self.high else dice.randint(self.low, self.high)
+
+
+KIB = Sizes(1024, 1024)
+
+
+def _octets(text: str, whole: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise BadPlan(f"{whole!r} is no size; write 512, 1k, or 100..10k")
+    return int(found[1]) * _FACTOR[found[2].lower()]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that happens ``every`` so often: a connection is ``cut``, a consumer does not read for ``lasts``
+    (``stall``), or the broker is started anew (``restart``)."""
+
+    kind: str
+    every: Duration
+    lasts: Duration = 0
+
+    @classmethod
+    def read(cls, text: str) -> Fault:
+        """``cut:5s``, ``stall:2s/500ms``, ``restart:30s``. Raises :class:`BadPlan`."""
+        kind, _, times = text.partition(":")
+        every, _, lasts = times.partition("/")
+        if kind not in FAULTS or (kind == "stall") != bool(lasts):
+            raise BadPlan(f"{text!r} is no fault; write cut:EVERY, stall:EVERY/FOR or restart:EVERY, such as cut:5s")
+        found = cls(kind, duration(every), duration(lasts) if lasts else 0)
+        if found.every < 10 * NS_PER_MS:
+            raise BadPlan(f"{text!r} comes too often; 10ms is the least")
+        return found
+
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue: what it is called on the wire, and what tells this family of brokers that it is one.
+
+    ``send`` and ``subscribe`` are STOMP headers, ``capabilities`` those of an AMQP terminus.
+    """
+
+    name: str
+    send: Headers = ()
+    subscribe: Headers = ()
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who sends to ``place`` (a number of :attr:`Plan.places`) on connection ``line``, ``messages`` in all (0: until
+    somebody says stop)."""
+
+    number: int
+    place: int
+    line: int
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """Who takes from ``place`` on connection ``line``."""
+
+    number: int
+    place: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One load, or the part of it that one driver does.
+
+    ``protocol`` is one of :data:`harness.load.protocols.PROTOCOLS`. ``interval``: between two messages of one producer (0:
+    as fast as flow control lets). ``ack`` is ``auto``, ``client`` (one settlement for all before it) or
+    ``client-individual``. ``window`` is what a consumer asks for, in what the protocol counts (octets, messages, credits; 0:
+    it does not ask). ``in_flight``: how many messages of a producer may wait for their confirmation. ``confirmed``: whether
+    SENDs ask for receipts, or transfers are unsettled.
+    """
+
+    protocol: str
+    acceptor: str
+    host: str
+    login: str
+    passcode: str = field(repr=False)
+    places: tuple[Place, ...]
+    producers: tuple[Producer, ...]
+    consumers: tuple[Consumer, ...]
+    lines: int
+    sizes: Sizes = KIB
+    interval: Duration = 0
+    ack: str = "client-individual"
+    window: int = 0
+    window_header: str = ""
+    in_flight: int = 200
+    confirmed: bool = True
+    heart_beat: Duration = 10 * NS_PER_S
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
+
+    def data(self) -> dict[str, Any]:
+        """The plan as JSON has it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Plan:
+        """The plan of :meth:`data`."""
+        values = dict(data)
+        values["places"] = tuple(
+            Place(each["name"], _pairs(each["send"]), _pairs(each["subscribe"]), tuple(each["capabilities"]))
+            for each in data["places"]
+        )
+        values["producers"] = tuple(Producer(**each) for each in data["producers"])
+        values["consumers"] = tuple(Consumer(**each) for each in data["consumers"])
+        values["faults"] = tuple(Fault(**each) for each in data["faults"])
+        values["sizes"] = Sizes(**data["sizes"])
+        return cls(**values)
+
+    def parts(self, drivers: int) -> list[Plan]:
+        """The plan divided among so many drivers by connection; a driver without a connection is left out."""
+        found = []
+        for number in range(min(drivers, self.lines)):
+            lines = range(number, self.lines, drivers)
+            producers = tuple(each for each in self.producers if each.line in lines)
+            consumers = tuple(each for each in self.consumers if each.line in lines)
+            found.append(dataclasses.replace(self, producers=producers, consumers=consumers, seed=self.seed + number))
+        return found
+
+
+def roles(
+    producers: int, consumers: int, queues: int, lines: int, messages: int = 0
+) -> tuple[tuple[Producer, ...], tuple[Consumer, ...]]:
+    """Who does what on which connection: queues and connections are gone through in turn, ``messages`` divided evenly."""
+    return (
+        tuple(
+            Producer(each, each % queues, each % lines, _share(messages, producers, each)) for each in range(producers)
+        ),
+        tuple(Consumer(each, each % queues, (producers + each) % lines) for each in range(consumers)),
+    )
+
+
+def _share(messages: int, producers: int, number: int) -> int:
+    return messages // producers + (number < messages % producers)
+
+
+def _pairs(given: Sequence[Sequence[str]]) -> Headers:
+    return tuple((str(name), str(value)) for name, value in given)

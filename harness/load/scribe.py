@@ -1,0 +1,104 @@
+"""The scribe: a process that reads a driver's tape and writes the trace. ``python -m harness.load.scribe``.
+
+It ends when the tape ends, and then prints one line of JSON: how many events and segments it wrote and what that cost. A
+kill loses what is on the tape and the open segment, no more.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from harness.load import protocols
+from harness.load.tape import EVENT, HEAD, Stretch
+from harness.trace.events import Event
+from harness.trace.recorder import Recorder
+from harness.words import NS_PER_S, Clock, Duration, Instant
+
+ROWS_AT_ONCE = 16_384
+"""Frames that are made columns of together."""
+_NAMES = {number: name for name, number in protocols.NUMBERS.items()}
+
+
+class Scribe:
+    """Makes segments of a tape. ``offset`` is added to every instant: by how much the conductor's clock is ahead.
+
+    ``longest``: a segment holds no more of the load than this.
+    """
+
+    def __init__(self, recorder: Recorder, case: str, offset: Duration, longest: Duration) -> None:
+        self._recorder, self._case, self._offset, self._longest = recorder, case, offset, longest
+        self._protocol = EVENT
+        self._stretch = Stretch()
+        self._events: list[Event] = []
+        self._since: Instant | None = None
+        self.rows = 0
+
+    def read(self, tape: IO[bytes]) -> None:
+        """Writes everything on the tape."""
+        while head := tape.read(HEAD.size):
+            if len(head) < HEAD.size:
+                break  # the driver was killed in the middle of it
+            protocol, direction, _, count, at, conn, size = HEAD.unpack(head)
+            rest = tape.read(8 * count + size)
+            if len(rest) < 8 * count + size:
+                break
+            self._since = at if self._since is None else self._since
+            if at - self._since >= self._longest:
+                self._write()
+                self._recorder.flush()
+                self._since = at
+            elif protocol != self._protocol or self._stretch.rows + len(self._events) >= ROWS_AT_ONCE:
+                self._write()
+            self._protocol = protocol
+            if protocol == EVENT:
+                self._events.append(pickle.loads(rest))
+            else:
+                self._stretch.add(direction, at + self._offset, conn, count, memoryview(rest))
+        self._write()
+        self._recorder.flush()
+
+    def _write(self) -> None:
+        if self._events:
+            events = [_later(each, self._offset) for each in self._events]
+            self._recorder.write(self._case, events, goes_on=True)
+            self.rows += len(events)
+        if self._stretch.rows:
+            self._recorder.write_columns(self._case, protocols.columns(_NAMES[self._protocol])(self._stretch))
+            self.rows += self._stretch.rows
+        self._events, self._stretch = [], Stretch()
+
+
+def _later(event: Event, offset: int) -> Event:
+    if offset:
+        object.__setattr__(event, "at_ns", event.at_ns + offset)  # nobody else has this copy of it
+    return event
+
+
+def main(arguments: list[str]) -> int:
+    """Arguments: one JSON object with folder, run, target, tag, case, offset_ns, segment_rows and segment_s."""
+    about: dict[str, Any] = json.loads(arguments[0])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
+    recorder = Recorder(
+        Path(about["folder"]),
+        about["run"],
+        about["target"],
+        Clock.REAL,
+        about["tag"],
+        segment_rows=about["segment_rows"],
+    )
+    scribe = Scribe(recorder, about["case"], about["offset_ns"], about["segment_s"] * NS_PER_S)
+    scribe.read(sys.stdin.buffer)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    said = {"events": scribe.rows, "segments": recorder.segments, "cpu_s": used.ru_utime + used.ru_stime}
+    sys.stdout.write(json.dumps(said) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""A load against a target from beginning to end, with its run folder: what ``load`` and ``soak`` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness import run_folder
+from harness.load import setting
+from harness.load.conductor import Conductor, Crew, Outcome, Progress
+from harness.load.plan import BadPlan
+from harness.load.setting import Wishes
+from harness.targets.sockets import SocketTarget
+from harness.words import NS_PER_S, Duration, Instant
+
+CASE = "load"
+"""Every event of a load belongs to one case."""
+SEGMENT_ROWS = 250_000
+DRAIN: Duration = 5 * NS_PER_S
+
+
+class Session:
+    """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire is recorded.
+
+    ``segment_s``: a segment is closed after so many seconds too, for somebody who reads them meanwhile.
+    """
+
+    def __init__(
+        self,
+        target: SocketTarget,
+        wishes: Wishes,
+        crew: Crew,
+        folder: Path,
+        *,
+        record: bool = True,
+        segment_s: int = 10,
+    ) -> None:
+        self.target, self.wishes, self.folder = target, wishes, folder
+        self._crew, self._record, self._segment_s = crew, record, segment_s
+        self._restart_at: Instant = 0
+        self.restarts = 0
+
+    def run(self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN) -> Outcome:
+        """Starts the target, drives it, and stops it; ``watch`` is called now and then and ends the load by True.
+
+        Raises :class:`harness.targets.failure.SetUpFailed`, :class:`harness.load.plan.BadPlan` and
+        :class:`harness.load.conductor.LoadFailed`.
+        """
+        with ExitStack() as stack:
+            stack.callback(self.target.stop)
+            facts = self.target.start(self.folder / "logs")
+            run_folder.add_target(self.folder, self.target, facts)
+            whole = setting.plan(self.target, self.wishes, self.folder.resolve().name)
+            restarts = [each.every for each in self.wishes.faults if each.kind == "restart"]
+            if restarts and self.target.identity.kind == "address":
+                raise BadPlan(f"target {self.target.identity.name} is not ours to start anew; leave restart out")
+            terms = setting.terms(self.target, whole.acceptor, self._about_the_record())
+            conductor = stack.enter_context(Conductor(whole.parts(self.wishes.drivers), terms, self._crew))
+            conductor.begin()
+            self._restart_at = conductor.progress.since + restarts[0] if restarts else 0
+
+            def watching(progress: Progress) -> bool:
+                if progress.producing and restarts and conductor.world.now() >= self._restart_at:
+                    self._start_anew(conductor, whole.acceptor)
+                    self._restart_at = conductor.world.now() + restarts[0]
+                return watch(progress)
+
+            conductor.run(lasts, watching)
+            conductor.drain(drain, watch)
+            return conductor.end()
+
+    def _about_the_record(self) -> Mapping[str, Any] | None:
+        if not self._record:
+            return None
+        return {
+            "folder": str(self.folder.resolve()),
+            "run": self.folder.resolve().name,
+            "target": self.target.identity.name,
+            "case": CASE,
+            "segment_rows": SEGMENT_ROWS,
+            "segment_s": self._segment_s,
+        }
+
+    def _start_anew(self, conductor: Conductor, acceptor: str) -> None:
+        """Ends the broker and starts it again; what it did not keep is gone."""
+        self.target.stop()
+        self.target.start(self.folder / "logs")
+        conductor.moved({acceptor: self.target.endpoints[acceptor]})
+        self.restarts += 1

@@ -1,0 +1,211 @@
+"""A connection of a load that speaks STOMP 1.2."""
+
+from __future__ import annotations
+
+import re
+
+from harness.load.line import Host, Line, Sender
+from harness.load.plan import Consumer
+from harness.load.protocols import NUMBERS
+from harness.load.stomp_columns import EOL
+from harness.load.tape import RECEIVED, SENT
+from harness.trace.events import HeartBeatReceived, HeartBeatSent
+from harness.trace.stamp import LENGTH, MARK
+from harness.wire import stomp
+from harness.words import NS_PER_MS, Instant
+
+_ACK = re.compile(rb"\nack:([^\n\r]*)")
+_SUBSCRIPTION = re.compile(rb"\nsubscription:([^\n\r]*)")
+_RECEIPT = re.compile(rb"\nreceipt-id:([^\n\r]*)")
+_BEAT = re.compile(rb"\nheart-beat:([0-9]+),([0-9]+)")
+_REDELIVERED = b"\nredelivered:true"
+
+
+class StompLine(Line):
+    """See :class:`Line`."""
+
+    protocol = "stomp"
+    acronym = "STOMP"
+
+    def __init__(self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]) -> None:
+        super().__init__(host, number, senders, consumers)
+        self._number = NUMBERS[self.protocol]
+        self._heads = {each.about.number: stomp.encode("SEND", self._send_headers(each))[:-2] for each in senders}
+        """What a SEND of each producer begins with; behind it come content-length and receipt."""
+
+    def _send_headers(self, sender: Sender) -> list[tuple[str, str]]:
+        place = self.host.plan.places[sender.about.place]
+        return [("destination", place.name), *place.send]
+
+    def greet(self) -> None:
+        plan = self.host.plan
+        self._pending = b""
+        self._awaited: dict[bytes, tuple[Sender, Instant]] = {}
+        self._asked: set[bytes] = set()
+        beat = plan.heart_beat // NS_PER_MS
+        headers = {"accept-version": "1.2", "host": plan.host, "heart-beat": f"{beat},{beat}"}
+        if plan.login:
+            headers |= {"login": plan.login, "passcode": plan.passcode}
+        frame = stomp.encode("CONNECT", headers)[:-1]
+        now = self.host.world.now()
+        if self.host.tape is not None:
+            hidden = frame.replace(b"\npasscode:" + plan.passcode.encode(), b"\npasscode:***") if plan.login else frame
+            self.host.tape.frames(self._number, SENT, now, self.conn, [hidden], [len(frame)])
+        self.write(frame + b"\0", now)
+
+    def _say(self, frames: list[bytes], now: Instant) -> None:
+        """Writes frames that are given without their NUL."""
+        if self.host.tape is not None:
+            self.host.tape.frames(self._number, SENT, now, self.conn, frames)
+        frames.append(b"")
+        self.write(b"\0".join(frames), now)
+
+    def _frame(self, command: str, headers: dict[str, str]) -> bytes:
+        return stomp.encode(command, headers)[:-1]
+
+    def _connected(self, frame: bytes, now: Instant) -> None:
+        agreed = _BEAT.search(frame)
+        wanted = int(agreed[2]) if agreed else 0
+        self.silence = max(wanted * NS_PER_MS, self.host.plan.heart_beat) // 2 if wanted else 0
+        plan = self.host.plan
+        frames = []
+        for consumer in self.consumers:
+            place = plan.places[consumer.place]
+            receipt = f"subscribed-{consumer.number}"
+            headers = {"id": str(consumer.number), "destination": place.name, **dict(place.subscribe), "ack": plan.ack}
+            if plan.window and plan.window_header and plan.ack != "auto":
+                headers[plan.window_header] = str(plan.window)
+            frames.append(self._frame("SUBSCRIBE", {**headers, "receipt": receipt}))
+            self._asked.add(receipt.encode())
+        if frames:
+            self._say(frames, now)
+        self.up = not self._asked
+
+    def post(self, sender: Sender, count: int, now: Instant) -> int:
+        host, head, number = self.host, self._heads[sender.about.number], sender.about.number
+        confirmed, awaited = host.plan.confirmed, self._awaited
+        frames = []
+        for each in range(sender.next, sender.next + count):
+            body = host.body(number, each, now)
+            if confirmed:
+                receipt = b"%d.%d" % (number, each)
+                awaited[receipt] = sender, now
+                frames.append(b"%bcontent-length:%d\nreceipt:%b\n\n%b" % (head, len(body), receipt, body))
+            else:
+                frames.append(b"%bcontent-length:%d\n\n%b" % (head, len(body), body))
+            host.tally.sent_octets += len(body)
+        sender.next += count
+        host.tally.sent += count
+        if confirmed:
+            sender.waiting += count
+        self._say(frames, now)
+        return count
+
+    def heard(self, at: Instant, data: bytes) -> None:
+        frames = (self._pending + data if self._pending else data).split(b"\0")
+        self._pending = frames.pop()
+        if self._pending and not self._pending.strip(b"\r\n"):
+            self._beats(at, len(self._pending))
+            self._pending = b""
+        if not frames:
+            return
+        sizes = None
+        if any(each[:1] in (b"\n", b"\r") for each in frames):
+            frames, sizes = self._without_eols(frames, at)
+        if self.host.tape is not None:
+            self.host.tape.frames(self._number, RECEIVED, at, self.conn, frames, sizes)
+        self._take(frames, at)
+        self.pump(at)
+
+    def _without_eols(self, frames: list[bytes], at: Instant) -> tuple[list[bytes], list[int]]:
+        """Frames without the ends of line before them. The first behind a NUL belongs to that frame; others are beats."""
+        plain: list[bytes] = []
+        sizes: list[int] = []
+        for each in frames:
+            bare = each.lstrip(b"\r\n")
+            blank = len(each) - len(bare)
+            if blank and sizes:
+                sizes[-1] += EOL
+                blank -= 1 + each.startswith(b"\r\n")
+            if blank > 0:
+                self._beats(at, blank)
+            plain.append(bare)
+            sizes.append(len(bare))
+        return plain, sizes
+
+    def _beats(self, at: Instant, size: int) -> None:
+        self.host.record(HeartBeatReceived(at_ns=at, conn=self.conn, protocol=self.acronym, size=size))
+
+    def _take(self, frames: list[bytes], at: Instant) -> None:
+        tally, mode = self.host.tally, self.host.plan.ack
+        now = at + self.host.offset
+        acks: list[bytes] = []
+        latest: dict[bytes, bytes] = {}
+        waits: list[int] = []
+        for frame in frames:
+            kind = frame[:4]
+            if kind == b"MESS":
+                end = frame.find(b"\n\n") + 2
+                tally.received += 1
+                tally.received_octets += len(frame) - end
+                if frame.startswith(MARK, end):
+                    waits.append(now - int(frame[end + LENGTH : end + LENGTH + 19]))
+                if frame.find(_REDELIVERED, 0, end) >= 0:
+                    tally.redelivered += 1
+                if mode == "auto":
+                    continue
+                token = _ACK.search(frame, 0, end)
+                if token is None:
+                    tally.errors["a MESSAGE has no header ack"] += 1
+                elif mode == "client":
+                    name = _SUBSCRIPTION.search(frame, 0, end)
+                    latest[name[1] if name else b""] = token[1]
+                    tally.settled += 1
+                else:
+                    acks.append(b"ACK\nid:%b\n\n" % token[1])
+            elif kind == b"RECE":
+                self._receipt(frame, at)
+            else:
+                self._rare(frame, at)
+        if waits:
+            tally.delivery.note(waits)
+        tally.settled += len(acks)
+        acks += [b"ACK\nid:%b\n\n" % each for each in latest.values()]
+        if acks and not self.over:
+            self._say(acks, at)
+
+    def _receipt(self, frame: bytes, at: Instant) -> None:
+        found = _RECEIPT.search(frame)
+        name = found[1] if found else b""
+        awaited = self._awaited.pop(name, None)
+        if awaited is not None:
+            sender, since = awaited
+            sender.waiting -= 1
+            self.host.tally.confirmed += 1
+            self.host.tally.confirmation.note((at - since,))
+        elif name in self._asked:
+            self._asked.discard(name)
+            if self.leaving and name == b"goodbye":
+                self.end()
+            elif not self._asked:
+                self.up = True
+        else:
+            self.host.tally.errors["a RECEIPT names nothing that we asked for"] += 1
+
+    def _rare(self, frame: bytes, at: Instant) -> None:
+        if frame.startswith(b"CONNECTED"):
+            self._connected(frame, at)
+            return
+        head = frame.partition(b"\n\n")[0].decode("utf-8", "replace").replace("\n", " ")
+        self.failed = f"the broker said {head[:200]}"
+        if not frame.startswith(b"ERROR"):
+            self.host.tally.errors[f"no frame that we know: {head[:80]!r}"] += 1
+
+    def leave(self) -> None:
+        self.leaving = True
+        self._asked.add(b"goodbye")
+        self._say([self._frame("DISCONNECT", {"receipt": "goodbye"})], self.host.world.now())
+
+    def beat(self, now: Instant) -> None:
+        self.host.record(HeartBeatSent(at_ns=now, conn=self.conn, protocol=self.acronym, size=1))
+        self.write(b"\n", now)

@@ -1,0 +1,181 @@
+"""A driver as a process: ``python -m harness.load.worker HOST:PORT TOKEN``, or a task of a cluster that calls :func:`work`.
+
+It connects to the conductor, is told its part, says how it goes, and ends when it is told to or the conductor has gone.
+Before and after the load both compare their clocks (:mod:`harness.load.clocks`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.load import clocks
+from harness.load.driver import Driver
+from harness.load.plan import Plan
+from harness.load.tape import Tape, pipe
+from harness.load.wires import Wire
+from harness.words import NS_PER_S, Duration
+from harness.worlds.canary import Canary
+from harness.worlds.real import RealWorld
+from harness.worlds.tls import Tls
+from harness.worlds.world import Unreachable
+
+TELL_EVERY: Duration = NS_PER_S // 2
+PATIENCE: Duration = 20 * NS_PER_S
+LONG: Duration = 10**6 * NS_PER_S
+"""Eleven days; a wait can be no longer than twice that."""
+
+
+class Worker:
+    """One driver and its conversation with the conductor."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self._canary = Canary()
+        self._world = RealWorld({}, self._canary)
+        host, _, port = address.rpartition(":")
+        self._messages: list[dict[str, Any]] = []
+        self._gone = False
+        connection = socket.create_connection((host, int(port)), timeout=PATIENCE / NS_PER_S)
+        self._wire = Wire(self._world, connection, self._messages.append, self._lost)
+        self._wire.say(hello=token, host=platform.node(), boot=clocks.boot(), pid=os.getpid())
+        self._driver: Driver | None = None
+        self._scribe: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Until the end; returns the exit code."""
+        try:
+            part = self._next("part")
+            readings = [self._compare_clocks()]
+            self._wire.say(clock=readings[0].data())
+            self._driver = driver = self._made(part, self._next("clock")["clock"])
+            self._canary.start()
+            try:
+                driver.connect(PATIENCE)
+            except Unreachable as problem:
+                driver.leave(PATIENCE)
+                self._wire.say(failed=str(problem))
+                return 3
+            self._wire.say(ready=True)
+            driver.produce(self._next("go")["go"])
+            self._tell(driver)
+            self._world.wait_until(self._over, self._world.now() + LONG)
+            driver.leave(PATIENCE)
+            readings.append(self._compare_clocks())
+            self._wire.say(result=self._result(driver), clock=readings[1].data())
+            self._world.wait_until(lambda: self._gone, self._world.now() + PATIENCE)
+        except _Gone:
+            if self._driver is not None:
+                self._driver.leave(PATIENCE)
+            return 5
+        finally:
+            if self._canary.running:
+                self._canary.stop()
+            self._world.close()
+        return 0
+
+    # the conversation
+
+    def _lost(self) -> None:
+        self._gone = True
+
+    def _next(self, what: str) -> dict[str, Any]:
+        """The next message, which has to be of that kind. Raises :class:`_Gone`."""
+        self._world.wait_until(lambda: bool(self._messages) or self._gone, self._world.now() + LONG)
+        if not self._messages:
+            raise _Gone
+        message = self._messages.pop(0)
+        if "leave" in message or what not in message:
+            raise _Gone
+        return message
+
+    def _compare_clocks(self) -> clocks.Reading:
+        found = []
+        for _ in range(clocks.TIMES):
+            self._wire.say(ping=self._world.now())
+            answer = self._next("pong")
+            found.append(clocks.Exchange(answer["pong"], answer["at"], self._world.now()))
+        return clocks.Reading.of(found)
+
+    def _tell(self, driver: Driver) -> None:
+        if not self._gone:
+            self._wire.say(progress=driver.told())
+            self._world.at(self._world.now() + TELL_EVERY, lambda: self._tell(driver))
+
+    def _over(self) -> bool:
+        assert self._driver is not None
+        while self._messages:
+            message = self._messages.pop(0)
+            if "stop" in message:
+                self._driver.stop_producing()
+                self._wire.say(progress=self._driver.told())
+            elif "endpoints" in message:
+                self._world.moved(_endpoints(message["endpoints"]))
+            elif "leave" in message:
+                return True
+        self._driver.pump()
+        return self._gone
+
+    # the driver
+
+    def _made(self, part: dict[str, Any], offset: Duration) -> Driver:
+        about = part["part"]
+        tls = {
+            name: Tls(
+                Path(each["authority"]) if each["authority"] else None,
+                verify=each["verify"],
+                own=Path(each["own"]) if each["own"] else None,
+                certificates=Path(each["certificates"]) if each["certificates"] else None,
+            )
+            for name, each in about["tls"].items()
+        }
+        self._world.moved(_endpoints(about["endpoints"]), tls)
+        tape = None
+        if about["record"] is not None:
+            reading, writing = pipe()
+            arguments = json.dumps({**about["record"], "offset_ns": offset})
+            self._scribe = subprocess.Popen(
+                [sys.executable, "-m", "harness.load.scribe", arguments], stdin=reading, stdout=subprocess.PIPE
+            )
+            os.close(reading)
+            tape = Tape(writing)
+        return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
+
+    def _result(self, driver: Driver) -> dict[str, Any]:
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        result = driver.told(whole=True)
+        result["cpu_s"] = own.ru_utime + own.ru_stime
+        result["canary"] = {"p99_ns": self._canary.quantile(0.99), "worst_ns": self._canary.quantile(1.0)}
+        if self._scribe is not None:
+            said, _ = self._scribe.communicate()
+            result["scribe"] = json.loads(said) if said.strip() else None
+        return result
+
+
+def _endpoints(told: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, int]]:
+    return {name: (str(host), int(port)) for name, (host, port) in told.items()}
+
+
+class _Gone(Exception):
+    """The conductor has gone, or wants us to."""
+
+
+def work(address: str, token: str) -> int:
+    """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us, 5 without a conductor."""
+    return Worker(address, token).run()
+
+
+def main(arguments: list[str]) -> int:
+    """HOST:PORT TOKEN."""
+    return work(arguments[0], arguments[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
