@@ -103,7 +103,7 @@ def case(
             by_version=by_version,
             needs=frozenset(needs),
             doc=inspect.getdoc(function) or "",
-            source=f"{_home(function)}:{inspect.getsourcelines(function)[1]}",
+            source=f"{_home(function)}:{function.__code__.co_firstlineno}",
             over=over,
             arguments=tuple(each for each in parameters if each not in ("target", "version")),
         )

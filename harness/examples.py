@@ -17,6 +17,7 @@ from harness.bench import Bench, Outcome
 from harness.case import Case, Where
 from harness.catalogue.deviations import Deviation
 from harness.catalogue.requirements import Catalogue
+from harness.drawing import by_seed_alone
 from harness.plain_message import PlainMessage
 from harness.targets.target import Target, TargetFacts
 from harness.trace.events import CaseStarted, Event, ExampleStarted
@@ -134,6 +135,7 @@ def draw(
 ) -> None:
     """Lets Hypothesis call ``example`` with drawn arguments, until it raises :class:`Found` and is shrunk."""
     assert call.case.over is not None
+    by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
     for plan in call.case.over.always(run.target) if call.case.over.always is not None else ():
         wrapped = hypothesis.example(**plan)(wrapped)

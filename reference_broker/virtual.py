@@ -117,13 +117,54 @@ def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSettin
 
 
 def _read(config: str | None) -> Settings:
-    """A world is made for every example of a property, so a file is read again only when something about it changed."""
+    """A world is made for every example of a property, so a file is read again only when something about it changed: it,
+    the files beside it, or a variable of the environment that it names. The others change all the time."""
     if config is None:
         return Settings()
     path = Path(config)
     beside = (path.with_name(each) for each in (users_properties.NAME, users_properties.CERTIFICATES))
     stamps = tuple(_stamp(each) for each in (path, *beside))
-    return _read_once(path, stamps, frozenset(os.environ.items()))
+    known = _files.get(config)
+    if known is None or known.stamps != stamps or not known.environment.same():
+        from reference_broker.config import broker_xml  # lxml is needed for this alone
+
+        environment = _Environment()
+        known = _files[config] = _File(stamps, environment, broker_xml.read(path, environment))
+    return known.settings
+
+
+class _Environment(Mapping[str, str]):
+    """The variables of this process, which remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, str | None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        self._asked[name] = os.environ.get(name)
+        return os.environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(os.environ)
+
+    def __len__(self) -> int:
+        return len(os.environ)
+
+    def same(self) -> bool:
+        """Whether everything it was asked for has the same value now."""
+        return all(os.environ.get(name) == value for name, value in self._asked.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A configuration file as it was when it was read."""
+
+    stamps: tuple[tuple[int, int] | None, ...]
+    environment: _Environment
+    settings: Settings
+
+
+_files: dict[str, _File] = {}
+"""By path, as it was given, what was read last."""
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -132,13 +173,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-@functools.lru_cache(maxsize=16)
-def _read_once(path: Path, stamps: object, environment: frozenset[tuple[str, str]]) -> Settings:
-    from reference_broker.config import broker_xml  # lxml is needed for this alone
-
-    return broker_xml.read(path, dict(environment))
 
 
 @functools.cache

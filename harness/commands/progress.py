@@ -19,7 +19,8 @@ _PLAIN_EVERY = 50
 
 def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, target: str) -> None:
     """Follows ``process`` by the results it writes until it ends."""
-    done = bad = 0
+    done = bad = total = 0
+    tail = results.Tail(folder)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -40,10 +41,13 @@ def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, tar
                 ended = True
             except subprocess.TimeoutExpired:
                 ended = False
-            found = [each for each in results.read(folder) if each.target == target]
-            total = len(run_folder.cases_of(folder)) or None
-            bad = sum(each.verdict in (Verdict.FAIL, Verdict.ERROR) for each in found)
-            bar.update(task, completed=len(found), total=total, bad=f"{bad} failed" if bad else "")
-            if not console.is_terminal and (len(found) // _PLAIN_EVERY > done // _PLAIN_EVERY or ended):
-                console.print(f"{target}: {len(found)} cases, {bad} failed", highlight=False)
-            done = len(found)
+            before = done
+            for each in tail.new():
+                if each.target == target:
+                    done += 1
+                    bad += each.verdict in (Verdict.FAIL, Verdict.ERROR)
+            if console.is_terminal and (not total or done > total):
+                total = len(run_folder.cases_of(folder))
+            bar.update(task, completed=done, total=total or None, bad=f"{bad} failed" if bad else "")
+            if not console.is_terminal and (done // _PLAIN_EVERY > before // _PLAIN_EVERY or ended):
+                console.print(f"{target}: {done} cases, {bad} failed", highlight=False)

@@ -131,7 +131,36 @@ def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
     if last and not forgive_torn_tail:
         raise UnreadableResults(f"{path}, line {len(lines) + 1}: is cut off; run again with --resume")
     for number, line in enumerate(lines, 1):
-        try:
-            yield Result.parse(line)
-        except (ValueError, KeyError, TypeError) as problem:
-            raise UnreadableResults(f"{path}, line {number}: is no result ({problem}); remove the line") from None
+        yield _parsed(path, number, line)
+
+
+class Tail:
+    """Follows the results of a run folder while they are written: each is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._read = 0
+        self._lines = 0
+
+    def new(self) -> list[Result]:
+        """The results that were added since the last call, in the order written; a line that is not whole yet is left for
+        the next. Raises :class:`UnreadableResults` for a line that is no result."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            octets = file.read()
+        whole = octets[: octets.rfind(b"\n") + 1]
+        self._read += len(whole)
+        found = []
+        for line in whole.decode("utf-8", errors="replace").split("\n")[:-1]:
+            self._lines += 1
+            found.append(_parsed(self._path, self._lines, line))
+        return found
+
+
+def _parsed(path: Path, number: int, line: str) -> Result:
+    try:
+        return Result.parse(line)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UnreadableResults(f"{path}, line {number}: is no result ({problem}); remove the line") from None

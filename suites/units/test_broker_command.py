@@ -256,6 +256,22 @@ def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
         virtual.make(str(path), {}, start=0)
 
 
+def test_a_file_is_read_again_when_a_variable_that_it_names_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_text(OUR_FILE.read_text().replace("connectionTtl=2000", "connectionTtl=${TTL:2000}"))
+    path.with_name("artemis-users.properties").write_text("a = b\n")
+    monkeypatch.delenv("TTL", raising=False)
+    first = virtual.make(str(path), {}, start=0)
+    monkeypatch.setenv("ANOTHER", "value")
+    assert virtual.make(str(path), {}, start=0).acceptors is first.acceptors, "nothing that it names has changed"
+    monkeypatch.setenv("TTL", "3000")
+    assert virtual.make(str(path), {}, start=0).acceptors["ttl-2000"]["connection_ttl_ms"] == 3000
+    monkeypatch.delenv("TTL")
+    assert virtual.make(str(path), {}, start=0).acceptors["ttl-2000"]["connection_ttl_ms"] == 2000
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -157,6 +158,27 @@ def test_a_property_shrinks_to_its_smallest_violation(reference: Target) -> None
     found = result(reference, bad, MUST, over=Over({"size": st.integers(0, 1000)}, 100))
     assert found.verdict is Verdict.FAIL
     assert found.detail == f"{MUST}: size 37"
+
+
+def test_what_is_drawn_is_a_function_of_the_seed_alone(
+    reference: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[list[int]] = []
+
+    def notes(target: Bench, number: int) -> None:
+        drawn[-1].append(number)
+        target.judge(MUST, True, "seen")
+
+    call = made(notes, MUST, over=Over({"number": st.integers()}, 400))
+    # Between the two a module is loaded whose constants Hypothesis draws, if it is let.
+    (tmp_path / "telling_constants.py").write_text("".join(f"A{each} = {77_000 + each}\n" for each in range(300)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("json", "telling_constants"):
+        importlib.import_module(module)
+        drawn.append([])
+        execute(run_of(reference), call)
+    assert len(drawn[0]) == 140
+    assert drawn[0] == drawn[1]
 
 
 def test_a_property_holds_over_what_its_examples_reached(reference: Target) -> None:

@@ -75,6 +75,20 @@ def test_results_come_back_as_written(tmp_path: Path) -> None:
     assert list(results.read(tmp_path / "nowhere")) == []
 
 
+def test_results_are_followed_while_they_are_written(tmp_path: Path) -> None:
+    tail = results.Tail(tmp_path)
+    assert tail.new() == []
+    results.append(tmp_path, RESULT)
+    with (tmp_path / results.NAME).open("a") as file:
+        file.write(RESULT.line()[:40])
+    assert tail.new() == [RESULT]
+    assert tail.new() == []
+    with (tmp_path / results.NAME).open("a") as file:
+        file.write(RESULT.line()[40:] + "\nno result\n")
+    with pytest.raises(UnreadableResults, match=r"line 3: is no result"):
+        tail.new()
+
+
 def test_a_torn_tail_is_forgiven_or_named(tmp_path: Path) -> None:
     results.append(tmp_path, RESULT)
     with (tmp_path / results.NAME).open("a") as file:
