@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from harness.clients.proton_engine import ProtonPeer
     from harness.clients.raw_amqp import AmqpPeer, Node
     from harness.clients.raw_amqp091 import Amqp091Peer
+    from harness.clients.raw_core import CorePeer
     from harness.clients.raw_websocket import WebSocketPeer
     from harness.clients.rhea import RheaPeer
     from harness.clients.stompjs import StompJsPeer
@@ -326,6 +327,25 @@ class Bench:
         peer.open()
         for channel in range(1, channels + 1):
             peer.open_channel(channel)
+        return peer
+
+    def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
+        """An open connection for Artemis's CORE protocol on which nothing has been said; ``options`` has its ``version``."""
+        from harness.clients.raw_core import CorePeer
+
+        self._connections += 1
+        peer = CorePeer(self, self._connections, acceptor or "core", **options)
+        self._connect(peer)
+        return peer
+
+    def core(self, *, acceptor: str | None = None, version: int | None = None, **session: Any) -> CorePeer:
+        """A CORE peer with a session that is started. ``session`` are fields of its create-session. That it gets so far is
+        a control, not a finding."""
+        peer = self.core_peer(acceptor=acceptor, **({} if version is None else {"version": version}))
+        identity = self.target.identity
+        peer.magic()
+        peer.create_session(identity.login, identity.passcode, name=self._container(), **session)
+        peer.start()
         return peer
 
     def proton(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> ProtonPeer:
