@@ -114,10 +114,12 @@ class Clock(StrEnum):
 
 
 class Vantage(StrEnum):
-    """Who saw an event: the harness at its end of the wire, or the broker under test itself."""
+    """Who saw an event: the harness at its end of the wire, the broker under test itself, or somebody who captured packets
+    somewhere between a broker and its clients."""
 
     PEER = enum.auto()
     BROKER = enum.auto()
+    CAPTURE = enum.auto()
 
 
 class CloseHow(StrEnum):
@@ -275,11 +277,13 @@ class StoreFiles:
 
 @dataclass(frozen=True, slots=True)
 class LoadFile:
-    """Read the first ``length`` octets of ``file``. Answered by :class:`FileLoaded`; several may be under way."""
+    """Read ``length`` octets of ``file`` from ``offset`` on, or as many as there are. Answered by :class:`FileLoaded`; several
+    may be under way."""
 
     ticket: int
     file: str
     length: int
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

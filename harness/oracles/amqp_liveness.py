@@ -6,11 +6,13 @@ Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (li
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from harness.oracles.amqp_trace import EMPTY, Side, WireFrame, frames, placed
+from harness.oracles.lives import MARGIN, SURELY_LATE
 from harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
 from harness.verdicts.finding import Finding
-from harness.words import NS_PER_MS, Duration, Instant, Seen
+from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant, Seen
 
 SILENCE, FIRST, LAST, NO_BEAT_BEFORE, NO_BEAT_AFTER = (
     "AMQP10-IDLE-20",
@@ -26,6 +28,28 @@ _OUTSIDE = ("protocol-header", "sasl-mechanisms", "sasl-init", "sasl-challenge",
 def idle(events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0) -> list[Finding]:
     """Whether ``side`` let no more time pass between its frames than the idle-time-out that the other's open asked for,
     plus ``slack``. Counted from the later of both opens to its close, or to the end of the connection or of the trace."""
+    worst, allowed = _silence(events, conn, side)
+    if allowed is None or worst < 0:
+        return [Finding(SILENCE, Seen.NEVER_REACHED, "nobody asked for signs of life, or there was no time for any")]
+    held = worst <= allowed + slack
+    detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {allowed / NS_PER_MS:g} allowed"
+    return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
+
+
+def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
+    """:func:`idle` where whoever recorded may have been late by an unknown time: what lies not far outside is uncertain."""
+    worst, allowed = _silence(events, conn, side)
+    margin = max(MARGIN, (allowed or 0) // 10)
+    close = worst <= SURELY_LATE * ((allowed or 0) + margin) + NS_PER_S
+    late = "the recording may have been late" if close else None
+    return [
+        replace(each, uncertain=late) if each.seen is Seen.VIOLATED else each
+        for each in idle(events, conn, side, margin)
+    ]
+
+
+def _silence(events: Sequence[Event], conn: int, side: Side) -> tuple[Duration, Duration | None]:
+    """The longest silence of ``side`` (-1: there was no time for any) and what the other allowed (None: anything)."""
     allowed: Duration | None = None
     last: Instant | None = None
     worst: Duration = -1
@@ -44,11 +68,7 @@ def idle(events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Du
         end = _end(events, conn)
         if last is not None and len(opened) == 2 and end is not None:
             worst = max(worst, end - last)
-    if allowed is None or worst < 0:
-        return [Finding(SILENCE, Seen.NEVER_REACHED, "nobody asked for signs of life, or there was no time for any")]
-    held = worst <= allowed + slack
-    detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {allowed / NS_PER_MS:g} allowed"
-    return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
+    return worst, allowed
 
 
 def _end(events: Sequence[Event], conn: int) -> Instant | None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.oracles.ground import NOTHING, Ground
 from harness.oracles.liveness import silence_interval
 from harness.oracles.recording import Irregularity
+from harness.oracles.unseen import UNTIL_NOW
 from harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
@@ -24,10 +25,12 @@ from harness.trace.events import (
     FrameSent,
     HeartBeatReceived,
     HeartBeatSent,
+    OctetsReceivedUnseen,
     OctetsRefused,
     OctetsSent,
+    OctetsSentUnseen,
 )
-from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant, ms
+from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant, Vantage, ms
 
 SILENT, EARLY, LATE = "silent", "closed early", "closed late"
 KINDS = (SILENT, EARLY, LATE)
@@ -56,13 +59,18 @@ class Lifetime:
     error: str | None = None
     goodbye: bool = False
     opaque: bool = False
+    unseen: Instant | None = None
+    """Since when not all octets of the connection are in the recording; None: all are."""
 
 
-def judge(life: Lifetime, ground: Ground = NOTHING) -> Iterator[Irregularity]:
-    """What is wrong with one life."""
+def judge(life: Lifetime, ground: Ground = NOTHING, *, whole: bool = True) -> Iterator[Irregularity]:
+    """What is wrong with one life. Where a recording is not ``whole``, nobody knows that the broker was not just being
+    stopped: a close that came early and without a word is uncertain there."""
     yield from _beats(life)
     if ground.modifier is not None and ground.check_interval_ms is not None:
-        yield from _ttl(life, ground.modifier, ground.check_interval_ms)
+        for found in _ttl(life, ground.modifier, ground.check_interval_ms):
+            bare = found.kind == EARLY and life.error is None and not whole
+            yield replace(found, uncertain=True) if bare else found
 
 
 def promised(life: Lifetime) -> Duration | None:
@@ -83,7 +91,9 @@ def _beats(life: Lifetime) -> Iterator[Irregularity]:
         what = (
             f"the broker was silent for {longest / NS_PER_MS:g} ms; it had promised a beat every {due / NS_PER_MS:g} ms"
         )
-        yield Irregularity(SILENT, "", life.conn, "", what, ((until, 0),), longest <= SURELY_LATE * allowed + NS_PER_S)
+        # What was not seen may have been the beats.
+        uncertain = longest <= SURELY_LATE * allowed + NS_PER_S or (life.unseen is not None and life.unseen <= until)
+        yield Irregularity(SILENT, "", life.conn, "", what, ((until, 0),), uncertain)
 
 
 def ttl_ms(life: Lifetime, modifier: float) -> int:
@@ -123,7 +133,7 @@ def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
     """The lives of all connections in a recording."""
     found: dict[int, Lifetime] = {}
     for event in events:
-        if event.conn is None or event.vantage != "PEER":
+        if event.conn is None or event.vantage is Vantage.BROKER:
             continue
         life = found.setdefault(event.conn, Lifetime(event.conn))
         if isinstance(event, _IN):
@@ -133,6 +143,9 @@ def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
         elif isinstance(event, _OUT):
             life.spoken = event.at_ns
             life.opaque |= isinstance(event, OctetsSent)
+        elif isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen)):
+            life.opaque |= event.command != UNTIL_NOW
+            life.unseen = event.at_ns if life.unseen is None else min(life.unseen, event.at_ns)
         elif isinstance(event, (ConnectionClosed, ConnectionAbandoned)) and life.ended is None:
             life.ended = event.at_ns
             life.ended_by = "broker" if isinstance(event, ConnectionClosed) else "harness"

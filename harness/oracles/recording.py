@@ -23,13 +23,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
+from harness.oracles import unseen
 from harness.oracles.ground import NOTHING, Ground
 from harness.oracles.stomp_trace import End, Fact, Got, Joined, Key, Left, Opaque, Overrun, Reading, Sent, When, row
 from harness.trace.events import ConnectionOpened, Event, FrameSent
+from harness.words import Vantage
 
 KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unmarked", "overrun")
 
@@ -170,9 +172,25 @@ class Line:
         return None
 
 
-def judge(events: Sequence[Event], ground: Ground = NOTHING) -> list[Irregularity]:
-    """Everything that is wrong in one recording (one example of a case), in order of kind."""
-    return sorted(_judged(list(facts(events, ground)), readable(events)))
+def judge(events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = True) -> list[Irregularity]:
+    """Everything that is wrong in one recording (one example of a case), in order of kind.
+
+    ``whole`` says that every connection of the broker is in the recording; what needs that is else uncertain.
+    """
+    since, found = unseen.since(events), list(facts(events, ground))
+    touching: dict[str, set[int]] = defaultdict(set)
+    for fact in found:
+        if not isinstance(fact, Opaque):
+            touching[fact.queue].add(fact.conn)
+
+    def doubtful(wrong: Irregularity) -> bool:
+        instants = [since[conn] for conn in touching[wrong.queue] & since.keys()]
+        last = max(when for when, _ in wrong.witness)
+        of_queue = min(instants, default=None)
+        return unseen.doubtful(wrong.kind, last, min(since.values(), default=None), of_queue, whole=whole)
+
+    judged = _judged(found, readable(events) and whole)
+    return sorted(replace(each, uncertain=each.uncertain or doubtful(each)) for each in judged)
 
 
 def readable(events: Iterable[Event]) -> bool:
@@ -180,7 +198,11 @@ def readable(events: Iterable[Event]) -> bool:
     for event in events:
         if isinstance(event, ConnectionOpened) and event.protocol != "STOMP":
             return False
-        if type(event).__name__ == "OctetsSent" or (isinstance(event, FrameSent) and event.protocol != "STOMP"):
+        if (
+            unseen.hidden(event)
+            or type(event).__name__ == "OctetsSent"
+            or (isinstance(event, FrameSent) and event.protocol != "STOMP")
+        ):
             return False
     return True
 
@@ -189,7 +211,7 @@ def facts(events: Sequence[Event], ground: Ground = NOTHING) -> Iterator[Fact]:
     """What the STOMP connections of a recording amount to."""
     readings: dict[int, Reading] = {}
     for place, event in enumerate(events):
-        if event.conn is None or event.vantage != "PEER":
+        if event.conn is None or event.vantage is Vantage.BROKER:
             continue
         reading = readings.setdefault(event.conn, Reading(event.conn, ground))
         yield from reading.note(row(place, event))

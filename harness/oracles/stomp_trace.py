@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
+from harness.oracles import unseen
 from harness.oracles.ground import NOTHING, Ground
 from harness.trace import stamp as stamps
 from harness.trace.events import Event, FrameReceived, FrameSent
@@ -201,9 +202,10 @@ class Reading:
         """Enters one event; yields what is decided by it."""
         if self._ended:
             return
-        if row.kind == "OctetsSent" and not self._opaque:
-            self._opaque = True
-            yield Opaque(self.conn)
+        if row.kind == "OctetsSent" or unseen.hides(row.kind, row.command):
+            if not self._opaque:
+                self._opaque = True
+                yield Opaque(self.conn)
         elif row.kind == "ConnectionAbandoned":
             yield from self.end(row.when)
         elif row.kind == "ConnectionClosed" or (row.kind == "FrameReceived" and row.command == "ERROR"):
@@ -427,4 +429,4 @@ def row(place: int, event: Event) -> Row:
         with_body = event.command in ("SEND", "MESSAGE")
         key = key_of(event.body, event.body_size) if with_body else None
         return Row(when, kind, event.command if event.protocol == "STOMP" else "", headers, key, event.size)
-    return Row(when, kind, "", {}, None, 0)
+    return Row(when, kind, getattr(event, "command", ""), {}, None, 0)

@@ -117,6 +117,28 @@ class OctetsRefused(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OctetsSentUnseen(Event):
+    """The client wrote octets that the recording does not hold, at ``at_ns`` at the earliest: ``command`` says why in one
+    word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK), ``detail`` in a sentence; ``size`` is 0 where nobody knows it."""
+
+    protocol: str
+    command: str
+    size: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OctetsReceivedUnseen(Event):
+    """The broker wrote octets that the recording does not hold, at ``at_ns`` at the earliest; else as
+    :class:`OctetsSentUnseen`."""
+
+    protocol: str
+    command: str
+    size: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatSent(Event):
     """The harness wrote ``size`` octets that only say that it lives (STOMP: an EOL; AMQP: an empty frame)."""
 

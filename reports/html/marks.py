@@ -83,7 +83,7 @@ def marks(excerpt: Excerpt) -> Marks:
         at, kind, conn = row["at_ns"] - zero, row["kind"], row["conn"]
         if kind == "JitterMeasured":
             jitter.append((at, row["late_ns"]))
-        if conn is None or row["vantage"] != "PEER":
+        if conn is None or row["vantage"] == "BROKER":
             continue
         _onto(lanes.setdefault(conn, Lane(conn)), at, kind, row)
     bands = _bands(rows, zero)

@@ -230,7 +230,7 @@ def endings(excerpt: Excerpt, zero: int) -> list[str]:
     found: dict[int, str] = {}
     for row in excerpt.rows:
         conn, kind, at = row["conn"], row["kind"], row["at_ns"]
-        if conn is None or row["vantage"] != "PEER":
+        if conn is None or row["vantage"] == "BROKER":
             continue
         if kind == "ConnectionOpened":
             opened[conn] = at

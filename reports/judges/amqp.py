@@ -8,6 +8,7 @@ more than :data:`MOST` frames is judged by those; the rest is told as not judged
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from harness.oracles import amqp_credit, amqp_deliveries, amqp_liveness, amqp_windows, lives, unseen
 from harness.oracles.recording import Irregularity
 from harness.trace import read
 from harness.trace.events import Event
@@ -36,6 +37,7 @@ ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "over the session window": amqp_windows.windows,
     "delivery ids": amqp_deliveries.delivery_ids,
     "settlement": amqp_deliveries.settlement,
+    lives.SILENT: amqp_liveness.idle_as_recorded,
 }
 KINDS = (*ORACLES, "not judged")
 LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
@@ -61,13 +63,37 @@ _FRAMES = pa.schema(
         ("how", pa.string()),
     ]
 )
-_KINDS = ("FrameSent", "FrameReceived", "HeartBeatSent", "HeartBeatReceived", "ConnectionClosed", "ConnectionAbandoned")
+_KINDS = (
+    "FrameSent",
+    "FrameReceived",
+    "HeartBeatSent",
+    "HeartBeatReceived",
+    "ConnectionClosed",
+    "ConnectionAbandoned",
+    *unseen.KINDS,
+)
 
 
 def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregularity, str]]:
-    """What is wrong on one connection, with the requirement that says so."""
+    """What is wrong on one connection, with the requirement that says so.
+
+    Numbers go on from frame to frame: behind the first octets that a recording does not hold all is uncertain.
+    """
+    end = next((at for at, each in enumerate(events) if type(each).__name__ in unseen.KINDS), len(events))
+    known = list(_wrong(events[:end], conn, going_on=end < len(events)))
+    yield from known
+    if end < len(events):
+        surely = {(wrong.kind, wrong.what, requirement) for wrong, requirement in known}
+        for wrong, requirement in _wrong(events, conn):
+            if (wrong.kind, wrong.what, requirement) not in surely:
+                yield replace(wrong, uncertain=True), requirement
+
+
+def _wrong(events: Sequence[Event], conn: int, *, going_on: bool = False) -> Iterator[tuple[Irregularity, str]]:
     last = (events[-1].at_ns, -1) if events else (0, -1)
     for kind, oracle in ORACLES.items():
+        if going_on and kind == "drain unanswered":
+            continue  # the answer may be in what follows
         wrong = (
             each for each in oracle(events, conn) if each.seen is Seen.VIOLATED and each.requirement not in LEFT_OPEN
         )
@@ -106,7 +132,7 @@ WITH_REQUIREMENT = pa.schema([*FOUND, ("requirement", pa.string())])
 def _found(line: tuple[Any, ...], rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     *scope, conn = line
     some = list(islice(rows, MOST))
-    empty = {"body": b"", "body_size": 0}
+    empty = {"body": b"", "body_size": 0, "detail": ""}
     events = [read.event({**row, **empty}) for row in some]
     told = dict(zip(SCOPE, scope, strict=True)) | {"queue": "", "conn": conn, "subscription": ""}
     for wrong, requirement in irregularities(events, conn):

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.oracles.stomp_trace import STRANGE
+from harness.oracles.unseen import KINDS as UNSEEN_KINDS
+from harness.oracles.unseen import UNTIL_NOW
 from harness.trace import stamp
 from reports.judges.codes import Bools, Codes, Ints, Pairs
 
@@ -57,9 +59,12 @@ DICTIONARIES = ("run", "target", "case", "vantage", "kind", "protocol", "command
     RARE_IN,
     FOREIGN,
     FOREIGN_OUT,
-) = range(18)
+    UNSEEN,
+    ENDS,
+) = range(20)
 """What an event is to a judge. ANSWER is ACK or NACK; the rare ones have their headers in :attr:`Columns.rare`; FOREIGN is a
-connection that speaks another protocol than STOMP."""
+connection that speaks another protocol than STOMP; UNSEEN are octets that the recording does not hold, ENDS that it ended
+before the connection did."""
 
 OUT = frozenset({SEND, ANSWER, OTHER_OUT, BEAT_OUT, OCTETS, RARE_OUT, FOREIGN_OUT})
 IN = frozenset({MESSAGE, RECEIPT, OTHER_IN, BEAT_IN, RARE_IN})
@@ -211,8 +216,10 @@ def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
 
 
 def _meaning(kind: str | None, command: str | None, protocol: str | None, vantage: str | None) -> int:
-    if vantage != "PEER" or kind is None:
+    if vantage == "BROKER" or kind is None:
         return NOTHING
+    if kind in UNSEEN_KINDS:
+        return ENDS if command == UNTIL_NOW else UNSEEN
     stomp, word = protocol == "STOMP", command or ""
     if kind == "FrameSent":
         return FOREIGN_OUT if not stomp else RARE_OUT if word in _RARE_OUT else _SENT.get(word, OTHER_OUT)
@@ -348,6 +355,6 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
 def _rare(
     batch: pa.RecordBatch, what: npt.NDArray[np.int8], headers: _Headers
 ) -> list[tuple[int, str, Mapping[str, str]]]:
-    rows = np.flatnonzero((what == RARE_OUT) | (what == RARE_IN))
+    rows = np.flatnonzero((what == RARE_OUT) | (what == RARE_IN) | (what == UNSEEN) | (what == ENDS))
     commands: list[Any] = batch.column("command").take(pa.array(rows)).to_pylist()
     return [(row, command, headers.all(row)) for row, command in zip(rows.tolist(), commands, strict=True)]

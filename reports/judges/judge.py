@@ -19,8 +19,9 @@ from reports.judges import amqp
 from reports.judges.lives import NEVER, Life
 from reports.judges.second_look import FOUND, second_look
 from reports.judges.statements import KINDS, statement
-from reports.judges.stretch import AMQP, BOOK, LIFE, PART, RISE
+from reports.judges.stretch import AMQP, BOOK, LIFE, PART, RISE, SCOPE
 from reports.judges.summaries import merged, summaries
+from reports.judges.unseen import doubted
 from reports.schema import spark_schema
 from reports.sources import Source
 
@@ -76,11 +77,14 @@ class Judgement:
 
 def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     """Judges a recording. Nothing but the merged summaries is kept, on disk where memory is short."""
-    groups = merged(summaries(spark, source, ground)).persist(StorageLevel.MEMORY_AND_DISK)
-    found = _of_lives(groups, ground)
+    groups = merged(summaries(spark, source, ground))
+    if not source.whole:  # nobody knows what was sent besides
+        groups = groups.withColumn("fine", F.col("fine") & (F.col("what") != SCOPE))
+    groups = groups.persist(StorageLevel.MEMORY_AND_DISK)
+    found = _of_lives(groups, ground, source.whole)
     again = second_look(spark, source, ground, groups)
     if again is not None:
-        found = found.unionByName(again)
+        found = found.unionByName(doubted(again, groups, whole=source.whole))
     said = F.create_map(*[F.lit(each) for kind in KINDS for each in (kind, statement(ground.name, kind))])
     kept = found.withColumn("requirement", said[F.col("kind")])
     if groups.where(F.col("what") == AMQP).limit(1).count():
@@ -91,13 +95,13 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     return Judgement(kept, _lives(groups), counts, groups)
 
 
-def _of_lives(groups: DataFrame, ground: Ground) -> DataFrame:
+def _of_lives(groups: DataFrame, ground: Ground, whole: bool) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = [
                 _irregular(row, found)
                 for row in batch.to_pylist()
-                for found in lives.judge(lifetime(row["conn"], pickle.loads(row["summary"])), ground)
+                for found in lives.judge(lifetime(row["conn"], pickle.loads(row["summary"])), ground, whole=whole)
             ]
             yield pa.RecordBatch.from_pylist(rows, schema=FOUND)
 
@@ -132,6 +136,7 @@ def lifetime(conn: int, life: Life) -> lives.Lifetime:
         life.error,
         life.goodbye,
         life.opaque,
+        min((since for since, _ in life.unseen.values()), default=None),
     )
 
 

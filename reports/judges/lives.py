@@ -19,6 +19,7 @@ from reports.judges.columns import (
     BEAT_IN,
     BEAT_OUT,
     CLOSED,
+    ENDS,
     FOREIGN,
     IN,
     NOTHING,
@@ -26,6 +27,7 @@ from reports.judges.columns import (
     OPENED,
     OUT,
     RECEIPT,
+    UNSEEN,
     Columns,
 )
 
@@ -76,6 +78,8 @@ class Life:
     error: str | None = None
     goodbye: bool = False
     opaque: bool = False
+    unseen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """What the recording does not hold, by reason: since when, and how many octets at least."""
 
     def then(self, later: Life) -> Life:
         """This part and the one behind it."""
@@ -96,6 +100,7 @@ class Life:
             self.error if self.error is not None else later.error,
             self.goodbye or later.goodbye,
             self.opaque or later.opaque,
+            unseen_of(self.unseen, later.unseen),
         )
 
 
@@ -131,6 +136,7 @@ class Lives:
             stalled_at=NEVER,
         )
         self._said: dict[int, dict[str, Mapping[str, str]]] = {}
+        self._unseen: dict[int, Mapping[str, tuple[int, int]]] = {}
 
     def note(self, batch: Columns) -> None:
         """Enters a batch."""
@@ -147,7 +153,7 @@ class Lives:
             self._gap(self._gaps[name], line, at, _IS[name][what])
         self._work(line, at, what)
         cells = self._cells
-        opened, octets = (what == OPENED) | (what == FOREIGN), what == OCTETS
+        opened, octets = (what == OPENED) | (what == FOREIGN), (what == OCTETS) | (what == UNSEEN)
         cells["opened"][line[opened]] = at[opened]
         cells["opaque"][line[octets]] = True
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
@@ -155,7 +161,11 @@ class Lives:
         cells["ended"][line[fresh]] = at[fresh]
         cells["by"][line[fresh]] = np.where(what[fresh] == CLOSED, 1, 2)
         for row, command, headers in batch.rare:
-            if command in ("CONNECT", "STOMP", "CONNECTED", "ERROR", "DISCONNECT"):
+            if batch.what[row] in (UNSEEN, ENDS):
+                of = self._lines.one(int(batch.line[row]))
+                found = {command: (int(batch.at[row]), int(batch.size[row]))}
+                self._unseen[of] = unseen_of(self._unseen.get(of, {}), found)
+            elif command in ("CONNECT", "STOMP", "CONNECTED", "ERROR", "DISCONNECT"):
                 said = self._said.setdefault(self._lines.one(int(batch.line[row])), {})
                 said.setdefault("CONNECT" if command == "STOMP" else command, headers)
 
@@ -231,7 +241,21 @@ class Lives:
             None if error is None else error.get("message", ""),
             "DISCONNECT" in said,
             bool(cells["opaque"][place]),
+            self._unseen.get(place, {}),
         )
+
+
+def unseen_of(
+    some: Mapping[str, tuple[int, int]], others: Mapping[str, tuple[int, int]]
+) -> Mapping[str, tuple[int, int]]:
+    """Both together: by reason the earlier instant, and the sum of the octets."""
+    if not (some and others):
+        return some or others
+    both = dict(some)
+    for why, (since, octets) in others.items():
+        before = both.get(why, (since, 0))
+        both[why] = min(since, before[0]), octets + before[1]
+    return both
 
 
 def merged(parts: Iterable[Life]) -> Life:

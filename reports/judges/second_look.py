@@ -173,7 +173,7 @@ def read_again(spark: SparkSession, source: Source, again: Wanted) -> DataFrame:
 
 _MATTERS = frozenset(
     {cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT, cols.OTHER_OUT, cols.CLOSED, cols.ABANDONED, cols.OCTETS}
-    | {cols.RARE_OUT, cols.RARE_IN}
+    | {cols.RARE_OUT, cols.RARE_IN, cols.UNSEEN}
 )
 
 

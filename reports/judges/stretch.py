@@ -16,7 +16,7 @@ import pyarrow as pa
 from harness.oracles.ground import Ground
 from reports.judges.books import Books
 from reports.judges.codes import Ints, Pairs
-from reports.judges.columns import FOREIGN, FOREIGN_OUT, OCTETS, Columns, Names, columns
+from reports.judges.columns import FOREIGN, FOREIGN_OUT, OCTETS, UNSEEN, Columns, Names, columns
 from reports.judges.lives import Lives
 from reports.judges.order import Order
 from reports.judges.windows import Windows
@@ -86,7 +86,7 @@ class Stretch:
             if command == "SUBSCRIBE" and "destination" in headers:
                 queue = self._names.queues.one(headers["destination"])
                 self._touching.one(self._touched.one(int(line[row]), queue), 0)
-        blind = (batch.what == OCTETS) | (batch.what == FOREIGN) | (batch.what == FOREIGN_OUT)
+        blind = np.isin(batch.what, (OCTETS, FOREIGN, FOREIGN_OUT, UNSEEN))
         self._unreadable.update(_distinct(batch.scope[blind]))
         self._foreign.update(_distinct(batch.scope[(batch.what == FOREIGN) | (batch.what == FOREIGN_OUT)]))
         self._scopes.update(_distinct(batch.scope))

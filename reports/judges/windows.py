@@ -22,7 +22,7 @@ import pyarrow as pa
 from harness.oracles.ground import Ground
 from harness.oracles.stomp_trace import window_asked
 from reports.judges.codes import Bools, Cells, Ints, Pairs, in_groups, starts
-from reports.judges.columns import ABANDONED, CLOSED, OCTETS, Columns, Names
+from reports.judges.columns import ABANDONED, CLOSED, OCTETS, UNSEEN, Columns, Names
 
 NONE = -1
 PIECES = 50_000
@@ -117,7 +117,7 @@ class Windows:
         self._held_names = _chosen(all_tokens, stay)
 
     def _subscribed(self, batch: Columns) -> None:
-        for row in np.flatnonzero(batch.what == OCTETS).tolist():
+        for row in np.flatnonzero((batch.what == OCTETS) | (batch.what == UNSEEN)).tolist():
             self._doubtful.add(int(batch.line[row]))
         for row, command, headers in batch.rare:
             line, name = int(batch.line[row]), headers.get("id", "")

@@ -34,6 +34,8 @@ class Source:
     profile: str = ""
     unseen: Sequence[str] = field(default_factory=tuple)
     """What could not be read, in sentences."""
+    whole: bool = True
+    """Whether every connection of the broker is known to be in the recording."""
     load: Callable[[SparkSession, DataFrame], DataFrame] = lambda _, pieces: pieces
     """Adds to the pieces what workers cannot fetch themselves."""
 

@@ -81,7 +81,7 @@ def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Ground]) -> DataFr
             scope = {"run": run, "target": target, "case": case, "part": part}
             yield pa.RecordBatch.from_pylist([{**scope, **each} for each in found], schema=AGAIN)
 
-    spoken = trace.where(F.col("kind").isin(*_KINDS) & (F.col("vantage") == "PEER") & (F.col("position") < MOST))
+    spoken = trace.where(F.col("kind").isin(*_KINDS) & (F.col("vantage") != "BROKER") & (F.col("position") < MOST))
     together = spoken.select(*_COLUMNS, *_PAYLOAD).repartition(*_SCOPE).sortWithinPartitions(*_SCOPE, "position")
     return together.mapInArrow(judge, spark_schema(AGAIN))
 

@@ -22,7 +22,7 @@ def liveness(trace: DataFrame) -> DataFrame:
     ended = F.col("kind").isin("ConnectionClosed", "ConnectionAbandoned")
     opened = F.col("kind") == "ConnectionOpened"
     by = F.when(F.col("kind") == "ConnectionClosed", F.lit("broker ")).otherwise(F.lit("harness "))
-    marked = trace.where(F.col("conn").isNotNull() & (F.col("vantage") == "PEER"))
+    marked = trace.where(F.col("conn").isNotNull() & (F.col("vantage") != "BROKER"))
     for name, kinds in (("sent", _SENT), ("received", _RECEIVED)):
         marked = marked.withColumn(f"{name}_gap", _gap(kinds, opened | ended))
     first_end = F.min(F.when(ended, F.struct("position", "at_ns", F.concat(by, "how").alias("how"))))

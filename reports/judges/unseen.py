@@ -1,0 +1,73 @@
+"""What a recording does not hold, across a cluster: which irregularities it makes uncertain, and what there is to say of it.
+
+The rule is that of :mod:`harness.oracles.unseen`; what was not seen is in the summaries of lives.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from harness.oracles.unseen import doubtful
+from reports.judges.second_look import FOUND, SCOPE
+from reports.judges.stretch import LIFE, TOUCH
+from reports.schema import spark_schema
+
+UNSEEN = pa.schema(
+    [
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("example", pa.int64()),
+        ("conn", pa.int64()),
+        ("why", pa.string()),
+        ("since_ns", pa.int64()),
+        ("octets", pa.int64()),
+    ]
+)
+"""A row for each connection and reason (:class:`harness.trace.events.OctetsSentUnseen`)."""
+
+_SINCE = ("anywhere", "of_queue")
+
+
+def unseen(groups: DataFrame) -> DataFrame:
+    """What is missing on each connection (:data:`UNSEEN`), from merged summaries."""
+
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [told for row in batch.to_pylist() for told in _told(row)]
+            yield pa.RecordBatch.from_pylist(rows, schema=UNSEEN)
+
+    return groups.where(F.col("what") == LIFE).mapInArrow(tell, spark_schema(UNSEEN))
+
+
+def _told(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    life = pickle.loads(row["summary"])  # written by our own workers a moment ago
+    scope = {name: row[name] for name in (*SCOPE, "conn")}
+    for why, (since, octets) in sorted(life.unseen.items()):
+        yield {**scope, "why": why, "since_ns": since, "octets": octets}
+
+
+def doubted(found: DataFrame, groups: DataFrame, *, whole: bool) -> DataFrame:
+    """Irregularities (:data:`reports.judges.second_look.FOUND`), uncertain where what was not seen could explain them."""
+    missing = unseen(groups).groupBy(*SCOPE, "conn").agg(F.min("since_ns").alias("since"))
+    touching = groups.where(F.col("what") == TOUCH).select(*SCOPE, "queue", "conn").distinct()
+    anywhere = missing.groupBy(*SCOPE).agg(F.min("since").alias("anywhere"))
+    of_queue = touching.join(missing, [*SCOPE, "conn"]).groupBy(*SCOPE, "queue").agg(F.min("since").alias("of_queue"))
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = batch.to_pylist()
+            for row in rows:
+                last = max((each["at_ns"] for each in row["witness"]), default=0)
+                since = (row.pop(name) for name in _SINCE)
+                row["uncertain"] = row["uncertain"] or doubtful(row["kind"], last, *since, whole=whole)
+            yield pa.RecordBatch.from_pylist(rows, schema=FOUND)
+
+    beside = found.join(anywhere, list(SCOPE), "left").join(of_queue, [*SCOPE, "queue"], "left")
+    return beside.select(*FOUND.names, *_SINCE).mapInArrow(judge, spark_schema(FOUND))
