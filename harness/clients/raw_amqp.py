@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from harness.clients.amqp_books import Delivery, Link, Session
@@ -20,6 +21,8 @@ from harness.words import Duration, Instant
 
 HEADER = "protocol-header"
 SASL_ID = 3
+_BARRIER_CHANNELS = 8
+"""So many channels take turns in :meth:`AmqpPeer.settle`, as far as the broker allows so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class AmqpPeer(Conversation[Frame]):
         self._by_their_channel: dict[int, Session] = {}
         self._tap = Tap(judge, conn)
         self._names = 0
+        self._barriers = count()
 
     # Conversation
 
@@ -251,7 +255,10 @@ class AmqpPeer(Conversation[Frame]):
         A session that is begun and ended on a channel of its own. The echo of a flow would do it too (AMQP10-CREDIT-22),
         but not every broker answers it. What a broker does on its own time, such as settling, may still be to come.
         """
-        channel = max(self.sessions, default=-1) + 1
+        lowest = max(self.sessions, default=-1) + 1
+        highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
+        # Not the channel of the last barrier: RabbitMQ 3.10 may drop an end on a channel whose last session is just gone.
+        channel = lowest + next(self._barriers) % max(1, min(_BARRIER_CHANNELS, highest - lowest + 1))
         scratch = self.begin(channel)
         self.end(scratch)
         del self.sessions[channel]
