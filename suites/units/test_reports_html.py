@@ -151,6 +151,8 @@ def test_every_kind_of_event_has_a_line() -> None:
         ev.Advanced(at_ns=1, duration_ns=seconds(1)),
         ev.HeartBeatSent(at_ns=1, conn=1, protocol="STOMP", size=1),
         ev.LinkFaulted(at_ns=1, detail="cut"),
+        ev.OctetsSentUnseen(at_ns=1, conn=1, protocol="STOMP", command="LOST", size=3, detail="3 octets"),
+        ev.OctetsReceivedUnseen(at_ns=1, conn=1, protocol="STOMP", command="TLS", size=0, detail="encrypted"),
         ev.CaseEnded(at_ns=1, detail="PASS"),
     ]
     assert {type(event).__name__ for event in whole} == {kind.__name__ for kind in ev.ALL}
