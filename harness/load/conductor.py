@@ -72,13 +72,16 @@ class Progress:
 
 @dataclass
 class Outcome:
-    """A load that has ended. ``cpu_s`` is the drivers', ``scribes`` what each scribe said. Instants of our clock."""
+    """A load that has ended. ``start_cpu_s`` is the drivers' processor time until they were connected, ``cpu_s`` from then on;
+    ``scribes`` is what each scribe said. Instants are those of our clock."""
 
     progress: Progress
-    ended: Instant
+    sent_until: Instant
+    received_until: Instant
     delivery: Latencies
     confirmation: Latencies
     cpu_s: float
+    start_cpu_s: float
     scribes: list[Mapping[str, Any]]
     clocks: list[Mapping[str, Any]]
     canary: tuple[Duration, Duration]
@@ -173,10 +176,9 @@ class Conductor:
 
     def end(self) -> Outcome:
         """Everybody says goodbye and tells what came of it. Raises :class:`LoadFailed`."""
-        ended = self.world.now()
         for seat in self._seats:
             seat.wire.say(leave=True)
-        self._wait(lambda: all(each.result is not None for each in self._seats), ended + COME_WITHIN)
+        self._wait(lambda: all(each.result is not None for each in self._seats), self.world.now() + COME_WITHIN)
         results = [each.result for each in self._seats if each.result is not None]
         if len(results) < len(self._seats):
             raise LoadFailed(f"{len(self._seats) - len(results)} drivers did not tell what came of their part")
@@ -187,10 +189,12 @@ class Conductor:
             confirmation.add(each["confirmation"]["cells"], each["confirmation"]["worst"])
         return Outcome(
             self.progress,
-            ended,
+            max(each["sent_until"] for each in results),
+            max(each["received_until"] for each in results),
             delivery,
             confirmation,
             sum(each["cpu_s"] for each in results),
+            sum(each["start_cpu_s"] for each in results),
             [each["scribe"] for each in results if each.get("scribe")],
             [clocks.stated(each.number, each.host, each.same, each.before or {}, each.after) for each in self._seats],
             (max(each["canary"]["p99_ns"] for each in results), max(each["canary"]["worst_ns"] for each in results)),

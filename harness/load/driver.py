@@ -122,7 +122,7 @@ class Driver:
                 name: getattr(tally, name)
                 for name in (
                     *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled"),
-                    *("redelivered", "connections", "left"),
+                    *("redelivered", "connections", "left", "sent_until", "received_until"),
                 )
             },
             "faults": dict(tally.faults),

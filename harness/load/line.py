@@ -27,7 +27,8 @@ UNSENT = 256 * 1024
 
 @dataclass
 class Tally:
-    """What happened so far. ``left``: connections that ended without us."""
+    """What happened so far. ``left``: connections that ended without us. Instants are of the clock in which bodies tell
+    when they were sent; 0: never."""
 
     sent: int = 0
     sent_octets: int = 0
@@ -37,6 +38,8 @@ class Tally:
     received_octets: int = 0
     settled: int = 0
     redelivered: int = 0
+    sent_until: Instant = 0
+    received_until: Instant = 0
     connections: int = 0
     left: int = 0
     faults: Counter[str] = field(default_factory=Counter)

@@ -7,12 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.load.columns import RECORDED_OCTETS, Bools, Frames, Ints, Rows, lengths, listed, lists, together
-from harness.load.tape import Stretch
+from harness.load.tape import EOL, Stretch
 from harness.wire import stomp
 
 PROTOCOL = "STOMP"
-EOL = 1 << 31
-"""Added to a frame's size on the tape: an end of line came directly behind its NUL."""
 UNREADABLE = "UNREADABLE"
 """The command of what is no frame; its header ``reason`` says why."""
 

@@ -7,8 +7,7 @@ import re
 from harness.load.line import Host, Line, Sender
 from harness.load.plan import Consumer
 from harness.load.protocols import NUMBERS
-from harness.load.stomp_columns import EOL
-from harness.load.tape import RECEIVED, SENT
+from harness.load.tape import EOL, RECEIVED, SENT
 from harness.trace.events import HeartBeatReceived, HeartBeatSent
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import stomp
@@ -96,6 +95,7 @@ class StompLine(Line):
             host.tally.sent_octets += len(body)
         sender.next += count
         host.tally.sent += count
+        host.tally.sent_until = now + host.offset
         if confirmed:
             sender.waiting += count
         self._say(frames, now)
@@ -169,6 +169,7 @@ class StompLine(Line):
                 self._rare(frame, at)
         if waits:
             tally.delivery.note(waits)
+            tally.received_until = now
         tally.settled += len(acks)
         acks += [b"ACK\nid:%b\n\n" % each for each in latest.values()]
         if acks and not self.over:

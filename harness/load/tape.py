@@ -24,6 +24,8 @@ HEAD = struct.Struct("<BBHIqqI")
 """Protocol, direction, nothing, how many frames, instant, connection, how many octets."""
 SENT, RECEIVED = 0, 1
 EVENT = 255
+EOL = 1 << 31
+"""Added to the size of a STOMP frame: an end of line came directly behind its NUL."""
 KEPT = 512
 """Octets of a frame that are kept."""
 AT_ONCE = 256 * 1024

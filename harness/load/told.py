@@ -20,24 +20,27 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 def data(session: Session, outcome: Outcome) -> dict[str, Any]:
     """Everything that is known, for machines. Rates are a second, latencies nanoseconds, octets those of bodies."""
     numbers = outcome.progress.numbers
-    lasted = max(1, outcome.ended - outcome.progress.since)
+    sending = max(1, outcome.sent_until - outcome.progress.since)
+    receiving = max(1, outcome.received_until - outcome.progress.since)
     scribes = outcome.scribes
     return {
-        "seconds": lasted / NS_PER_S,
+        "seconds": max(sending, receiving) / NS_PER_S,
         **{name: numbers[name] for name in sorted(numbers) if name not in ("up", "waiting")},
         "unconfirmed": numbers["waiting"],
-        "sent_per_s": numbers["sent"] * NS_PER_S / lasted,
-        "received_per_s": numbers["received"] * NS_PER_S / lasted,
+        "sent_per_s": numbers["sent"] * NS_PER_S / sending,
+        "received_per_s": numbers["received"] * NS_PER_S / receiving,
         "delivery_ns": _quantiles(outcome.delivery),
         "confirmation_ns": _quantiles(outcome.confirmation),
         "faults": {**outcome.progress.faults, **({"restart": session.restarts} if session.restarts else {})},
         "errors": dict(outcome.progress.errors),
         "drivers": len(outcome.clocks),
         "driver_cpu_s": outcome.cpu_s,
+        "driver_start_cpu_s": outcome.start_cpu_s,
         "recorder": {
             "events": sum(each["events"] for each in scribes),
             "segments": sum(each["segments"] for each in scribes),
             "cpu_s": sum(each["cpu_s"] for each in scribes),
+            "start_cpu_s": sum(each["start_cpu_s"] for each in scribes),
         }
         if scribes
         else None,
@@ -102,7 +105,7 @@ def table(name: str, told: dict[str, Any]) -> Table:
         ("from SEND to MESSAGE", _words(told["delivery_ns"])),
         ("until confirmed", _words(told["confirmation_ns"])),
         ("connections", f"{told['connections']:,} made, {told['left']:,} ended by the broker"),
-        ("processor", f"drivers {_cost(told['driver_cpu_s'], told)}"),
+        ("processor", f"drivers {_cost(told['driver_cpu_s'], told)}; their start {told['driver_start_cpu_s']:.1f} s"),
     ]
     if told["refused"]:
         rows.append(("refused", f"{told['refused']:,}"))
@@ -110,7 +113,12 @@ def table(name: str, told: dict[str, Any]) -> Table:
         rows.append(("faults", ", ".join(f"{count} {kind}" for kind, count in sorted(told["faults"].items()))))
     recorder = told["recorder"]
     if recorder is not None:
-        rows.append(("recorded", f"{recorder['events']:,} events, {_cost(recorder['cpu_s'], told)}"))
+        rows.append(
+            (
+                "recorded",
+                f"{recorder['events']:,} events, {_cost(recorder['cpu_s'], told)}; its start {recorder['start_cpu_s']:.1f} s",
+            )
+        )
     rows += [("errors", f"{count}× {what}") for what, count in sorted(told["errors"].items())]
     for row in rows:
         found.add_row(*row)

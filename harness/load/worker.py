@@ -48,6 +48,7 @@ class Worker:
         self._wire.say(hello=token, host=platform.node(), boot=clocks.boot(), pid=os.getpid())
         self._driver: Driver | None = None
         self._scribe: subprocess.Popen[bytes] | None = None
+        self._start_cpu_s = 0.0
 
     def run(self) -> int:
         """Until the end; returns the exit code."""
@@ -63,6 +64,7 @@ class Worker:
                 driver.leave(PATIENCE)
                 self._wire.say(failed=str(problem))
                 return 3
+            self._start_cpu_s = _cpu_s()
             self._wire.say(ready=True)
             driver.produce(self._next("go")["go"])
             self._tell(driver)
@@ -145,13 +147,14 @@ class Worker:
                 [sys.executable, "-m", "harness.load.scribe", arguments], stdin=reading, stdout=subprocess.PIPE
             )
             os.close(reading)
+            assert self._scribe.stdout is not None
+            self._scribe.stdout.readline()
             tape = Tape(writing)
         return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
 
     def _result(self, driver: Driver) -> dict[str, Any]:
-        own = resource.getrusage(resource.RUSAGE_SELF)
         result = driver.told(whole=True)
-        result["cpu_s"] = own.ru_utime + own.ru_stime
+        result["cpu_s"], result["start_cpu_s"] = _cpu_s() - self._start_cpu_s, self._start_cpu_s
         result["canary"] = {"p99_ns": self._canary.quantile(0.99), "worst_ns": self._canary.quantile(1.0)}
         if self._scribe is not None:
             said, _ = self._scribe.communicate()
@@ -161,6 +164,11 @@ class Worker:
 
 def _endpoints(told: Mapping[str, Sequence[Any]]) -> dict[str, tuple[str, int]]:
     return {name: (str(host), int(port)) for name, (host, port) in told.items()}
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 class _Gone(Exception):
