@@ -293,6 +293,21 @@ class Reader:
                 self._broken = True
                 self._pending.clear()
 
+    def skip(self, size: int) -> bool:
+        """Says that ``size`` octets will never come. True: they lie within the payload of a transfer, and count as zeros.
+        False: this reader is of no more use."""
+        pending = bytes(self._pending)
+        if self._broken or len(pending) < HEADER_SIZE or len(pending) + size > int.from_bytes(pending[:4]):
+            return False
+        try:
+            what, _ = types.decode(pending, pending[4] * 4)
+        except Malformed:
+            return False
+        if name_of(what) != "transfer":
+            return False
+        self._pending += bytes(size)
+        return True
+
     def _next(self) -> Read | None:
         head = bytes(self._pending[:HEADER_SIZE])
         if head[:4] == PREFIX:

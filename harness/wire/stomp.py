@@ -144,9 +144,22 @@ class Reader:
             if self._broken:
                 return
 
+    def skip(self, size: int) -> bool:
+        """Says that ``size`` octets will never come. True: they lie within a body whose length was announced, and count as
+        zeros. False: where the next frame begins is not known; this reader is of no more use."""
+        head_end, start = self._head_end()
+        if self._broken or head_end < 0:
+            return False
+        lines = bytes(self._pending[:head_end]).splitlines()
+        length = next((line[15:].strip() for line in lines if line.startswith(b"content-length:")), b"")
+        if not length.isdigit() or len(self._pending) + size > start + int(length):
+            return False
+        self._pending += bytes(size)
+        return True
+
     def _next(self) -> Item | None:
-        blank = len(self._pending) - len(self._pending.lstrip(b"\r\n"))
-        if blank:
+        if self._pending[0] in b"\r\n":
+            blank = len(self._pending) - len(self._pending.lstrip(b"\r\n"))
             del self._pending[:blank]
             return Eol(blank)
         head_end, body_start = self._head_end()
@@ -170,8 +183,9 @@ class Reader:
 
     def _head_end(self) -> tuple[int, int]:
         """Where the header lines end and where the body starts; (-1, -1) when that has not arrived yet."""
-        plain, carriage = self._pending.find(b"\n\n"), self._pending.find(b"\n\r\n")
-        if carriage >= 0 and (plain < 0 or carriage < plain):
+        plain = self._pending.find(b"\n\n")
+        carriage = self._pending.find(b"\n\r\n", 0, plain if plain >= 0 else None)
+        if carriage >= 0:
             return carriage, carriage + 3
         return (plain, plain + 2) if plain >= 0 else (-1, -1)
 

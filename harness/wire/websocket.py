@@ -163,9 +163,10 @@ def masked(payload: bytes, mask: bytes) -> bytes:
 class Reader:
     """Cuts what a server sends into its answer to the handshake and frames. After any answer but 101 nothing is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, upgraded: bool = False) -> None:
+        """``upgraded``: the handshake is over, frames come (of either side)."""
         self._rest = b""
-        self._upgraded = self._done = False
+        self._upgraded, self._done = upgraded, False
 
     def feed(self, data: bytes) -> Iterator[Item]:
         """What ``data`` completes."""

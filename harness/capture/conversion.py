@@ -1,0 +1,269 @@
+"""From captured packets to the trace: connections are followed, recognised, read, and told as events.
+
+A connection that carries none of the protocols is left out and counted; one of which only the beginning can be read (TLS)
+is told as unseen. Memory is what waits for missing packets, unfinished frames, and a little for each open connection.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from harness.capture.packets import ACK, SYN, Endpoint, Packet, text
+from harness.capture.reassembly import Ended, Missing, Octets, Piece, Stream
+from harness.capture.recognising import OTHER, TLS, WEBSOCKET, Recognised, recognised
+from harness.capture.series import Moment
+from harness.capture.speaking import Speaker, speaker
+from harness.capture.telling import Telling
+from harness.trace.events import ConnectionAbandoned, ConnectionClosed, ConnectionOpened, Event
+from harness.words import CloseHow, Instant, Vantage
+
+SWEEP = 512
+"""After so many packets it is looked whether something is waited for in vain."""
+REMEMBERED = 4096
+"""Connections that have ended, whose late packets are known as such."""
+_BEGUN = "the capture begins in the middle of this connection"
+_ENDS = "the capture ends and the connection goes on"
+_CLOCK = "the clock of whoever captured was set back"
+_TLS = "what is encrypted cannot be seen"
+
+
+class Recorded(NamedTuple):
+    """An event, and the endpoint of the broker that it is about (``address:port``)."""
+
+    broker: str
+    event: Event
+
+
+@dataclass
+class _Connection:
+    """One connection: its stream, and what it speaks once that is known. Side 0 is the source of its first packet."""
+
+    number: int
+    ends: tuple[Endpoint, Endpoint]
+    began: Instant
+    stream: Stream = field(default_factory=Stream)
+    client: int = 0
+    broker: str = ""
+    telling: Telling = field(init=False)
+    protocol: str = ""
+    speaker: Speaker | None = None
+    ended: bool = False
+    _waiting: list[Piece] = field(default_factory=list)
+    _beginnings: dict[int, bytes] = field(default_factory=dict)
+    _since: dict[int, Instant] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.telling = Telling(self.number)
+
+    def take(self, piece: Piece) -> Iterator[Event]:
+        """The events of one piece, as soon as the protocol is known."""
+        if self.protocol == OTHER:
+            return
+        if self.protocol:
+            yield from self._tell(piece)
+            return
+        self._waiting.append(piece)
+        if isinstance(piece, Octets):
+            self._beginnings[piece.side] = self._beginnings.get(piece.side, b"") + piece.data
+            begun = {side: self._begun(side) for side in (0, 1)}
+            found = recognised(self._beginnings, begun)
+            if found is not None:
+                yield from self._known(found)
+
+    def _begun(self, side: int) -> bool:
+        return self.stream.halves[side].begun and not any(
+            isinstance(each, Missing) and each.side == side for each in self._waiting
+        )
+
+    def _known(self, found: Recognised) -> Iterator[Event]:
+        self.protocol = found.protocol
+        waiting, self._waiting, self._beginnings = self._waiting, [], {}
+        if found.protocol == OTHER:
+            return
+        guess = self.stream.opener is None and found.client is None
+        self.client = self._client(found)
+        self.broker = text(self.ends[1 - self.client])
+        begun = {side: self.stream.halves[side].begun or side in found.first for side in (0, 1)}
+        yield from self._opened(begun, guess)
+        if found.protocol == TLS:
+            for side in (0, 1):
+                yield self._unseen(self.began, side, "TLS", 0, _TLS)
+            return
+        whole = begun[0] or begun[1] or self.stream.opener is not None
+        self.speaker = speaker(found.protocol, self.telling, begun=whole)
+        for side in (0, 1):
+            # A side that has said nothing yet, on a connection whose opening was seen, has nothing that went unseen.
+            unheard = (
+                self.stream.opener is None and side == self.client
+            )  # the broker's first words came, the client's did not
+            if not begun[side] and (unheard or not whole):
+                yield from self._missing(self.began, side, "BEGUN", 0, _BEGUN)
+        for piece in waiting:
+            yield from self._tell(piece)
+
+    def _client(self, found: Recognised) -> int:
+        if self.stream.opener is not None:
+            return self.stream.opener
+        if found.client is not None:
+            return found.client
+        # Whoever has the lower port waited for the other.
+        return 0 if self.ends[0][1] > self.ends[1][1] else 1
+
+    def _opened(self, begun: dict[int, bool], guess: bool) -> Iterator[Event]:
+        remote = text(self.ends[self.client])
+        spoken = "STOMP" if self.protocol == WEBSOCKET else self.protocol
+        if any(begun.values()):
+            yield ConnectionOpened(
+                at_ns=self.began,
+                conn=self.number,
+                vantage=Vantage.CAPTURE,
+                protocol=spoken,
+                acceptor=self.broker,
+                remote=remote,
+            )
+        else:
+            guessed = "; who is the client was told by the ports" if guess else ""
+            yield self.telling.noted(self.began, f"{remote} and the broker {self.broker}: {_BEGUN}{guessed}")
+
+    def _tell(self, piece: Piece) -> Iterator[Event]:
+        match piece:
+            case Octets(at, side, data):
+                if self.speaker is not None:
+                    yield from self.speaker.feed(at, side == self.client, data)
+            case Missing(_, side, size, why, since):
+                detail = f"{size} octets were {'not captured' if why == 'LOST' else 'cut off by the capture'}"
+                yield from self._missing(since, side, why, size, detail)
+            case Ended(at, side, how):
+                yield from self._end(at, side, how)
+
+    def _missing(self, at: Instant, side: int, why: str, size: int, detail: str) -> Iterator[Event]:
+        if self.speaker is not None:
+            yield from self.speaker.missing(at, side == self.client, why, size, detail)
+
+    def _unseen(self, at: Instant, side: int, why: str, size: int, detail: str) -> Event:
+        return self.telling.unseen(at, side == self.client, self.protocol, why, size, detail)
+
+    def _end(self, at: Instant, side: int, how: CloseHow) -> Iterator[Event]:
+        if self.ended:
+            return
+        self.ended = True
+        kind = ConnectionAbandoned if side == self.client else ConnectionClosed
+        yield kind(at_ns=at, conn=self.number, vantage=Vantage.CAPTURE, how=how)
+
+    def clock_set(self, at: Instant) -> Iterator[Event]:
+        """Nobody knows how much time passed."""
+        if self.speaker is not None and not self.ended:
+            for side in (0, 1):
+                yield self._unseen(at, side, "CLOCK", 0, _CLOCK)
+
+    def finish(self, at: Instant) -> Iterator[Event]:
+        """The capture ended at ``at``, or another connection has taken this one's place."""
+        for piece in self.stream.give_up(at):
+            yield from self.take(piece)
+        if self.protocol not in ("", OTHER) and not self.ended:
+            for side in (0, 1):
+                yield self._unseen(at, side, "ENDS", 0, _ENDS)
+
+
+class Converter:
+    """Turns packets into events. Connections have the numbers ``first``, ``first + step`` …, so that several converters, each
+    with a part of the connections, give none twice."""
+
+    def __init__(self, first: int = 1, step: int = 1) -> None:
+        self._number, self._step = first, step
+        self._open: dict[tuple[Endpoint, Endpoint], _Connection] = {}
+        self._over: OrderedDict[tuple[Endpoint, Endpoint], int] = OrderedDict()
+        self._holed: set[tuple[Endpoint, Endpoint]] = set()
+        self._packets = 0
+        self._now: Instant = 0
+
+    def events(self, moments: Iterable[Moment]) -> Iterator[Recorded]:
+        """The events of all packets, those of a connection in order. :meth:`finish` gives the rest."""
+        for packet, reset in moments:
+            if reset:
+                for each in [*self._open.values()]:
+                    yield from self._told(each, each.clock_set(packet.at))
+            yield from self.packet(packet)
+
+    def packet(self, packet: Packet) -> Iterator[Recorded]:
+        """What one packet makes known."""
+        self._now = max(self._now, packet.at)
+        one, other = packet.source, packet.target
+        key = (one, other) if one <= other else (other, one)
+        found = self._open.get(key)
+        opening = bool(packet.flags & SYN) and not packet.flags & ACK
+        if found is None:
+            if self._late(key, packet, opening):
+                return
+            found = self._new(key, packet)
+        elif opening and not self._same(found, packet):
+            yield from self._finished(key, found)
+            found = self._new(key, packet)
+        side = 0 if found.ends[0] == one else 1
+        for piece in found.stream.feed(side, packet):
+            yield from self._told(found, found.take(piece))
+        if found.stream.over:
+            self._forget(key, found)
+        elif found.stream.holed:
+            self._holed.add(key)
+        self._packets += 1
+        if self._packets % SWEEP == 0:
+            yield from self._sweep()
+
+    @staticmethod
+    def _same(found: _Connection, packet: Packet) -> bool:
+        """Whether a SYN is one of this connection, come again."""
+        stream = found.stream
+        return stream.opener is not None and stream.first == packet.seq
+
+    def _late(self, key: tuple[Endpoint, Endpoint], packet: Packet, opening: bool) -> bool:
+        """Whether a packet belongs to a connection that has ended."""
+        first = self._over.get(key)
+        if first is None:
+            return False
+        if opening and first != packet.seq:
+            del self._over[key]
+            return False
+        return True
+
+    def _new(self, key: tuple[Endpoint, Endpoint], packet: Packet) -> _Connection:
+        found = _Connection(self._number, (packet.source, packet.target), packet.at)
+        self._number += self._step
+        self._open[key] = found
+        return found
+
+    def _sweep(self) -> Iterator[Recorded]:
+        for key in [*self._holed]:
+            found = self._open.get(key)
+            if found is not None:
+                for piece in found.stream.pass_time(self._now):
+                    yield from self._told(found, found.take(piece))
+                if found.stream.over:
+                    self._forget(key, found)
+            if found is None or not found.stream.holed:
+                self._holed.discard(key)
+
+    def _forget(self, key: tuple[Endpoint, Endpoint], found: _Connection) -> None:
+        del self._open[key]
+        self._over[key] = found.stream.first
+        if len(self._over) > REMEMBERED:
+            self._over.popitem(last=False)
+
+    def _finished(self, key: tuple[Endpoint, Endpoint], found: _Connection) -> Iterator[Recorded]:
+        del self._open[key]
+        self._holed.discard(key)
+        yield from self._told(found, found.finish(self._now))
+
+    def finish(self, at: Instant | None = None) -> Iterator[Recorded]:
+        """The capture ended, ``at`` its last packet."""
+        self._now = self._now if at is None else max(self._now, at)
+        for key, found in [*self._open.items()]:
+            yield from self._finished(key, found)
+
+    @staticmethod
+    def _told(found: _Connection, events: Iterable[Event]) -> Iterator[Recorded]:
+        for event in events:
+            yield Recorded(found.broker, event)

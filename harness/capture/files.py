@@ -1,0 +1,175 @@
+"""Capture files: pcap (microseconds or nanoseconds, either order of octets) and pcapng, plain or compressed with gzip.
+
+Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A container is read by hand because time stamps
+are wanted as whole nanoseconds and packets that were cut short with their lengths, of any number of interfaces.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from harness.trace.read import UnreadableTrace
+from harness.words import NS_PER_S, Instant
+
+_PCAP = {
+    b"\xd4\xc3\xb2\xa1": ("<", 1000),
+    b"\xa1\xb2\xc3\xd4": (">", 1000),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+}
+"""Order of octets, and nanoseconds of a unit of the fraction."""
+_SECTION = b"\x0a\x0d\x0d\x0a"
+_GZIP = b"\x1f\x8b"
+_BUFFER = 1 << 20
+_LARGEST = 1 << 28
+"""No packet and no block is longer than so many octets; what claims to be is damaged."""
+_INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
+_RESOLUTION, _OFFSET = 9, 14
+"""Options of an interface: the resolution of its time stamps, and seconds to be added to them."""
+
+
+class Captured(NamedTuple):
+    """One packet: when it was captured (ns since 1970), the number of its link layer (https://www.tcpdump.org/linktypes.html),
+    the octets that were kept."""
+
+    at: Instant
+    link: int
+    octets: bytes
+
+
+@dataclass
+class CaptureFile:
+    """One file. Iterating reads it from the beginning; ``damage`` then says why it ended early, if it did."""
+
+    path: Path
+    damage: str = field(default="", init=False)
+
+    def __iter__(self) -> Iterator[Captured]:
+        """The packets in the order of the file. Raises :class:`UnreadableTrace` for what is no capture."""
+        self.damage = ""
+        try:
+            with _opened(self.path) as file:
+                magic = file.read(4)
+                if magic in _PCAP:
+                    yield from self._pcap(file, *_PCAP[magic])
+                elif magic == _SECTION:
+                    yield from self._pcapng(file)
+                else:
+                    raise UnreadableTrace(f"{self.path}: neither pcap nor pcapng (it begins with {magic.hex()})")
+        except (OSError, EOFError, zlib.error) as problem:
+            if not self.path.exists():
+                raise UnreadableTrace(f"{self.path}: there is no such file") from None
+            self.damage = f"{self.path}: cannot be read to its end ({problem})"
+
+    def _pcap(self, file: IO[bytes], order: str, unit: int) -> Iterator[Captured]:
+        head = file.read(20)
+        if len(head) < 20:
+            self.damage = f"{self.path}: ends within its header"
+            return
+        link = int(struct.unpack(order + "HHiIII", head)[5]) & 0xFFFF
+        record = struct.Struct(order + "IIII")
+        while len(head := file.read(16)) == 16:
+            second, fraction, kept, _ = record.unpack(head)
+            if kept > _LARGEST:
+                self.damage = f"{self.path}: a packet says that it has {kept} octets; what follows was not read"
+                return
+            octets = file.read(kept)
+            if len(octets) < kept:
+                break
+            yield Captured(second * NS_PER_S + fraction * unit, link, octets)
+        else:
+            if not head:
+                return
+        self.damage = f"{self.path}: ends in the middle of a packet"
+
+    def _pcapng(self, file: IO[bytes]) -> Iterator[Captured]:
+        order, interfaces, magic = "<", list[_Interface](), _SECTION
+        while magic:
+            head = file.read(4)
+            if len(magic) < 4 or len(head) < 4:
+                break
+            rest = 0
+            if magic == _SECTION:
+                mark = file.read(4)
+                order, interfaces, rest = ("<" if mark == b"\x4d\x3c\x2b\x1a" else ">"), [], 4
+            kind, length = struct.unpack(order + "II", magic + head)
+            if length < 12 or length > _LARGEST or length % 4:
+                self.damage = f"{self.path}: a block says that it has {length} octets; what follows was not read"
+                return
+            block = file.read(length - 8 - rest)
+            if len(block) < length - 8 - rest:
+                break
+            if magic != _SECTION:
+                yield from _block(kind, block[:-4], order, interfaces)
+            magic = file.read(4)
+        else:
+            return
+        self.damage = f"{self.path}: ends in the middle of a block"
+
+
+class _Interface(NamedTuple):
+    link: int
+    snap: int
+    per_second: int
+    offset: int
+
+    def instant(self, high: int, low: int) -> Instant:
+        return ((high << 32) | low) * NS_PER_S // self.per_second + self.offset * NS_PER_S
+
+
+def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) -> Iterator[Captured]:
+    if kind == _INTERFACE:
+        link, _, snap = struct.unpack_from(order + "HHI", block)
+        options = dict(_options(block[8:], order))
+        base = options.get(_RESOLUTION, b"\x06")[0]
+        offset = options.get(_OFFSET)
+        interfaces.append(
+            _Interface(
+                link,
+                snap,
+                1 << (base & 0x7F) if base & 0x80 else 10**base,
+                0 if offset is None else int.from_bytes(offset, "little" if order == "<" else "big", signed=True),
+            )
+        )
+        return
+    if kind in (_ENHANCED, _PACKET):
+        if kind == _ENHANCED:
+            number, high, low, kept, _ = struct.unpack_from(order + "IIIII", block)
+        else:
+            number, _, high, low, kept, _ = struct.unpack_from(order + "HHIIII", block)
+        if number < len(interfaces):
+            about = interfaces[number]
+            yield Captured(about.instant(high, low), about.link, block[20 : 20 + kept])
+    # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else here knows it.
+
+
+def _options(block: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at + 4 <= len(block):
+        code, length = struct.unpack_from(order + "HH", block, at)
+        if code == 0:
+            return
+        yield code, block[at + 4 : at + 4 + length]
+        at += 4 + length + -length % 4
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        magic = file.read(2)
+    return cast(IO[bytes], gzip.open(path)) if magic == _GZIP else path.open("rb", buffering=_BUFFER)
+
+
+def is_capture(path: Path) -> bool:
+    """Whether a file begins as a capture does."""
+    try:
+        with _opened(path) as file:
+            magic = file.read(4)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return magic in _PCAP or magic == _SECTION

@@ -1,0 +1,276 @@
+"""TCP streams from segments: what was received, in its order, when it could first be read, and what is missing.
+
+An octet's instant is that of the packet by which it and all before it had been captured: what a retransmission fills is dated
+by the retransmission. Of octets that come twice the first ones count. A hole is *lost* once the other side has acknowledged it
+and :data:`GRACE` has passed (so the receiver has it, and the capture never will), or when too much waits behind it. While one
+direction has a hole, the other one waits too, so that both come out in the order of their instants.
+
+Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from harness.capture.packets import ACK, FIN, RST, SYN, Packet
+from harness.words import CloseHow, Duration, Instant, ms, seconds
+
+GRACE: Duration = ms(200)
+"""How much later than its acknowledgement a packet may have been captured."""
+PATIENCE: Duration = seconds(30)
+"""How long a hole that nobody acknowledged may stay: with only one direction captured nobody ever does."""
+MOST_WAITING = 4 << 20
+"""Octets that wait behind holes of one connection, at most."""
+
+LOST, CUT = "LOST", "CUT"
+
+
+@dataclass(frozen=True, slots=True)
+class Octets:
+    """Octets of direction ``side`` (0 or 1)."""
+
+    at: Instant
+    side: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """``size`` octets were not captured, at ``since`` at the earliest. ``why``: LOST, or CUT off by the capture's limit."""
+
+    at: Instant
+    side: int
+    size: int
+    why: str
+    since: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A side ended its direction (EOF) or the connection (RESET)."""
+
+    at: Instant
+    side: int
+    how: CloseHow
+
+
+Piece: TypeAlias = Octets | Missing | Ended
+
+_Run: TypeAlias = tuple[int, int, Instant, bytes | None]
+"""First octet, behind the last one, when it came, and the octets (None: cut off)."""
+
+
+@dataclass
+class _Half:
+    """One direction. Numbers are counted on beyond 2**32."""
+
+    side: int
+    next: int | None = None
+    """The first octet that has not come out."""
+    begun: bool = False
+    """Whether its SYN was seen."""
+    at: Instant = 0
+    runs: list[_Run] = field(default_factory=list)
+    waiting: int = 0
+    """Octets in ``runs``."""
+    acked: int = -1
+    acked_at: Instant = 0
+    hole_at: Instant = 0
+    """When the present hole was first noticed."""
+    end: int | None = None
+    ended: bool = False
+
+    def number(self, low: int) -> int:
+        """A number of 32 bits as the nearest to where the direction has come."""
+        assert self.next is not None
+        return self.next + ((low - self.next + 2**31) % 2**32) - 2**31
+
+    @property
+    def holed(self) -> bool:
+        """Whether something is known to have been sent, and is not here."""
+        if self.next is None or self.ended:
+            return False
+        behind = bool(self.runs) and self.runs[0][0] > self.next
+        return behind or (not self.runs and (self.acked > self.next or (self.end or 0) > self.next))
+
+    def take(self, begin: int, size: int, at: Instant, data: bytes | None) -> None:
+        """Keeps what is new of ``size`` octets from ``begin`` on."""
+        assert self.next is not None
+        end = begin + size
+        at_begin = begin
+        for low, high, _, has in [*self.runs]:
+            if has is None and data is not None and begin < high and low < end:
+                self._uncover(low, high, begin, end)
+        position = max(begin, self.next)
+        for low, high, *_ in [*self.runs]:
+            if high <= position:
+                continue
+            if low >= end:
+                break
+            if low > position:
+                self._put(position, low, at, data, at_begin)
+            position = max(position, high)
+        if position < end:
+            self._put(position, end, at, data, at_begin)
+
+    def _put(self, begin: int, end: int, at: Instant, data: bytes | None, origin: int) -> None:
+        part = None if data is None else data[begin - origin : end - origin]
+        insort(self.runs, (begin, end, at, part), key=lambda run: run[0])
+        self.waiting += end - begin
+
+    def _uncover(self, low: int, high: int, begin: int, end: int) -> None:
+        """Takes away what was known to be cut off and has come whole since."""
+        place = next(at for at, run in enumerate(self.runs) if run[0] == low)
+        _, _, at, _ = self.runs.pop(place)
+        rest = [(low, min(high, begin)), (max(low, end), high)]
+        left = [(first, last, at, None) for first, last in rest if first < last]
+        self.runs[place:place] = left
+        self.waiting -= (high - low) - sum(last - first for first, last, *_ in left)
+
+    def ready(self) -> Iterator[Piece]:
+        """What can come out."""
+        while self.runs and self.next is not None and self.runs[0][0] <= self.next:
+            begin, end, at, data = self.runs.pop(0)
+            self.waiting -= end - begin
+            since, self.at, self.next = self.at, max(self.at, at), end
+            if data is None:
+                yield Missing(self.at, self.side, end - begin, CUT, since)
+            else:
+                yield Octets(self.at, self.side, data)
+        if self.end is not None and self.next is not None and self.next >= self.end and not self.ended:
+            self.ended = True
+            yield Ended(self.at, self.side, CloseHow.EOF)
+
+    def give_up(self, now: Instant) -> Iterator[Piece]:
+        """What is missing before the next octets is lost."""
+        assert self.next is not None
+        ends = [run[0] for run in self.runs[:1]]
+        if not ends:
+            ends = [each for each in (self.acked, self.end or 0) if each > self.next]
+        size, since = min(ends) - self.next, self.at
+        # It crossed before it was acknowledged, and before what came behind it.
+        told = [run[2] for run in self.runs[:1]] + ([self.acked_at] if self.acked > self.next else [])
+        self.at, self.next = max(self.at, min(told, default=now)), self.next + size
+        yield Missing(self.at, self.side, size, LOST, since)
+        yield from self.ready()
+
+
+@dataclass
+class Stream:
+    """One connection between two endpoints, in both directions (side 0 is the one whose packet came first)."""
+
+    halves: tuple[_Half, _Half] = field(default_factory=lambda: (_Half(0), _Half(1)))
+    opener: int | None = None
+    """The side that asked for the connection, if that was seen."""
+    first: int = 0
+    """The sequence number of the SYN; of a second SYN it tells whether it is the same connection."""
+    last_at: Instant = 0
+    _held: list[Piece] = field(default_factory=list)
+    _held_octets: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can come."""
+        return all(half.ended for half in self.halves)
+
+    @property
+    def holed(self) -> bool:
+        """Whether something is waited for."""
+        return any(half.holed for half in self.halves)
+
+    def feed(self, side: int, packet: Packet) -> Iterator[Piece]:
+        """What a packet of that side makes known, in order."""
+        at, flags = packet.at, packet.flags
+        mine, other = self.halves[side], self.halves[1 - side]
+        self.last_at = max(self.last_at, at)
+        begin = packet.seq
+        if flags & SYN:
+            self._opened(side, packet)
+            begin = (begin + 1) % 2**32
+        if flags & ACK:
+            self._acknowledged(other, packet.ack, at)
+        size = len(packet.payload) + packet.cut
+        if mine.next is None and (size or flags & (SYN | FIN)):
+            mine.next, mine.at = begin, at
+        if mine.next is not None:
+            number = mine.number(begin)
+            if packet.payload:
+                mine.take(number, len(packet.payload), at, packet.payload)
+            if packet.cut:
+                mine.take(number + len(packet.payload), packet.cut, at, None)
+            if flags & FIN and mine.end is None:
+                mine.end = number + size
+                mine.at = max(mine.at, at) if mine.next >= mine.end else mine.at
+        found = [*mine.ready()]
+        if mine.holed and not mine.hole_at:
+            mine.hole_at = at
+        yield from self._in_order(found, at)
+        if flags & RST and not self.over:
+            yield from self.give_up(at)
+            yield from self._reset(side, at)
+
+    def _opened(self, side: int, packet: Packet) -> None:
+        half = self.halves[side]
+        if not packet.flags & ACK:
+            self.opener, self.first = side, packet.seq
+        elif self.opener is None:
+            self.opener = 1 - side
+        half.begun = True
+        if half.next is None:
+            half.next, half.at = (packet.seq + 1) % 2**32, packet.at
+
+    @staticmethod
+    def _acknowledged(half: _Half, ack: int, at: Instant) -> None:
+        if half.next is None:
+            half.next, half.at = ack, at
+            return
+        number = half.number(ack)
+        if half.end is not None and number > half.end:
+            number = half.end  # a FIN counts one
+        if number > half.acked:
+            half.acked, half.acked_at = number, at
+            if half.holed and not half.hole_at:
+                half.hole_at = at
+
+    def _in_order(self, found: list[Piece], now: Instant) -> Iterator[Piece]:
+        self._held += found
+        self._held_octets += sum(len(each.data) for each in found if isinstance(each, Octets))
+        full = self._held_octets + sum(half.waiting for half in self.halves) > MOST_WAITING
+        for half in self.halves:
+            while half.holed and (full or self._hopeless(half, now)):
+                self._held += half.give_up(now)
+            if not half.holed:
+                half.hole_at = 0
+        if not self.holed:
+            yield from self._release()
+
+    @staticmethod
+    def _hopeless(half: _Half, now: Instant) -> bool:
+        assert half.next is not None
+        begin = half.runs[0][0] if half.runs else half.next + 1
+        if half.acked >= begin and now - half.acked_at > GRACE:
+            return True
+        return bool(half.hole_at) and now - half.hole_at > PATIENCE
+
+    def _release(self) -> Iterator[Piece]:
+        held, self._held, self._held_octets = self._held, [], 0
+        yield from sorted(held, key=lambda piece: piece.at)
+
+    def _reset(self, side: int, at: Instant) -> Iterator[Piece]:
+        for half in self.halves:
+            half.ended = True
+        yield Ended(at, side, CloseHow.RESET)
+
+    def pass_time(self, now: Instant) -> Iterator[Piece]:
+        """What is given up because nothing came for it up to ``now``."""
+        yield from self._in_order([], now)
+
+    def give_up(self, now: Instant) -> Iterator[Piece]:
+        """Everything that waits for what will not come: the capture or the connection ended."""
+        for half in self.halves:
+            while half.holed:
+                self._held += half.give_up(now)
+        yield from self._release()

@@ -1,0 +1,162 @@
+"""Captured packets as a source: pcap and pcapng files, as tasks that each follow a part of the connections.
+
+All files that are named together are one recording: a connection may go on in the next file. Every task reads all of them and
+passes over the packets of other connections at a glance, so that each connection is in one task, in order, and memory is that
+of the connections that are open at a time. As a data source of Spark::
+
+    spark.dataSource.register(Captures)
+    spark.read.format("brokerproof.pcap").load("captures/")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from harness.capture.conversion import Converter, Recorded
+from harness.capture.files import is_capture
+from harness.capture.series import Series
+from harness.trace.batches import batch
+from harness.trace.columns import SCHEMA
+from harness.trace.events import Noted
+from harness.trace.read import UnreadableTrace
+from harness.words import Clock, Vantage
+from reports.schema import TRACE
+from reports.sources import Piece, Source
+
+ROWS = 8192
+RUN, CASE = "capture", "capture"
+ONE_BROKER = "broker"
+"""The target of everything, where all that was captured belongs to one broker."""
+UNDIVIDED = 8 << 20
+"""Captures of fewer octets are one task."""
+TASKS_EACH = 2
+"""Tasks for each that can run at once: connections are of unequal size."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Reads one of ``parts`` parts of a recording. ``whole``: the files hold every connection of one broker."""
+
+    paths: tuple[str, ...]
+    parts: int
+    whole: bool
+
+    def __call__(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The batches of the part that has the piece's place."""
+        for each in self.batches(piece["place"]):
+            yield each.select(list(columns))
+
+    def batches(self, part: int) -> Iterator[pa.RecordBatch]:
+        """The batches of a part, with all columns of the trace."""
+        recorded = self._recorded(part)
+        first = part
+        while some := list(islice(recorded, ROWS)):
+            yield self._batch(some, first)
+            first += len(some) * self.parts
+
+    def _recorded(self, part: int) -> Iterator[Recorded]:
+        series = Series([Path(path) for path in self.paths], part, self.parts)
+        converter = Converter(part + 1, self.parts)
+        yield from converter.events(series)
+        yield from converter.finish(series.last)
+        for damage in series.damages if part == 0 else ():
+            yield Recorded("", Noted(at_ns=series.last or 0, vantage=Vantage.CAPTURE, detail=damage))
+
+    def _batch(self, some: Sequence[Recorded], first: int) -> pa.RecordBatch:
+        size = len(some)
+        brokers = [ONE_BROKER] * size if self.whole else [each.broker for each in some]
+        same = {"run": RUN, "case": CASE, "clock": Clock.REAL.value}
+        envelope = {name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()}
+        envelope["target"] = pa.array(brokers, pa.string())
+        # Numbers are given once in the whole recording, and rise within each part.
+        envelope["seq"] = pa.array(range(first, first + size * self.parts, self.parts), pa.int64())
+        return batch([each.event for each in some], envelope)
+
+
+def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> Source:
+    """The captures under these paths (files, folders, patterns), in pieces for ``parallel`` tasks at once.
+
+    ``whole`` says that they hold every connection of one broker. Raises :class:`harness.trace.read.UnreadableTrace` where
+    there is none.
+    """
+    paths = tuple(str(path.resolve()) for path in files(names))
+    octets = sum(Path(path).stat().st_size for path in paths)
+    parts = 1 if octets < UNDIVIDED else parallel * TASKS_EACH
+    pieces = [{"place": place, "paths": list(paths)} for place in range(parts)]
+    return Source(pieces, Opening(paths, parts, whole), whole=whole)
+
+
+def files(names: Iterable[str]) -> list[Path]:
+    """The captures that paths, folders and patterns name. Raises :class:`UnreadableTrace` for a name without any."""
+    found: set[Path] = set()
+    for name in names:
+        path = Path(name.removeprefix("file://"))
+        some = [path] if path.exists() else _matching(path)
+        own = {each for one in some for each in ([one] if one.is_file() else one.rglob("*")) if each.is_file()}
+        captures = {each for each in own if is_capture(each)}
+        if not captures:
+            raise UnreadableTrace(f"{name}: no capture; give pcap or pcapng files (gzip too), or a folder of them")
+        found |= captures
+    return sorted(found)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    return sorted(Path(pattern.anchor or ".").glob(str(pattern.relative_to(pattern.anchor))))
+
+
+def holds_captures(name: str) -> bool:
+    """Whether a name stands for captures rather than for recorded segments."""
+    path = Path(name.removeprefix("file://"))
+    if not path.exists():
+        return any(is_capture(each) for each in _matching(path))
+    if path.is_file():
+        return is_capture(path)
+    return not any(path.rglob("part-*.parquet")) and any(is_capture(each) for each in path.rglob("*") if each.is_file())
+
+
+class Captures(DataSource):
+    """``brokerproof.pcap``: the events of captured packets, with the columns of the trace.
+
+    Options: ``parts``, into how many the connections are divided (by default as many as Spark runs tasks at once, twice);
+    ``whole``, whether the files hold every connection of one broker (``false``).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "brokerproof.pcap"
+
+    def schema(self) -> StructType:
+        """The trace's columns."""
+        return TRACE
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Who reads them."""
+        listed = self.options.get("paths")
+        names = json.loads(listed) if listed else [self.options["path"]] if "path" in self.options else []
+        if not names:
+            raise UnreadableTrace("brokerproof.pcap: load() needs a path")
+        whole = self.options.get("whole", "false").lower() == "true"
+        source = local(names, int(self.options.get("parts", "1")), whole=whole)
+        assert isinstance(source.open, Opening)
+        return _Reader(source.open)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, opening: Opening) -> None:
+        self._opening = opening
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(part) for part in range(self._opening.parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for each in self._opening.batches(partition.value):
+            yield pa.RecordBatch.from_arrays(each.columns, schema=SCHEMA)
