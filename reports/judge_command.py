@@ -1,8 +1,9 @@
 """``brokerproof judge``: judges recordings of any size, without the broker.
 
-``judge TRACE… [--profile NAME] [--master URL] [--json]``. A TRACE is a run folder, a folder of segments, a segment, or a
-URI of such a folder that Spark can read. Exit: 0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive ·
-3 no usable Java or Spark · 4 a path that is no readable trace, or an unknown profile · 5 our own error.
+``judge TRACE… [--profile NAME] [--whole] [--master URL] [--json]``. A TRACE is a run folder, a folder of segments, a segment,
+a URI of such a folder that Spark can read; or captured packets: a file (pcap, pcapng, gzip), a folder or a pattern. Exit:
+0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive · 3 no usable Java or Spark · 4 a path that is no
+readable trace, or an unknown profile · 5 our own error.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from pyspark.sql import SparkSession
 from harness.catalogue import profiles
 from harness.catalogue.requirements import load
 from harness.oracles.ground import NOTHING, Ground, ground
+from harness.oracles.unseen import OF_ALL
 from harness.trace.read import UnreadableTrace
 from harness.verdicts.verdict import exit_code
 from reports.command import Refusal, in_one_sentence
 from reports.judges.conclusion import Conclusion, conclude, witness
 from reports.judges.judge import LOOKED_AT
 from reports.judges.judge import judge as judge_source
+from reports.judges.unseen import missing_in
 from reports.requirements import Requirements
 from reports.session import session
-from reports.sources import Source, segments
+from reports.sources import Source, captures, segments
 
 HEAP = "2g"
 """The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which are few, and what is
@@ -34,26 +37,41 @@ looked at again, which it may write to disk."""
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1)
 @click.option("--profile", metavar="NAME", help="What to hold it against: a profile; by default the run folder's.")
+@click.option("--whole", is_flag=True, help="The captures hold every connection of one broker.")
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the judgement as JSON.")
-def judge(traces: tuple[str, ...], profile: str | None, master: str | None, as_json: bool) -> int:
-    """Judge recordings of any size: order, loss, duplication, redelivery marks, windows, heart-beats and TTL.
+def judge(traces: tuple[str, ...], profile: str | None, whole: bool, master: str | None, as_json: bool) -> int:
+    """Judge recordings or captured packets of any size: order, loss, duplication, marks, windows, heart-beats and TTL.
 
     Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no readable trace.
     """
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
     with in_one_sentence(), _readable(), session(master, brief=True, heap=HEAP) as spark:
-        source = source_of(spark, traces)
+        source = source_of(spark, traces, whole=whole)
         named = profile or source.profile or "stomp"
         judgement = judge_source(spark, source, ground_of(named, guessed=profile is None))
         found = conclude(judgement, Requirements(load().values()).level)
-    click.echo(json.dumps(as_data(found, named), indent=1) if as_json else text(found, named))
+        missing = missing_in(judgement.merged)
+        doubt = not source.whole and any(each.kind in OF_ALL for each in found.wrong)
+    if as_json:
+        click.echo(json.dumps({**as_data(found, named), "unseen": [each.as_data() for each in missing]}, indent=1))
+        return exit_code([found.verdict])
+    click.echo(text(found, named))
+    for each in missing:
+        click.echo(f"not seen  {each}")
+    if doubt:
+        click.echo("A connection that was not captured may explain it; --whole says that all of one broker are there.")
     return exit_code([found.verdict])
 
 
-def source_of(spark: SparkSession, traces: Sequence[str]) -> Source:
-    """Where the traces are read from. Raises :class:`harness.trace.read.UnreadableTrace`."""
+def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
+    """Where the traces are read from; ``whole`` is about captures. Raises :class:`harness.trace.read.UnreadableTrace`."""
+    captured = [name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)]
+    if captured and len(captured) < len(traces):
+        raise UnreadableTrace("give either captured packets or recorded traces; judge them one after the other")
+    if captured:
+        return captures.local(captured, spark.sparkContext.defaultParallelism, whole=whole)
     away = [name for name in traces if segments.is_elsewhere(name)]
     if away and len(away) < len(traces):
         raise UnreadableTrace("give either paths or URIs, not both; judge them one after the other")

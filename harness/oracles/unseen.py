@@ -22,7 +22,7 @@ from harness.words import Instant
 KINDS = ("OctetsReceivedUnseen", "OctetsSentUnseen")
 UNTIL_NOW = "ENDS"
 """The reason that hides nothing which came before: the recording ended, and the connection did not."""
-_OF_ALL = frozenset({"lost", "disordered"})
+OF_ALL = frozenset({"lost", "disordered"})
 """Kinds that could have been otherwise on any connection."""
 _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
 
@@ -52,10 +52,10 @@ def doubtful(kind: str, last: Instant, anywhere: Instant | None, of_queue: Insta
     ``anywhere`` and ``of_queue``: since when something is unseen on any connection, and on one that has to do with the
     queue; None for never. ``whole``: every connection of the broker is in the recording.
     """
-    if kind in _OF_ALL and not whole:
+    if kind in OF_ALL and not whole:
         return True
     if kind == "lost":
         return anywhere is not None
-    if kind in _OF_ALL:
+    if kind in OF_ALL:
         return anywhere is not None and anywhere <= last
     return kind in _OF_THE_QUEUE and of_queue is not None and of_queue <= last

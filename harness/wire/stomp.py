@@ -184,7 +184,7 @@ class Reader:
     def _head_end(self) -> tuple[int, int]:
         """Where the header lines end and where the body starts; (-1, -1) when that has not arrived yet."""
         plain = self._pending.find(b"\n\n")
-        carriage = self._pending.find(b"\n\r\n", 0, plain if plain >= 0 else None)
+        carriage = self._pending.find(b"\n\r\n", 0, plain + 2 if plain >= 0 else None)
         if carriage >= 0:
             return carriage, carriage + 3
         return (plain, plain + 2) if plain >= 0 else (-1, -1)

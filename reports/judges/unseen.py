@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,41 @@ def _told(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     scope = {name: row[name] for name in (*SCOPE, "conn")}
     for why, (since, octets) in sorted(life.unseen.items()):
         yield {**scope, "why": why, "since_ns": since, "octets": octets}
+
+
+_WORDS = {
+    "BEGUN": "began before the recording did: what was agreed then, and what was under way, is not known",
+    "LOST": "lack octets that were not captured",
+    "CUT": "lack octets that the capture cut off",
+    "TLS": "are encrypted",
+    "FOREIGN": "carry what nobody here can read",
+    "CLOCK": "went on while the clock of whoever captured was set back",
+    "ENDS": "went on when the recording ended",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is not in a recording for one reason: on how many connections, how many octets at least, and since when (ns)."""
+
+    why: str
+    connections: int
+    octets: int
+    since_ns: int
+
+    def __str__(self) -> str:
+        octets = f" ({self.octets} octets)" if self.octets else ""
+        return f"{self.connections} connections {_WORDS.get(self.why, self.why)}{octets}"
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines."""
+        return asdict(self)
+
+
+def missing_in(groups: DataFrame) -> list[Missing]:
+    """What is missing in a recording, by reason; from merged summaries."""
+    told = unseen(groups).groupBy("why").agg(F.count("*"), F.sum("octets"), F.min("since_ns"))
+    return [Missing(*row) for row in told.orderBy("why").collect()]
 
 
 def doubted(found: DataFrame, groups: DataFrame, *, whole: bool) -> DataFrame:
