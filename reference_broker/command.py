@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 STOMP_PORT, AMQP_PORT = 61613, 5672
 """The ports where neither an option nor a file names one. Naming one of them alone opens no other."""
-PROFILES = ("artemis",)
+PROFILES = ("artemis", "rabbitmq")
 """The broker families whose semantics exist here."""
+RABBITMQ = PROFILES[1]
 
 SET_UP_FAILED, USAGE = 3, 4
 
@@ -55,7 +56,12 @@ class SetUpFailed(Refusal):
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="A broker.xml of Artemis.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A broker.xml of Artemis, or a rabbitmq.conf with the profile rabbitmq.",
+)
 @click.option(
     "--profile", default=PROFILES[0], show_default=True, metavar="NAME", help="The broker family to behave like."
 )
@@ -110,15 +116,24 @@ def broker(
         if check:
             _check(config)
             return
-        settings = _settings(config, {"STOMP": stomp, "AMQP": amqp}, any_port)
+        if data is not None and profile == RABBITMQ:
+            raise Refusal("--data: the profile rabbitmq keeps everything in memory; leave it out")
+        settings = _settings(config, {"STOMP": stomp, "AMQP": amqp}, any_port, profile)
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
     _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid, data)
 
 
-def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool) -> Settings:
+def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool, profile: str) -> Settings:
     named = {protocol: port for protocol, port in ports.items() if port is not None}
-    if config is None:
+    if profile == RABBITMQ:
+        from reference_broker.config import rabbitmq_conf
+
+        settings = rabbitmq_conf.default() if config is None else rabbitmq_conf.read(config)
+        if config is None and named:
+            spoken = tuple(each for each in settings.acceptors if named.keys() & set(each.protocols))
+            settings = replace(settings, acceptors=spoken)
+    elif config is None:
         usual = {"STOMP": STOMP_PORT, "AMQP": AMQP_PORT}
         settings = Settings(
             acceptors=tuple(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.words import NS_PER_MS, Instant
-from reference_broker.config import users_properties
+from reference_broker.config import rabbitmq_conf, users_properties
 from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
 from reference_broker.config.values import nearest
 from reference_broker.core.broker import Broker
@@ -38,6 +38,10 @@ _ACCEPTOR_PARAMETERS = (
     "amqp_incoming_window",
     "amqp_channel_max",
     "amqp_handle_max",
+    "amqp091_channel_max",
+    "amqp091_frame_max",
+    "amqp091_heartbeat_s",
+    "amqp091_max_message_size",
 )
 _BROKER_PARAMETERS = ("connection_ttl_override_ms", "connection_ttl_check_interval_ms")
 _NOT_OVERRIDABLE = {
@@ -78,7 +82,8 @@ class Made:
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD) -> Made:
     """A broker whose clock begins at ``start`` (ns), made of ``parts``.
 
-    ``config`` is the path of a broker.xml; None means one acceptor ``stomp`` with the defaults. ``overrides`` has, all
+    ``config`` is the path of a broker.xml or a rabbitmq.conf; None means one acceptor ``stomp`` with the defaults.
+    ``overrides`` has, all
     optional, ``{"acceptor": {field: value}, "broker": {field: value}, "address": {field: value}}``: fields of every
     :class:`Acceptor`, of :class:`Settings`, and of every :class:`AddressSetting`, one for all addresses included, to replace.
     Raises :class:`BadSetting` for a file that cannot be accepted, and for an override
@@ -126,11 +131,17 @@ def _read(config: str | None) -> Settings:
     stamps = tuple(_stamp(each) for each in (path, *beside))
     known = _files.get(config)
     if known is None or known.stamps != stamps or not known.environment.same():
-        from reference_broker.config import broker_xml  # lxml is needed for this alone
-
         environment = _Environment()
-        known = _files[config] = _File(stamps, environment, broker_xml.read(path, environment))
+        known = _files[config] = _File(stamps, environment, _read_file(path, environment))
     return known.settings
+
+
+def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
+    if path.suffix == ".conf":
+        return rabbitmq_conf.read(path)
+    from reference_broker.config import broker_xml  # lxml is needed for this alone
+
+    return broker_xml.read(path, environment)
 
 
 class _Environment(Mapping[str, str]):

@@ -56,6 +56,35 @@ def describe(path: Path) -> str:
     return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
 
 
+def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
+    """Parameters by acceptor name, from whichever broker's file this is. Raises :class:`SetUpFailed`."""
+    return from_rabbitmq_conf(path, defaults) if path.suffix == ".conf" else from_broker_xml(path, defaults)
+
+
+_CONF: dict[str, str] = {
+    "heartbeat": "amqp091_heartbeat_s",
+    "channel_max": "amqp091_channel_max",
+    "frame_max": "amqp091_frame_max",
+    "max_message_size": "amqp091_max_message_size",
+}
+
+
+def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
+    """The same of a rabbitmq.conf, whose acceptors are ``stomp`` and ``amqp``."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
+    found = dict(defaults)
+    for number, line in enumerate(lines, 1):
+        key, _, value = (each.strip() for each in line.partition("#")[0].partition("="))
+        if key in _CONF:
+            if not value.isdecimal():
+                raise SetUpFailed(f"{path}, line {number}: {value!r} should be a number")
+            found[_CONF[key]] = int(value)
+    return {"stomp": {"protocols": "STOMP", **found}, "amqp": {"protocols": "AMQP", **found}}
+
+
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
     """Parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements, then the acceptor's URL.
 

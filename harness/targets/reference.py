@@ -68,7 +68,7 @@ class VirtualTarget:
 
     @functools.cached_property
     def _known(self) -> dict[str, dict[str, Value]]:
-        return parameters.from_broker_xml(self.config, self.identity.profile.parameters)
+        return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: the broker makes places when they are used."""

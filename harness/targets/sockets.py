@@ -47,7 +47,7 @@ class SocketTarget:
     def _known(self) -> dict[str, dict[str, Value]]:
         if self.config is None:
             return {}
-        return parameters.from_broker_xml(self.config, self.identity.profile.parameters)
+        return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: most brokers make places when they are used."""

@@ -97,6 +97,12 @@ class Acceptor:
     amqp_first_delivery_count: int = 0
     """Where our serial numbers of 32 bits begin in each session and on each link. A test that wants to see them wrap
     begins near the end."""
+    amqp091_channel_max: int = 2047
+    amqp091_frame_max: int = 131072
+    amqp091_heartbeat_s: int = 60
+    """What connection.tune proposes: channels, octets of a frame, and seconds between heart-beats; 0 is no limit, or none."""
+    amqp091_max_message_size: int = 134217728
+    """Octets of the body of one AMQP 0-9-1 message."""
     tls: Tls | None = None
     """None: connections are in the clear."""
 

@@ -25,7 +25,7 @@ from harness.words import (
     ms,
 )
 from reference_broker.config.settings import Settings
-from reference_broker.core.connections import Connection, connect
+from reference_broker.core.connections import AMQP091, Connection, connect
 from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.outbox import Outbox
@@ -93,6 +93,9 @@ class Broker:
             accounting=accounting,
             admission=parts.admission(accounting),
         )
+        if any(AMQP091 in each.protocols for each in settings.acceptors):
+            self._shared.topology = parts.topology(self._shared.router, self._deadlines, lambda: self._shared.now)
+            self._shared.topology.dead = partial(parts.dead_letters, self._shared)
         self._store = store
         if store is not None:
             stored = Stored(store, partial(_limited, rules, settings))
@@ -211,6 +214,9 @@ class Broker:
             if what == FILES and self._store is not None:
                 self._tries = False
                 self._store.try_again()
+                continue
+            if conn == 0 and self._shared.topology is not None:
+                self._shared.topology.due(what)
                 continue
             connection = self._connections.get(conn)
             if connection is not None:

@@ -2,7 +2,8 @@
 
 An acceptor that speaks AMQP alone knows. One that speaks STOMP looks at the first octets, since STOMP may come over
 WebSocket (ARTEMIS-STOMP-ws-1), which begins with an HTTP request. Where AMQP is spoken as well, that begins with the four
-letters of its name (AMQP10-VER-01). No STOMP frame begins like any of these. As soon as an octet differs it is STOMP, so
+letters of its name (AMQP10-VER-01). Which AMQP that is, where there are two, its header says in full
+(:mod:`reference_broker.amqp091.which`). No STOMP frame begins like any of these. As soon as an octet differs it is STOMP, so
 a peer that sends little is not kept waiting.
 """
 
@@ -15,6 +16,8 @@ from reference_broker.config.settings import Acceptor
 from reference_broker.core.shared import Shared
 from reference_broker.ws.upgrade import METHODS
 
+AMQP091 = "AMQP091"
+"""How an acceptor's protocols name AMQP 0-9-1; ``AMQP`` alone is AMQP 1.0."""
 _LETTERS = b"AMQP"
 _HANDSHAKE = "handshake"
 _SILENT_MS = 60_000
@@ -46,6 +49,8 @@ class Connection(Protocol):
 
 def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Connection:
     """A connection that has just come in by ``acceptor``."""
+    if AMQP091 in acceptor.protocols:
+        return shared.parts.which_amqp(conn, acceptor, shared, now)
     if "STOMP" not in acceptor.protocols:
         return shared.parts.amqp(conn, acceptor, shared, now)
     return Undecided(conn, acceptor, shared, now)

@@ -18,15 +18,23 @@ from reference_broker.amqp.performatives import Attach, Begin
 from reference_broker.amqp.producer_credit import ProducerCredit
 from reference_broker.amqp.sasl import SaslServer
 from reference_broker.amqp.session import Session
+from reference_broker.amqp091 import dead_letters
+from reference_broker.amqp091.channel import Channel
+from reference_broker.amqp091.connection import Amqp091Connection
+from reference_broker.amqp091.consumer import Consumer, Prefetch
+from reference_broker.amqp091.heartbeat import HeartBeats
+from reference_broker.amqp091.which import WhichAmqp
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
 from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
 from reference_broker.core.credit import ByteWindow, ReceiverCredit, SenderCredit
 from reference_broker.core.liveness import Beats, LivenessMonitor
 from reference_broker.core.matching import AddressRules
+from reference_broker.core.message import Message
 from reference_broker.core.queue import Queue, RoundRobin
 from reference_broker.core.router import Router
 from reference_broker.core.shared import Shared
+from reference_broker.core.topology import Topology
 from reference_broker.core.transactions import Transaction
 from reference_broker.stomp.commands import COMMANDS, Handler
 from reference_broker.stomp.connection import StompConnection
@@ -71,6 +79,14 @@ class Parts:
     receiver_credit: Callable[[int], ReceiverCredit] = ReceiverCredit
     producer_credit: Callable[[int, int, Admission, str], ProducerCredit] = ProducerCredit
     admission: Callable[[Accounting], Admission] = Admission
+    topology: Callable[..., Topology] = Topology
+    dead_letters: Callable[[Shared, Queue, Message, str], None] = dead_letters.bury
+    which_amqp: Callable[[int, Acceptor, Shared, Instant], WhichAmqp] = WhichAmqp
+    amqp091: Callable[[int, Acceptor, Shared, Instant], Amqp091Connection] = Amqp091Connection
+    channel091: Callable[[Amqp091Connection, int], Channel] = Channel
+    consumer091: Callable[..., Consumer] = Consumer
+    prefetch091: Callable[[int], Prefetch] = Prefetch
+    heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
 
 
 STANDARD = Parts()

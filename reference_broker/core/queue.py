@@ -176,6 +176,11 @@ class Queue:
         return len(self._dispatcher) > 0
 
     @property
+    def consumers(self) -> int:
+        """How many consume."""
+        return len(self._dispatcher)
+
+    @property
     def in_use(self) -> bool:
         """Whether anybody consumes, or any message is here or may come back."""
         return len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
@@ -365,10 +370,15 @@ class Queue:
     def discard(self) -> None:
         """The queue is of no more use: what waits is gone, and so is whatever still comes back."""
         self._discarded = True
+        self.purge()
+
+    def purge(self) -> int:
+        """What waits in memory is gone; returns how much that was."""
         ready = tuple(self._ready)
         self._ready.clear()
         for entry in ready:
             self.gone(entry)
+        return len(ready)
 
     def _take_back(self, back: list[Entry]) -> None:
         back.sort(key=attrgetter("order"))

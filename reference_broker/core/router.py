@@ -155,6 +155,37 @@ class Router:
             address.routing.add(routing)
         return address
 
+    def find(self, name: str) -> Queue | None:
+        """The anycast queue that has the name of its address, which is what protocols with queues call a queue."""
+        address = self._addresses.get(name)
+        return None if address is None else address.find(name)
+
+    def declare(self, name: str, queue: Callable[..., Queue]) -> Queue:
+        """A new anycast queue that stays until it is dropped; there is none of that name. ``queue`` makes it."""
+        address = self._addresses.get(name) or self._open(name, {RoutingType.ANYCAST}, configured=False)
+        address.routing.add(RoutingType.ANYCAST)
+        attempts = self._rules.of(name).max_delivery_attempts
+        made = queue(name, RoutingType.ANYCAST, self._new_dispatcher(), attempts, lambda queue, entry: None)
+        address.bind(made)
+        return made
+
+    def drop(self, queue: Queue) -> None:
+        """Deletes the anycast ``queue`` of the address of its name, and what is in it."""
+        address = self._addresses[queue.name]
+        self._on_demand.pop(queue, None)
+        self._delete(address, queue)
+        self._tidy_address(address)
+
+    def put(self, message: Message, queue: Queue) -> None:
+        """Puts ``message`` into the anycast ``queue`` of the address of its name, whatever its envelope says."""
+        queue.put(message, None, self._addresses[queue.name].account.charge(message, 1))
+
+    def multicast(self, message: Message, name: str) -> None:
+        """Puts ``message`` into the multicast queues of the address ``name``, if there are any."""
+        address = self._addresses.get(name)
+        if address is not None and address.multicast:
+            address.route(message, RoutingType.MULTICAST)
+
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
         address = self._addresses[name] = Address(name, routing, configured, self._accounting.open(name))
         if self._stored is not None:

@@ -9,6 +9,7 @@ from harness.words import Duration, Instant
 from reference_broker.config.settings import Settings
 from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
+from reference_broker.core.alarms import Alarms
 from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.router import Router
@@ -16,6 +17,7 @@ from reference_broker.core.router import Router
 if TYPE_CHECKING:
     from reference_broker.amqp.link import Link
     from reference_broker.core.parts import Parts
+    from reference_broker.core.topology import Topology
 
 
 @dataclass(slots=True)
@@ -26,6 +28,7 @@ class Shared:
     ``conn`` the connection that it came from, None for a timer.
     ``epoch`` is what has to be added to an instant to have nanoseconds since 1970.
     ``links`` has the attached AMQP links by their identity: the peer's container, the name, the peer's role.
+    ``topology`` has what was declared, where any acceptor speaks AMQP 0-9-1.
     ``certificates`` has, by connection, the subject of the certificate that the transport knows the peer by.
     """
 
@@ -45,6 +48,8 @@ class Shared:
     conn: int | None = None
     links: dict[tuple[str, str, bool], Link] = field(default_factory=dict)
     certificates: dict[int, str] = field(default_factory=dict)
+    topology: Topology | None = None
+    alarms: Alarms = field(default_factory=Alarms)
 
     def certified(self, conn: int) -> str | None:
         """The user that the peer's certificate belongs to. Where security is off, that is anybody with a certificate."""

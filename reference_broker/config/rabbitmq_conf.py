@@ -1,0 +1,135 @@
+"""Reads a rabbitmq.conf into :class:`Settings`; the same file starts a real RabbitMQ.
+
+``key = value`` a line, ``#`` begins a comment. Every key is either used, or known to have no effect here, or refused with file,
+line and name. The broker is then one of RabbitMQ's kind: queues stay when nobody uses them, ``/queue/NAME`` and
+``/topic/NAME`` are STOMP's names for a queue and a routing key, and port 5672 speaks AMQP 1.0 and 0-9-1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness.words import RoutingType
+from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
+from reference_broker.config.values import INT_MAX, Where, nearest, whole
+from reference_broker.core.connections import AMQP091
+
+STOMP_PORT, AMQP_PORT = 61613, 5672
+LOGIN, PASSCODE = "guest", "guest"
+"""The user of a RabbitMQ that nobody has configured."""
+
+_LINE = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>[^#]*?)\s*(#.*)?")
+_LISTENERS = {"listeners.tcp": "amqp", "stomp.listeners.tcp": "stomp"}
+_ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
+_NO_EFFECT = ("log.", "management.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
+"""Keys, or beginnings of keys, that change nothing here: what they are about does not exist."""
+
+
+@dataclass
+class _Reading:
+    users: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    endpoints: dict[str, tuple[str, int] | None] = field(default_factory=dict)
+
+
+def default() -> Settings:
+    """A broker of this kind that nobody has configured."""
+    return _settings(_Reading())
+
+
+def read(path: Path) -> Settings:
+    """The settings of a file. Raises :class:`BadSetting`."""
+    reading = _Reading()
+    login, passcode = LOGIN, PASSCODE
+    seen: dict[str, int] = {}
+    for where, key, value in _lines(path):
+        if key in seen:
+            raise where.bad(f"is set in line {seen[key]} already", "keep one of the lines")
+        seen[key] = where.line
+        if key == "default_user":
+            login = value
+        elif key == "default_pass":
+            passcode = value
+        elif key in _OF_ACCEPTORS:
+            name, meaning = _OF_ACCEPTORS[key]
+            reading.values[name] = meaning(value, where)
+        elif (listener := key.rpartition(".")[0]) in _LISTENERS or key in _LISTENERS:
+            _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
+        elif not key.startswith(_NO_EFFECT):
+            hint = nearest(key, [*_OF_ACCEPTORS, "default_user", "default_pass"])
+            raise where.bad("is unknown here", hint or "leave it out")
+    reading.users = {login: passcode}
+    return _settings(reading)
+
+
+def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
+        raise BadSetting(f"{path}: cannot be read ({reason}); name a rabbitmq.conf") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise Where(path, number).bad("the line is no setting", "write KEY = VALUE")
+        yield Where(path, number, found["key"]), found["key"], found["value"].strip("'")
+
+
+_OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
+    "heartbeat": ("amqp091_heartbeat_s", whole(0, 65535)),
+    "channel_max": ("amqp091_channel_max", whole(0, 65535)),
+    "frame_max": ("amqp091_frame_max", whole(0, INT_MAX)),
+    "max_message_size": ("amqp091_max_message_size", whole(1, 536_870_912)),
+    "handshake_timeout": ("handshake_timeout_ms", whole(1, INT_MAX)),
+}
+
+
+def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
+    if value == "none":
+        reading.endpoints[name] = None
+        return
+    found = _ENDPOINT.fullmatch(value)
+    if found is None or int(found["port"]) > 65535:
+        raise where.bad(f"{value} is no endpoint", "write PORT, HOST:PORT or none")
+    if reading.endpoints.get(name) is not None:
+        raise where.bad("is a second listener of its kind", "this broker has one: leave it out")
+    reading.endpoints[name] = (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
+
+
+def _settings(reading: _Reading) -> Settings:
+    stomp = Acceptor(
+        "stomp",
+        port=STOMP_PORT,
+        protocols=("STOMP",),
+        anycast_prefix=("/queue/", "/amq/queue/"),
+        multicast_prefix=("/topic/",),
+    )
+    amqp = Acceptor(
+        "amqp", port=AMQP_PORT, protocols=("AMQP", AMQP091), anycast_prefix=("/queues/",), multicast_prefix=("/topic/",)
+    )
+    acceptors = []
+    for each in (stomp, amqp):
+        endpoint = reading.endpoints.get(each.name, (each.host, each.port))
+        if endpoint is not None:
+            acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))
+    everything = AddressSetting(
+        "#",
+        default_address_routing_type=RoutingType.ANYCAST,
+        auto_delete_queues=False,
+        auto_delete_addresses=False,
+        max_delivery_attempts=0,
+    )
+    return Settings(
+        name="rabbitmq",
+        acceptors=tuple(acceptors),
+        security_enabled=True,
+        users=reading.users or {LOGIN: PASSCODE},
+        address_settings=(everything,),
+        persistence_enabled=False,
+    )
