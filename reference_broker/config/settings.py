@@ -185,6 +185,9 @@ class Settings:
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it is part of the
     transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""
+    core_grants_within_room: bool = True
+    """True: a CORE producer is given no more credit than its address has room (ARTEMIS-FLOW-producer-2). False: all that it
+    asks for, as long as the address is not full, as release 2.56.0 has it."""
     wildcard_delimiter: str = "."
     wildcard_any_words: str = "#"
     wildcard_single_word: str = "*"

@@ -102,6 +102,14 @@ class Account:
         return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages or self.accounting.full
 
     @property
+    def room(self) -> int | None:
+        """Octets until the address is full, 0 once it is; None without a limit of its own or for all addresses."""
+        if self.full:
+            return 0
+        left = [each for each in (self.accounting.room, self._max_size - self.size) if each is not None]
+        return min(left) if self._max_size >= 0 else self.accounting.room
+
+    @property
     def rejects(self) -> bool:
         """Whether ``max-size-bytes-reject-threshold`` is reached. It belongs to BLOCK (ARTEMIS-FLOW-amqp-4)."""
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
@@ -131,6 +139,11 @@ class Accounting:
     def full(self) -> bool:
         """Whether all addresses together have reached a global limit."""
         return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
+
+    @property
+    def room(self) -> int | None:
+        """Octets until the global limit is reached; None without one."""
+        return self._max_size - self.size if self._max_size >= 0 else None
 
     def open(self, name: str) -> Account:
         """The account of an address that exists from now on."""

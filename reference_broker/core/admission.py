@@ -44,17 +44,25 @@ class Admission:
         self._accounting = accounting
         self.storing: Callable[[str], Verdict] | None = None
         """What the disk has to say about a message for an address, where there is one."""
-        self._waiting: dict[str, dict[Callable[[], None], None]] = {}
+        self._waiting: dict[str, dict[Callable[[], None], int | None]] = {}
+        """By address who waits, and at which size of the address there was no more for it than it has."""
         self._where: dict[Callable[[], None], str] = {}
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
         """Whether a producer may go on at ``address``. If not, ``on_room`` is called once when it may, unless it asks again."""
         if self._is_open(address):
             return True
-        self.forget(on_room)
-        self._waiting.setdefault(address, {})[on_room] = None
-        self._where[on_room] = address
+        self._wait(address, on_room, None)
         return False
+
+    def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
+        """``on_room`` is called once when ``address`` has room, and another size than now."""
+        self._wait(address, on_room, self._accounting.find(address).size)
+
+    def _wait(self, address: str, on_room: Callable[[], None], size: int | None) -> None:
+        self.forget(on_room)
+        self._waiting.setdefault(address, {})[on_room] = size
+        self._where[on_room] = address
 
     def forget(self, on_room: Callable[[], None]) -> None:
         """``on_room`` is not to be called any more: its producer is gone, or waits no longer."""
@@ -83,9 +91,11 @@ class Admission:
         """One of those who waited and may go on now; it waits no longer."""
         for address, waiting in self._waiting.items():
             if self._is_open(address):
-                on_room = next(iter(waiting))
-                self.forget(on_room)
-                return on_room
+                size = self._accounting.find(address).size
+                on_room = next((each for each, then in waiting.items() if then != size), None)
+                if on_room is not None:
+                    self.forget(on_room)
+                    return on_room
         return None
 
     def _is_open(self, address: str) -> bool:

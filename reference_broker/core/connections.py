@@ -3,12 +3,14 @@
 An acceptor that speaks AMQP alone knows. One that speaks STOMP looks at the first octets, since STOMP may come over
 WebSocket (ARTEMIS-STOMP-ws-1), which begins with an HTTP request. Where AMQP is spoken as well, that begins with the four
 letters of its name (AMQP10-VER-01). Which AMQP that is, where there are two, its header says in full
-(:mod:`reference_broker.amqp091.which`). No STOMP frame begins like any of these. As soon as an octet differs it is STOMP, so
+(:mod:`reference_broker.amqp091.which`). CORE begins with the name of
+its broker. No STOMP frame begins like any of these. As soon as an octet differs it is STOMP, so
 a peer that sends little is not kept waiting.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from harness.words import Instant, ms
@@ -19,6 +21,7 @@ from reference_broker.ws.upgrade import METHODS
 AMQP091 = "AMQP091"
 """How an acceptor's protocols name AMQP 0-9-1; ``AMQP`` alone is AMQP 1.0."""
 _LETTERS = b"AMQP"
+_MAGIC = b"ARTEMIS"
 _HANDSHAKE = "handshake"
 _SILENT_MS = 60_000
 """For how long a connection may say nothing at all where no handshake timeout is set."""
@@ -52,7 +55,10 @@ def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Conn
     if AMQP091 in acceptor.protocols:
         return shared.parts.which_amqp(conn, acceptor, shared, now)
     if "STOMP" not in acceptor.protocols:
-        return shared.parts.amqp(conn, acceptor, shared, now)
+        if "CORE" not in acceptor.protocols:
+            return shared.parts.amqp(conn, acceptor, shared, now)
+        if "AMQP" not in acceptor.protocols:
+            return shared.parts.core(conn, acceptor, shared, now)
     return Undecided(conn, acceptor, shared, now)
 
 
@@ -69,10 +75,11 @@ class Undecided:
         self._held = self._closed = False
         self._became: Connection | None = None
         self._opened = now
-        self._openings: tuple[bytes, ...] = METHODS
+        self._openings: tuple[bytes, ...] = METHODS if "STOMP" in acceptor.protocols else ()
         self._stomp: Connection | None = None
-        if "AMQP" in acceptor.protocols:
-            self._openings = (_LETTERS, *METHODS)
+        others = {"AMQP": _LETTERS, "CORE": _MAGIC}
+        if found := [each for name, each in others.items() if name in acceptor.protocols]:
+            self._openings = (*found, *self._openings)
             shared.deadlines.set((conn, _HANDSHAKE), now + ms(acceptor.handshake_timeout_ms or _SILENT_MS))
         else:
             self._stomp = shared.parts.stomp(conn, acceptor, shared, now)
@@ -99,9 +106,13 @@ class Undecided:
         parts, became = self._shared.parts, self._stomp
         if became is None:
             self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
-            become = parts.amqp if first.startswith(_LETTERS) else parts.stomp
+            become: Callable[[int, Acceptor, Shared, Instant], Connection] = parts.stomp
+            if first.startswith(_MAGIC) and _MAGIC in self._openings:
+                become = parts.core
+            elif first.startswith(_LETTERS) or "STOMP" not in self._acceptor.protocols:
+                become = parts.amqp
             became = become(self._conn, self._acceptor, self._shared, self._opened)
-        if first.startswith(METHODS):
+        if first.startswith(METHODS) and "STOMP" in self._acceptor.protocols:
             return parts.web_socket(self._conn, self._acceptor, self._shared, became)
         return became
 

@@ -25,6 +25,7 @@ class Rule:
     """What holds for one address, complete. The defaults are the vendor's documented ones."""
 
     default_address_routing_type: RoutingType = RoutingType.MULTICAST
+    default_queue_routing_type: RoutingType = RoutingType.MULTICAST
     auto_create_addresses: bool = True
     auto_create_queues: bool = True
     auto_delete_addresses: bool = True
@@ -43,6 +44,7 @@ class Rule:
     page_limit_bytes: int = -1
     page_limit_messages: int = -1
     page_full_policy: FullPolicy = FullPolicy.FAIL
+    default_consumer_window_size: int = 1024 * 1024
 
 
 class AddressRules:

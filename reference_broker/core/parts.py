@@ -36,6 +36,10 @@ from reference_broker.core.router import Router
 from reference_broker.core.shared import Shared
 from reference_broker.core.topology import Topology
 from reference_broker.core.transactions import Transaction
+from reference_broker.core_protocol.connection import CoreConnection
+from reference_broker.core_protocol.consumer import ConsumerCredit, CoreConsumer
+from reference_broker.core_protocol.grants import Grants
+from reference_broker.core_protocol.session import Session as CoreSession
 from reference_broker.stomp.commands import COMMANDS, Handler
 from reference_broker.stomp.connection import StompConnection
 from reference_broker.stomp.encoder import FrameEncoder
@@ -79,6 +83,11 @@ class Parts:
     receiver_credit: Callable[[int], ReceiverCredit] = ReceiverCredit
     producer_credit: Callable[[int, int, Admission, str], ProducerCredit] = ProducerCredit
     admission: Callable[[Accounting], Admission] = Admission
+    core: Callable[[int, Acceptor, Shared, Instant], CoreConnection] = CoreConnection
+    core_session: Callable[..., CoreSession] = CoreSession
+    core_consumer: Callable[..., CoreConsumer] = CoreConsumer
+    consumer_credit: Callable[[], ConsumerCredit] = ConsumerCredit
+    grants: Callable[..., Grants] = Grants
     topology: Callable[..., Topology] = Topology
     dead_letters: Callable[[Shared, Queue, Message, str], None] = dead_letters.bury
     which_amqp: Callable[[int, Acceptor, Shared, Instant], WhichAmqp] = WhichAmqp

@@ -22,11 +22,11 @@ from collections.abc import Callable
 
 from harness.words import Instant, RoutingType
 from reference_broker.config.settings import Settings
-from reference_broker.core.accounting import Accounting, Charge
+from reference_broker.core.accounting import Accounting
 from reference_broker.core.address import Address
 from reference_broker.core.management import ManagementAddress
-from reference_broker.core.matching import AddressRules
-from reference_broker.core.message import Entry, Envelope, Message
+from reference_broker.core.matching import AddressRules, Rule
+from reference_broker.core.message import Claim, Entry, Envelope, Message
 from reference_broker.core.queue import Queue, RoundRobin
 from reference_broker.core.stored import Stored
 from reference_broker.selector.selector import Selector, parse
@@ -186,13 +186,69 @@ class Router:
         if address is not None and address.multicast:
             address.route(message, RoutingType.MULTICAST)
 
+    def rule(self, name: str) -> Rule:
+        """What the address-settings say of the address ``name``."""
+        return self._rules.of(name)
+
+    def address(self, name: str) -> Address | None:
+        """The address ``name``, None if there is none."""
+        return self._addresses.get(name)
+
+    def named(self, name: str) -> tuple[Address, Queue] | None:
+        """The queue called ``name``, or ADDRESS::QUEUE, with its address; None if there is none."""
+        at, _, called = name.rpartition("::")
+        where = [self._addresses.get(at)] if at else [self._addresses.get(name), *self._addresses.values()]
+        for address in where:
+            for queue in () if address is None else address.queues:
+                if queue.name == called:
+                    assert address is not None
+                    return address, queue
+        return None
+
+    def is_on_demand(self, queue: Queue) -> bool:
+        """Whether ``queue`` goes when it is of no more use."""
+        return queue in self._on_demand
+
+    def create(
+        self, at: str, name: str, routing: RoutingType, filter: Selector | None, *, durable: bool, on_demand: bool
+    ) -> None:
+        """Makes the queue ``name`` at the address ``at``, of which there is none. Raises :class:`NoRoute`."""
+        address = self.create_address(at, {routing})
+        queue = self._make(address, name, routing)
+        queue.filter = filter
+        queue.durable = durable
+        address.bind(queue)
+        if on_demand:
+            self._on_demand[queue] = address
+        elif routing is RoutingType.MULTICAST:
+            self._durable[name] = address, queue
+        self._name(address, queue)
+
+    def create_address(self, name: str, routing: set[RoutingType]) -> Address:
+        """The address ``name``, which may be used in these ways too; made without a queue. Raises :class:`NoRoute`."""
+        address = self._addresses.get(name)
+        if address is None:
+            if not self._rules.of(name).auto_create_addresses:
+                raise NoRoute(f"address {name!r} does not exist, and its address-setting forbids to create it")
+            address = self._open(name, set(routing), configured=False)
+        address.routing |= routing
+        return address
+
+    def delete(self, at: str, queue: Queue) -> None:
+        """Deletes ``queue`` of the address ``at``, and what is in it."""
+        address = self._addresses[at]
+        self._on_demand.pop(queue, None)
+        self._durable.pop(queue.name, None)
+        self._delete(address, queue)
+        self._tidy_address(address)
+
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
         address = self._addresses[name] = Address(name, routing, configured, self._accounting.open(name))
         if self._stored is not None:
             self._stored.opened(address)
         return address
 
-    def hold(self, message: Message) -> Charge:
+    def hold(self, message: Message) -> Claim:
         """Charges ``message`` to its address until it is published, or not."""
         return self._accounting.find(message.route.address).hold(message)
 

@@ -1,0 +1,12 @@
+"""What a peer asked for and does not get."""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """``code`` is one of the protocol's own (:mod:`reference_broker.core_protocol.codes`), ``detail`` one sentence."""
+
+    def __init__(self, code: int, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
