@@ -217,6 +217,10 @@ class AmqpConnection:
         """What the peer asked for cannot be stored."""
         self._refuse(Refusal(refusal.NOT_STORED, problem))
 
+    def broken(self) -> None:
+        """Something that is on its way out cannot be sent to its end."""
+        self.shared.outbox.streams.broken.append(self.conn)
+
     # --- what goes out ------------------------------------------------------------------------------------------------
 
     def send(self, octets: bytes) -> None:

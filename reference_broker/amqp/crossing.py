@@ -38,6 +38,7 @@ from harness.words import NS_PER_MS, Instant
 from reference_broker.amqp import encoder
 from reference_broker.amqp.composite import InvalidField
 from reference_broker.amqp.decoder import DEPTH, DecodeError, decode
+from reference_broker.amqp.large import LargeAmqpMessage, inner
 from reference_broker.amqp.message import PROPERTIES, AmqpMessage, sections
 from reference_broker.amqp.messaging import (
     AMQP_SEQUENCE,
@@ -48,6 +49,7 @@ from reference_broker.amqp.messaging import (
 )
 from reference_broker.amqp.performatives import UINT_MAX
 from reference_broker.amqp.types import Array, Described, Pairs, Symbol, Ulong, Uuid
+from reference_broker.core.large import Extract
 from reference_broker.core.message import Envelope, Message
 
 _TEXTS = {
@@ -92,11 +94,14 @@ def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
 
 
 def to_amqp(message: Message) -> bytes:
-    """The bare message."""
+    """The bare message; of a large one what is in front of the octets of its body."""
     envelope = message.envelope
     head = envelope.wire.get(_HEAD)
     if head is None:
         head = envelope.wire[_HEAD] = _head(envelope)
+    if message.large is not None:
+        code = b"\x77\xb1" if envelope.text and message.large.is_text else b"\x75\xb0"
+        return b"".join((head, b"\0\x53", code, message.large.octets.to_bytes(4)))
     if envelope.text:
         try:
             message.body.decode()
@@ -166,10 +171,10 @@ def _octets(text: str) -> bytes:
 # --- AMQP to STOMP ----------------------------------------------------------------------------------------------------
 
 
-def to_stomp(message: AmqpMessage) -> tuple[Envelope, bytes]:
+def to_stomp(message: AmqpMessage) -> tuple[Envelope, bytes | Extract]:
     """Envelope and body as a STOMP subscription gets them. Never raises for what a producer sent."""
     route = message.route
-    properties, application = sections_of(message.bare)
+    properties, application = sections_of(message.described)
     headers: list[tuple[str, str]] = []
     if message.prefix[0] == 0x41:
         headers.append(("persistent", "true"))
@@ -183,7 +188,11 @@ def to_stomp(message: AmqpMessage) -> tuple[Envelope, bytes]:
         written = identity(value) if isinstance(value, bytes) else _written(value)
         if isinstance(key, str) and written is not None:
             headers.append((key, written))
-    text, body, kind = _body(message.bare)
+    body: bytes | Extract
+    if isinstance(message, LargeAmqpMessage):
+        text, body, kind = inner(message)
+    else:
+        text, body, kind = _body(message.bare)
     if kind:
         headers.append(("amqp-body", kind))
     first = {name: value for name, value in reversed(headers) if name and name not in _OURS}

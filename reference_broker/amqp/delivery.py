@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from reference_broker.amqp.framing import HEADER, frame, pieces
@@ -13,7 +13,11 @@ from reference_broker.core.message import Entry
 
 if TYPE_CHECKING:
     from reference_broker.amqp.coordinator import LiveTransaction
+    from reference_broker.amqp.large import BodyScan, Section
+    from reference_broker.amqp.message import BadMessage
     from reference_broker.amqp.outgoing import OutgoingLink
+    from reference_broker.core.large import LargeBody
+    from reference_broker.storage.large import Spool
 
 
 class Delivery:
@@ -34,7 +38,7 @@ class Delivery:
 class Arrival:
     """One message that is arriving, in one transfer or several."""
 
-    __slots__ = ("_parts", "id", "resumed", "settled", "size", "state", "tag")
+    __slots__ = ("_parts", "_problem", "_scan", "_spool", "id", "resumed", "settled", "size", "state", "tag")
 
     def __init__(self, first: Transfer) -> None:
         assert first.delivery_id is not None
@@ -46,6 +50,48 @@ class Arrival:
         self.state = first.state
         self.size = 0
         self._parts: list[bytes] = []
+        self._spool: Spool | None = None
+        self._scan: BodyScan | None = None
+        self._problem: BadMessage | None = None
+
+    @property
+    def goes_elsewhere(self) -> bool:
+        """Whether what comes is not kept here."""
+        return self._spool is not None or self._problem is not None
+
+    def spoil(self, problem: BadMessage) -> None:
+        """It is no message, so nothing of it is kept; that is told when it has come to its end."""
+        self._problem = problem
+        self._parts.clear()
+        self.abandon()
+        self._spool = None
+
+    def spool_from(self, body_at: int, spool: Spool, scan: BodyScan) -> None:
+        """The body begins at octet ``body_at`` of :meth:`payload`: it goes to ``spool``, and so does what still comes. Raises
+        ``BadMessage`` for what is no body."""
+        octets = self.payload()
+        self._parts = [octets[:body_at]]
+        self._spool, self._scan = spool, scan
+        self._pour(spool, scan, octets[body_at:])
+
+    @staticmethod
+    def _pour(spool: Spool, scan: BodyScan, octets: bytes) -> None:
+        scan.feed(octets)
+        spool.write(octets)
+
+    def finish(self) -> tuple[LargeBody, tuple[Section, ...], bytes] | None:
+        """All has come. Of a large message its body, the sections in it, and its footer. Raises ``BadMessage``."""
+        if self._problem is not None:
+            raise self._problem
+        if self._spool is None or self._scan is None:
+            return None
+        sections = self._scan.finish()
+        return self._spool.finish(), sections, bytes(self._scan.footer)
+
+    def abandon(self) -> None:
+        """The rest will not come, or is not wanted."""
+        if self._spool is not None:
+            self._spool.abandon()
 
     def add(self, transfer: Transfer, payload: bytes) -> None:
         """One more transfer. Settled once is settled for good (AMQP10-XFER-08, AMQP10-XFER-09)."""
@@ -55,10 +101,13 @@ class Arrival:
             self.state = transfer.state
         if payload:
             self.size += len(payload)
-            self._parts.append(payload)
+            if self._spool is not None and self._scan is not None:
+                self._pour(self._spool, self._scan, payload)
+            elif self._problem is None:
+                self._parts.append(payload)
 
     def payload(self) -> bytes:
-        """All octets of the message."""
+        """All octets of the message; of a large one those in front of its body."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
@@ -108,6 +157,28 @@ def whole_transfer(channel: int, handle: int, id: int, tag: bytes, settled: bool
     return _FIRST.pack(size, 2, 0, channel, _LIST, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode) + payload
 
 
+def room(largest: int) -> int:
+    """How many octets of a message any transfer frame of at most ``largest`` octets can carry."""
+    return largest - _FIRST.size - 1
+
+
+def opening_transfer(
+    channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, *, more: bool
+) -> bytes:
+    """The first frame of a delivery; ``payload`` is at most as long as :func:`room` says."""
+    if not more:
+        return whole_transfer(channel, handle, id, tag, settled, payload)
+    size = _FIRST.size + 1 + len(payload)
+    mode = _SETTLED if settled else _UNSETTLED
+    head = _FIRST.pack(size, 2, 0, channel, _LIST_MORE, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode)
+    return b"".join((head, b"\x41", payload))
+
+
+def more_transfer(channel: int, handle: int, payload: bytes, *, more: bool) -> bytes:
+    """Another frame of a delivery."""
+    return frame(channel, Transfer(handle=handle, more=more).encode() + payload)
+
+
 def fits(payload: bytes, largest: int) -> bool:
     """Whether ``payload`` fits into one frame of at most ``largest`` octets."""
     return len(payload) + _FIRST.size <= largest
@@ -115,21 +186,17 @@ def fits(payload: bytes, largest: int) -> bool:
 
 def transfers(
     channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, largest: int
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """The frames of a delivery that needs several, none larger than ``largest`` octets (AMQP10-MFS-02, AMQP10-MFS-05).
 
     Each is cut from the message when it is asked for, so what waits for a window holds no second copy of it.
     """
-    mode = _SETTLED if settled else _UNSETTLED
     more, last = (Transfer(handle=handle, more=each).encode() for each in (True, False))
     left = len(payload)
     opening = _FIRST.size + 1
     for number, piece in enumerate(pieces(payload, largest - opening, largest - HEADER.size - len(more))):
         left -= len(piece)
         if number == 0:
-            head = _FIRST.pack(
-                opening + len(piece), 2, 0, channel, _LIST_MORE, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode
-            )
-            yield b"".join((head, b"\x41", piece))
+            yield opening_transfer(channel, handle, id, tag, settled, bytes(piece), more=True)
         else:
             yield frame(channel, b"".join((more if left else last, piece)))

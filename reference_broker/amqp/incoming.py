@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from harness.words import RoutingType
 from reference_broker.amqp import conditions, refusal, terminus
 from reference_broker.amqp.delivery import Arrival
+from reference_broker.amqp.large import EMPTY_DATA, BodyScan, LargeAmqpMessage, Section, body_at
 from reference_broker.amqp.link import Link
 from reference_broker.amqp.message import AmqpMessage, BadMessage, properties_of, read, rejected
 from reference_broker.amqp.messaging import LINK_DETACH, Accepted, Rejected, Target, TransactionalState
@@ -23,6 +24,7 @@ from reference_broker.amqp.performatives import SECOND, SETTLED, UNSETTLED, Atta
 from reference_broker.amqp.refusal import Refusal
 from reference_broker.core.admission import Verdict
 from reference_broker.core.credit import ReceiverCredit
+from reference_broker.core.large import LargeBody
 from reference_broker.core.message import Envelope
 from reference_broker.core.queue import Queue
 from reference_broker.core.router import NoRoute
@@ -143,13 +145,18 @@ class IncomingLink(Link):
         if transfer.rcv_settle_mode == SECOND and not (transfer.settled or arrival.settled):
             raise Refusal(refusal.MODE_SECOND, "a transfer asks for rcv-settle-mode second, and the link has first")
         if transfer.aborted:
+            arrival.abandon()
             self._set(None)
             self.refill()
             return
-        arrival.add(transfer, payload)
+        try:
+            arrival.add(transfer, payload)
+            self._spool(arrival)
+        except BadMessage as problem:
+            arrival.spoil(problem)
         if arrival.size > self._largest:
-            detail = f"a message of more than {self._largest} octets"
-            raise Refusal(refusal.TOO_LARGE, detail)
+            arrival.abandon()
+            raise Refusal(refusal.TOO_LARGE, f"a message of more than {self._largest} octets")
         if transfer.more:
             self._set(arrival)
             return
@@ -160,6 +167,15 @@ class IncomingLink(Link):
             if not arrival.settled and state is not None:
                 self.session.settle_incoming(arrival.id, state)
         self.refill()
+
+    def _spool(self, arrival: Arrival) -> None:
+        """Has the body of ``arrival`` go to a file from now on if it is large, and one is to be had."""
+        large, smallest = self.session.shared.large, self.session.connection.acceptor.amqp_min_large_message_size
+        if large is None or arrival.goes_elsewhere or not 0 <= smallest <= arrival.size:
+            return
+        at = body_at(arrival.payload())
+        if at is not None:
+            arrival.spool_from(at, large.begin(text=False, failed=self.session.connection.fail), BodyScan())
 
     def _set(self, arrival: Arrival | None) -> None:
         self.arriving = arrival
@@ -200,15 +216,19 @@ class IncomingLink(Link):
     def arrived(self, arrival: Arrival) -> Any:
         """What becomes of a whole delivery: its state, None for no word."""
         shared = self.session.shared
-        payload = arrival.payload()
         transaction = None
         if arrival.state is not None and isinstance(arrival.state, TransactionalState):
             transaction = self.session.connection.transactions.get(arrival.state.txn_id)
             if transaction is None:
                 return self._not_taken(conditions.UNKNOWN_ID, "the delivery's txn-id is unknown here")
         try:
+            payload, large = self._whole(arrival)
             route = self._route or self._own_route(payload)
             message = read(payload, shared.router.next_number(), route, shared.now + shared.epoch)
+            if large is not None:
+                body, found, instead = large
+                message.bare = message.bare[: len(message.bare) - len(instead)]
+                message = LargeAmqpMessage(message, body, found)
         except BadMessage as problem:
             state = self._not_taken(conditions.DECODE_ERROR, str(problem))
         except NoRoute as problem:
@@ -230,6 +250,17 @@ class IncomingLink(Link):
                 f"a message that was sent settled was not taken: {state.error and state.error.description}"
             )
         return TransactionalState(txn_id=transaction.id, outcome=state)
+
+    @staticmethod
+    def _whole(arrival: Arrival) -> tuple[bytes, tuple[LargeBody, tuple[Section, ...], bytes] | None]:
+        """The octets of a message; of a large one with something else in place of its body: then also the body, the sections in
+        it, and what stands in its place."""
+        large, payload = arrival.finish(), arrival.payload()
+        if large is None:
+            return payload, None
+        body, found, footer = large
+        instead = EMPTY_DATA + footer
+        return payload + instead, (body, found, instead)
 
     def _take(self, message: AmqpMessage, send: Any) -> Any:
         try:
@@ -268,6 +299,8 @@ class IncomingLink(Link):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
+        if self.arriving is not None:
+            self.arriving.abandon()
         self._set(None)
         self.session.shared.admission.forget(self._on_room)
 

@@ -87,6 +87,16 @@ class AmqpMessage(Message):
     def size(self) -> int:
         return len(self.annotations) + len(self.bare)
 
+    @property
+    def described(self) -> bytes:
+        """The bare message, for whoever wants to know more than its body."""
+        return self.bare
+
+    @property
+    def octets(self) -> int:
+        """How long the bare message is."""
+        return len(self.bare)
+
     def property(self, name: str) -> Value:
         """What a selector finds under ``name`` (see :mod:`reference_broker.amqp.selecting`)."""
         if self._names is None:
@@ -133,7 +143,7 @@ def sections(octets: bytes) -> list[tuple[int, int, int, int]]:
                 raise BadMessage(f"section 0x{code:02x} has a value of another type, 0x{octets[at]:02x}")
             body = body or DATA <= code <= AMQP_VALUE
             last, inside = code, at
-            at = _skip(octets, at)
+            at = skip(octets, at)
             found.append((code, start, inside, at))
     except (IndexError, struct.error):
         raise BadMessage("the message ends within a section") from None
@@ -157,7 +167,17 @@ def _descriptor(octets: bytes, at: int) -> tuple[int, int]:
 _WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
-def _skip(octets: bytes, at: int) -> int:
+def section_code(octets: bytes, at: int) -> tuple[int, int]:
+    """The code of the section that begins ``at``, and where its value begins. Raises :class:`BadMessage`, ``IndexError``."""
+    if octets[at] != 0:
+        raise BadMessage(f"a section begins with a descriptor, not with 0x{octets[at]:02x}")
+    code, at = _descriptor(octets, at + 1)
+    if not HEADER <= code <= FOOTER:
+        raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
+    return code, at
+
+
+def skip(octets: bytes, at: int) -> int:
     """The end of the value whose constructor is at ``at``; the upper half of a constructor says how long its data is."""
     code = octets[at]
     if code not in READERS:

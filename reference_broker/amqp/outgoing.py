@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from harness.words import Outcome, RoutingType
 from reference_broker.amqp import refusal, terminus
 from reference_broker.amqp.delivery import Delivery, fits, transfers, whole_transfer
+from reference_broker.amqp.large import LargeTransfers
 from reference_broker.amqp.link import Link
 from reference_broker.amqp.message import notes_of
 from reference_broker.amqp.messaging import (
@@ -51,6 +52,7 @@ from reference_broker.amqp.selecting import selector_of
 from reference_broker.amqp.sending import octets
 from reference_broker.amqp.types import Symbol
 from reference_broker.core import serial
+from reference_broker.core.large import LargeBody
 from reference_broker.core.message import Entry
 from reference_broker.core.queue import Queue
 from reference_broker.core.router import NoRoute
@@ -154,9 +156,10 @@ class OutgoingLink(Link):
         """Sends one message."""
         session = self.session
         entry.deliveries += 1
-        payload = octets(entry, session.shared.now + session.shared.epoch)
-        if 0 < self._largest < len(payload):
-            self._too_large(entry, len(payload))
+        payload, large = octets(entry, session.shared.now + session.shared.epoch), entry.message.large
+        size = len(payload) + (0 if large is None else large.octets)
+        if 0 < self._largest < size:
+            self._too_large(entry, size)
             return
         id = session.next_delivery_id
         session.next_delivery_id = (id + 1) & serial.MASK
@@ -164,7 +167,7 @@ class OutgoingLink(Link):
             session.unsettled[id] = Delivery(id, self, entry)
             if not self.copies:
                 self.queue.unsettled += 1
-        self._send(id, payload)
+        self._send(id, payload, large)
         if self._presettled and not self.copies:
             self.queue.gone(entry)
 
@@ -173,13 +176,18 @@ class OutgoingLink(Link):
         if self._selector is None or self._selector.matches(entry.message):
             self.deliver(entry)
 
-    def _send(self, id: int, payload: bytes) -> None:
+    def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
         session = self.session
         self.credit.spend()
         self._tag = tag = (self._tag + 1) & serial.MASK
         largest = session.connection.peer_max_frame_size
         settled = self._presettled
-        if fits(payload, largest):
+        if large is not None:
+            connection = session.connection
+            first = session.our_channel, self.our_handle, id, tag.to_bytes(4), settled
+            pieces = LargeTransfers(first, payload, large, largest, session.resume, connection.broken)
+            session.transmit_all(self, pieces)
+        elif fits(payload, largest):
             channel = session.our_channel
             session.transmit(whole_transfer(channel, self.our_handle, id, tag.to_bytes(4), settled, payload))
         else:

@@ -64,7 +64,7 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
 
 def names(message: AmqpMessage) -> dict[str, Value]:
     """Everything that a selector can ask ``message`` for. Never raises for what a producer sent."""
-    properties, application = sections_of(message.bare)
+    properties, application = sections_of(message.described)
     if properties is None:
         properties = Properties()
     found = {key: _value(each) for key, each in application if isinstance(key, str)}
@@ -80,7 +80,7 @@ def names(message: AmqpMessage) -> dict[str, Value]:
         "AMQTimestamp": arrived if properties.creation_time is None else properties.creation_time,
         "AMQUserID": _text(properties.message_id),
         "AMQGroupID": properties.group_id,
-        "AMQSize": len(message.bare),
+        "AMQSize": message.octets,
         "JMSType": properties.subject,
         "JMSCorrelationID": _text(properties.correlation_id),
     }

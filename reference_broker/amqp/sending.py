@@ -12,7 +12,7 @@ from reference_broker.core.message import Entry
 
 
 def octets(entry: Entry, now: Instant) -> bytes:
-    """The message of ``entry`` as it is sent ``now``, in ns since 1970."""
+    """The message of ``entry`` as it is sent ``now``, in ns since 1970; of a large one all that is in front of its file."""
     message = entry.message
     if isinstance(message, AmqpMessage):
         left = message.ttl

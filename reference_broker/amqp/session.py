@@ -40,8 +40,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reference_broker.amqp import refusal
 from reference_broker.amqp.composite import Composite
@@ -71,6 +70,15 @@ OUTGOING_WINDOW = 2**31 - 1
 """What we say of our own sending: no limit but the peer's."""
 
 
+class Frames(Protocol):
+    """The transfer frames of one delivery."""
+
+    def __next__(self) -> bytes: ...
+
+    def close(self) -> None:
+        """The rest is not wanted."""
+
+
 class Session:
     """Begun by the peer on ``channel``, answered on ``our_channel``."""
 
@@ -96,7 +104,7 @@ class Session:
         self._handle_max = min(begun.handle_max, acceptor.amqp_handle_max)
         self._expected_delivery_id: int | None = None
         self._errant: dict[int, Link] = {}  # by delivery-id
-        self._pending: deque[tuple[OutgoingLink, Iterator[bytes]]] = deque()
+        self._pending: deque[tuple[OutgoingLink, Frames]] = deque()
         self._batch = Batch(RECEIVER)
         self._discarding = False
         self.send(
@@ -152,18 +160,21 @@ class Session:
         self.remote_incoming_window -= 1
         self.connection.send(octets)
 
-    def transmit_all(self, link: OutgoingLink, frames: Iterator[bytes]) -> None:
-        """The transfer frames of one delivery, as many as the window takes; the rest when it opens."""
+    def transmit_all(self, link: OutgoingLink, frames: Frames) -> None:
+        """The transfer frames of one delivery, as many as the window takes; the rest when it opens. An empty one says that it
+        is not there yet: then :meth:`resume` is called when it is."""
         self._pending.append((link, frames))
         self._transmit_pending()
 
     def _transmit_pending(self) -> None:
-        while self._pending and self.remote_incoming_window > 0:
+        while self._pending and self.remote_incoming_window > 0 and not self.connection.held:
             octets = next(self._pending[0][1], None)
             if octets is None:
                 self._pending.popleft()
-            else:
+            elif octets:
                 self.transmit(octets)
+            else:
+                return
 
     def resume(self) -> None:
         """The window, or the connection, may take more."""
@@ -398,6 +409,9 @@ class Session:
     def _leave(self, link: Link) -> None:
         """``link`` has nothing to do with messages any more; what it held goes back."""
         if self._pending:
+            for holder, frames in self._pending:
+                if holder is link:
+                    frames.close()
             self._pending = deque(each for each in self._pending if each[0] is not link)
         self._forget(link)
         part([link], self.shared.router)
@@ -422,6 +436,8 @@ class Session:
         for link in links:
             link.state = LinkState.GONE
             self._forget(link)
+        for _, frames in self._pending:
+            frames.close()
         self._pending.clear()
         self.links.clear()
         self._closing.clear()

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 from reference_broker.config import acceptor_tls
 from reference_broker.config.notes import Note, settle, unknown
 from reference_broker.config.settings import Acceptor
-from reference_broker.config.values import INT_MAX, Where, boolean, decimal, one_of, whole
+from reference_broker.config.values import INT_MAX, Where, boolean, decimal, octets, one_of, whole
 from reference_broker.config.without_effect import ACCEPTOR
 
 PROTOCOLS = ("CORE", "AMQP", "STOMP", "HORNETQ", "MQTT", "OPENWIRE")
@@ -55,6 +55,7 @@ def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
 
 
 _window = whole(0, INT_MAX, or_else=-1)
+_large = octets(0, INT_MAX, or_else=-1)
 _payload = whole(125, INT_MAX)
 """Every limit lets control frames pass, which have up to 125 octets."""
 
@@ -67,6 +68,9 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     # A deprecated name gives way to the current one, in whatever order they stand.
     "stompConsumerCredits": ("stomp_consumer_window_size", _window),
     "stompConsumerWindowSize": ("stomp_consumer_window_size", _window),
+    "stomp-min-large-message-size": ("stomp_min_large_message_size", _large),
+    "stompMinLargeMessageSize": ("stomp_min_large_message_size", _large),
+    "amqpMinLargeMessageSize": ("amqp_min_large_message_size", _large),
     "stompMaxFramePayloadLength": ("web_socket_max_frame_payload_length", _payload),
     "webSocketMaxFramePayloadLength": ("web_socket_max_frame_payload_length", _payload),
     "webSocketEncoderType": ("web_socket_encoder_type", one_of("binary", "text")),
@@ -87,6 +91,7 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
 _DEPRECATED = {
     "stompConsumerCredits": "stompConsumerWindowSize",
     "stomp-enable-message-id": "stompEnableMessageId",
+    "stomp-min-large-message-size": "stompMinLargeMessageSize",
     "stompMaxFramePayloadLength": "webSocketMaxFramePayloadLength",
 }
 

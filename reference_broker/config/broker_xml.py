@@ -61,6 +61,7 @@ _TOP: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "persistence-enabled": ("persistence_enabled", boolean),
     "paging-directory": ("paging_directory", words),
     "journal-directory": ("journal_directory", words),
+    "large-messages-directory": ("large_messages_directory", words),
     "journal-file-size": ("journal_file_size", octets(1, INT_MAX)),
     "global-max-messages": ("global_max_messages", whole(1, or_else=-1)),
 }

@@ -85,6 +85,10 @@ class Acceptor:
     """``amqpLowCredits``: at this credit it is topped up."""
     amqp_max_frame_size: int = 131072
     """``maxFrameSize``: octets of one AMQP frame that the peer may send, from 512."""
+    stomp_min_large_message_size: int = 100 * 1024
+    amqp_min_large_message_size: int = 100 * 1024
+    """Octets from which on the body of a message that comes in over STOMP, or a message over AMQP, is kept in a file and never
+    in memory as a whole (ARTEMIS-STOMP-large-1); -1 is never."""
     amqp_max_message_size: int = 256 * 1024 * 1024
     """Octets of one AMQP message that a producer may send."""
     amqp_incoming_window: int = 2**31 - 1
@@ -179,7 +183,8 @@ class Settings:
     """``persistence-enabled``: whether durable messages survive a restart of a broker that has a folder for its data."""
     paging_directory: str = "paging"
     journal_directory: str = "journal"
-    """Where pages and journal are, from the folder for the data on, unless they are absolute."""
+    large_messages_directory: str = "large-messages"
+    """Where pages, journal and large bodies are, from the folder for the data on, unless they are absolute."""
     journal_file_size: int = 10 * 1024 * 1024
     """``journal-file-size``: octets after which the journal goes on in another file."""
     stomp_transactional_acks_ignored: bool = False

@@ -63,7 +63,6 @@ _count = whole(0, INT_MAX)
 _positive = whole(1)
 
 _STORE = "files are kept in another way here, which needs no such setting"
-_LARGE = "bodies of any size are kept in memory, and delivered whole"
 _THREADS = "this broker has one thread"
 _MANAGEMENT = "of management there is only what the management address answers"
 _NOTICES = "nobody is notified here"
@@ -86,7 +85,7 @@ def _named(names: str, entry: Entry) -> dict[str, Entry]:
 
 CORE: dict[str, Entry] = {
     **_named(
-        "bindings-directory large-messages-directory node-manager-lock-directory",
+        "bindings-directory node-manager-lock-directory",
         NoEffect(words, _STORE),
     ),
     "journal-retention-directory": NoEffect(None, _STORE),
@@ -265,7 +264,7 @@ ACCEPTOR: dict[str, Entry] = {
     **_named("useNio useGlobalWorkerPool useNioGlobalWorkerPool", NoEffect(boolean, _THREADS)),
     **_named("quietPeriod shutdownTimeout", NoEffect(whole(0, INT_MAX), "about how the process ends")),
     **_named(
-        "amqpMinLargeMessageSize initialRemoteMaxFrameSize directDeliverMaxInflight maxTransfersPerDelivery",
+        "initialRemoteMaxFrameSize directDeliverMaxInflight maxTransfersPerDelivery",
         NoEffect(_number, _AMQP),
     ),
     "amqpDuplicateDetection": NoEffect(boolean, "duplicates are not detected here"),
@@ -299,10 +298,6 @@ ACCEPTOR: dict[str, Entry] = {
         NoEffect(whole(0), _HTTP),
     ),
     "webSocketCompressionSupported": Only(boolean, (False,)),
-    **_named(
-        "stompMinLargeMessageSize stomp-min-large-message-size",
-        NoEffect(octets(0, INT_MAX, or_else=-1), _LARGE),
-    ),
     **_named("proxyProtocolEnabled useInvm", Only(boolean, (False,))),
     "connectionsAllowed": Only(_number, (-1,)),
     "autoStart": Only(boolean, (True,)),

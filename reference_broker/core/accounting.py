@@ -13,6 +13,8 @@ All queues of an address share one copy of a message (ARTEMIS-PAGING-9). In octe
   (:data:`reference_broker.stomp.encoder.OURS`), unescaped, in UTF-8;
 * from AMQP, the message as it came, without its header and its delivery-annotations, which are not kept as they came.
 
+* of a large message, everything but its body, which lies in a file (:mod:`reference_broker.core.large`).
+
 Each copy counts as one message, whatever the number of queues.
 
 When
@@ -36,8 +38,9 @@ from __future__ import annotations
 
 from harness.words import FullPolicy
 from reference_broker.config.settings import Settings
+from reference_broker.core.large import Held
 from reference_broker.core.matching import AddressRules, Rule
-from reference_broker.core.message import Message
+from reference_broker.core.message import Claim, Message
 
 MESSAGE = 352
 """Octets charged for a message beside its size."""
@@ -114,13 +117,15 @@ class Account:
         """Whether ``max-size-bytes-reject-threshold`` is reached. It belongs to BLOCK (ARTEMIS-FLOW-amqp-4)."""
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
 
-    def charge(self, message: Message, queues: int) -> Charge:
+    def charge(self, message: Message, queues: int) -> Claim:
         """Charges ``message`` for as many queues, at least one."""
-        return self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
+        charge = self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
+        return charge if message.large is None else Held(charge, message.large, queues)
 
-    def hold(self, message: Message) -> Charge:
+    def hold(self, message: Message) -> Claim:
         """Charges ``message`` for a transaction that has not ended."""
-        return self.new_charge(self, MESSAGE + message.size(), 1, 0)
+        charge = self.new_charge(self, MESSAGE + message.size(), 1, 0)
+        return charge if message.large is None else Held(charge, message.large, 1)
 
 
 class Accounting:

@@ -39,6 +39,10 @@ FILES = "files"
 READ = "read"
 """What is due when there is more to read from pages than one input may."""
 TRY_AGAIN = NS_PER_S
+FLUSH = "flush"
+"""What is due when a connection that has ended, and whose peer was still to get something, is looked at."""
+FLUSH_WITHIN = 30 * NS_PER_S
+"""For how long such a peer may take nothing at all before it is cut off."""
 
 
 def _limited(rules: AddressRules, settings: Settings, name: str) -> bool:
@@ -98,6 +102,7 @@ class Broker:
             self._shared.topology.dead = partial(parts.dead_letters, self._shared)
         self._store = store
         if store is not None:
+            self._shared.large = store.large
             stored = Stored(store, partial(_limited, rules, settings))
             self._shared.router.store_in(stored)
             self._shared.admission.storing = stored.judge
@@ -129,12 +134,16 @@ class Broker:
                 if connection is not None:
                     self._forget(conn)
                     connection.lost()
+                self._outbox.lost(conn)
             case WritePaused(conn) | WriteResumed(conn):
                 connection = self._connections.get(conn)
+                self._outbox.hold(conn, isinstance(event, WritePaused))
                 if connection is not None:
                     connection.hold(isinstance(event, WritePaused))
             case FilesStored() | FileLoaded():
                 self._files(now, event)
+        while self._outbox.streams.broken:
+            self._cut(self._outbox.streams.broken.pop())
         while (go_on := shared.admission.next()) is not None:
             go_on()
         for conn in self._outbox.closed:
@@ -218,6 +227,12 @@ class Broker:
             if conn == 0 and self._shared.topology is not None:
                 self._shared.topology.due(what)
                 continue
+            if what == FLUSH:
+                if self._outbox.streams.stalled(conn):
+                    self._cut(conn)
+                elif conn in self._outbox.streams:
+                    self._deadlines.set((conn, FLUSH), now + FLUSH_WITHIN)
+                continue
             connection = self._connections.get(conn)
             if connection is not None:
                 connection.due(now, what)
@@ -227,5 +242,16 @@ class Broker:
     def _forget(self, conn: int) -> None:
         del self._connections[conn]
         self._outbox.forget(conn)
+        if conn in self._outbox.streams:
+            self._deadlines.set((conn, FLUSH), self._shared.now + FLUSH_WITHIN)
         self._choked.discard(conn)
         self._shared.certificates.pop(conn, None)
+
+    def _cut(self, conn: int) -> None:
+        """What is on its way to ``conn`` cannot be sent to its end: the connection is closed as it is."""
+        self._outbox.lost(conn)
+        connection = self._connections.get(conn)
+        if connection is not None:
+            self._forget(conn)
+            connection.lost()
+        self._outbox.cut(conn)

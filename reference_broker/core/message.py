@@ -8,11 +8,14 @@ has three entries.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.words import NS_PER_MS, Instant, RoutingType
 from reference_broker.core import properties
 from reference_broker.selector.values import Value
+
+if TYPE_CHECKING:
+    from reference_broker.core.large import LargeBody
 
 
 class Envelope:
@@ -60,10 +63,13 @@ class Message:
 
     __slots__ = ("arrived", "body", "envelope", "number", "route")
 
+    large: LargeBody | None = None
+    """The body's file, of a message that is too large for memory (:mod:`reference_broker.core.large`)."""
+
     def __init__(self, number: int, envelope: Envelope, body: bytes, arrived: Instant = 0) -> None:
         self.number = number
         self.envelope = self.route = envelope
-        self.body = body
+        self.body: Any = body
         self.arrived = arrived
 
     def size(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from harness.words import Close, Effect, Observe, ResumeReading, SendBytes, StopReading
+from reference_broker.core.large import Extract
+from reference_broker.core.streams import Streams
 
 
 class Layer(Protocol):
@@ -14,6 +16,9 @@ class Layer(Protocol):
 
     def outgoing(self, data: bytes) -> bytes:
         """What goes to the transport in place of ``data``."""
+
+    def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
+        """Likewise, for some octets of something that leaves in parts."""
 
     def close_asked(self) -> None:
         """The connection wants to be closed; the layer does it when it is time."""
@@ -24,10 +29,12 @@ class Outbox:
     and its close.
 
     What leaves in consequence of something that has to be stored first is held until then, and so is everything behind it
-    on the same connection: nothing overtakes.
+    on the same connection: nothing overtakes. So it is with what leaves behind a large message that leaves piece by piece
+    (:mod:`reference_broker.core.streams`).
     """
 
     def __init__(self) -> None:
+        self.streams = Streams(self._put_now, self._close_now, self._layers_of)
         self._observed: list[Effect] = []
         self._octets: dict[int, list[bytes]] = {}
         self._closed: list[int] = []
@@ -60,19 +67,52 @@ class Outbox:
 
     def put(self, conn: int, data: bytes) -> None:
         """Like :meth:`send`, but beneath any layer."""
+        if self.streams and self.streams.behind(conn, data):
+            return
+        self._put_now(conn, data)
+
+    def stream(self, conn: int, head: bytes, body: Extract, tail: bytes) -> None:
+        """``head``, the octets of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer takes them."""
+        self.streams.begin(conn, head, body, tail)
+
+    def watch(self, conn: int, streams: Callable[[bool], None]) -> None:
+        """``streams`` is told whether something leaves piece by piece to ``conn``."""
+        self.streams.watchers[conn] = streams
+
+    def hold(self, conn: int, held: bool) -> None:
+        """Whether the peer of ``conn`` does not read."""
+        self.streams.pause(conn, held)
+
+    def lost(self, conn: int) -> None:
+        """The peer of ``conn`` is gone."""
+        self.streams.lost(conn)
+
+    def _layers_of(self, conn: int) -> Layer | None:
+        return self._layers.get(conn)
+
+    def _put_now(self, conn: int, data: bytes) -> bool:
+        """Returns whether it waits for something to be stored."""
         chunks = self._octets.get(conn)
         if chunks is None:
             self._octets[conn] = [data]
         else:
             chunks.append(data)
+        return conn in self._held
 
     def close(self, conn: int) -> None:
         """``conn`` is closed behind everything that was sent."""
         layer = self._layers.get(conn)
-        if layer is None:
-            self._closed.append(conn)
-        else:
+        if layer is not None:
             layer.close_asked()
+        elif not self.streams.behind(conn, None):
+            self._close_now(conn)
+
+    def cut(self, conn: int) -> None:
+        """``conn`` is closed as it is, whatever stands between."""
+        self._close_now(conn)
+
+    def _close_now(self, conn: int) -> None:
+        self._closed.append(conn)
 
     def stop_reading(self, conn: int, reason: str) -> None:
         """``conn`` is not to be read until every ``reason`` is gone: its peer is held back by its transport."""
@@ -95,6 +135,7 @@ class Outbox:
         """``conn`` is over; whether it is read does not matter any more."""
         self._unread.pop(conn, None)
         self._reading.pop(conn, None)
+        self.streams.watchers.pop(conn, None)
 
     def observe(self, conn: int, requirement: str, detail: str) -> None:
         """A branch was taken that exists because of ``requirement``."""
@@ -137,6 +178,7 @@ class Outbox:
             self._let_go(conn, octets)
             if not held:
                 del self._held[conn]
+                self.streams.go_on(conn)
 
     def _let_go(self, conn: int, octets: list[bytes]) -> None:
         if octets:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reference_broker.amqp.link import Link
     from reference_broker.core.parts import Parts
     from reference_broker.core.topology import Topology
+    from reference_broker.storage.large import LargeFiles
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class Shared:
     ``epoch`` is what has to be added to an instant to have nanoseconds since 1970.
     ``links`` has the attached AMQP links by their identity: the peer's container, the name, the peer's role.
     ``topology`` has what was declared, where any acceptor speaks AMQP 0-9-1.
+    ``large`` takes large bodies, where there is a disk for them.
     ``certificates`` has, by connection, the subject of the certificate that the transport knows the peer by.
     """
 
@@ -48,6 +50,7 @@ class Shared:
     conn: int | None = None
     links: dict[tuple[str, str, bool], Link] = field(default_factory=dict)
     certificates: dict[int, str] = field(default_factory=dict)
+    large: LargeFiles | None = None
     topology: Topology | None = None
     alarms: Alarms = field(default_factory=Alarms)
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from harness.words import FullPolicy
-from reference_broker.core.accounting import Charge
 from reference_broker.core.address import Address
 from reference_broker.core.admission import Verdict
-from reference_broker.core.message import Message
+from reference_broker.core.message import Claim, Message
 from reference_broker.core.queue import Queue
 from reference_broker.storage.operations import QueueMade
 from reference_broker.storage.store import Store
@@ -80,7 +79,7 @@ class Stored:
         self.store.all_restored()
         self._back.clear()
 
-    def _charge(self, id: int, message: Message, queues: int) -> Charge:
+    def _charge(self, id: int, message: Message, queues: int) -> Claim:
         return self._back[id][1].account.charge(message, queues)
 
     def ending(self, queues: Iterable[Queue]) -> None:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.words import Outcome
-from reference_broker.core.accounting import Charge
-from reference_broker.core.message import Entry, Message
+from reference_broker.core.message import Claim, Entry, Message
 from reference_broker.core.queue import Queue
 
 
@@ -21,7 +20,7 @@ class Transaction:
     """One open transaction. Neither ``commit`` nor ``undo`` may be called twice."""
 
     def __init__(self) -> None:
-        self._sends: list[tuple[Message, Charge]] = []
+        self._sends: list[tuple[Message, Claim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
 
     @property
@@ -29,7 +28,7 @@ class Transaction:
         """Whether anything was sent that waits for the end."""
         return bool(self._sends)
 
-    def send(self, message: Message, charge: Charge) -> None:
+    def send(self, message: Message, charge: Claim) -> None:
         """Holds ``message`` until COMMIT, and what it occupies until the end."""
         self._sends.append((message, charge))
 

@@ -29,7 +29,7 @@ def compiled(text: str) -> Evaluate:
         raise BadXPath("this is no XPath expression") from None
 
     def evaluate(subject: Subject) -> Value:
-        if not 0 < len(subject.body) <= BODY:
+        if not isinstance(subject.body, bytes) or not 0 < len(subject.body) <= BODY:
             return False
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from harness.words import AckMode, Outcome, RoutingType
 from reference_broker.core.admission import Verdict
+from reference_broker.core.large import Extract, LargeMessage
 from reference_broker.core.message import Envelope, Message
 from reference_broker.core.router import NoRoute
 from reference_broker.core.transactions import Transaction
@@ -64,7 +65,7 @@ def send(session: StompConnection, frame: Frame) -> After:
             raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
         if not session.may_send(address):
             raise NoRoom(f"address {shown(address)} is full")
-    message = router.message(envelope, frame.body, shared.now + shared.epoch)
+    message = _message(session, envelope, frame.body)
     if session.acceptor.stomp_enable_message_id:
         message = _named(message)
     try:
@@ -78,13 +79,27 @@ def send(session: StompConnection, frame: Frame) -> After:
     return None
 
 
+def _message(session: StompConnection, envelope: Envelope, body: bytes | Extract) -> Message:
+    """A new message; its body goes into a file if it is large, and one is to be had."""
+    shared = session.shared
+    arrived = shared.now + shared.epoch
+    if isinstance(body, bytes):
+        smallest = session.acceptor.stomp_min_large_message_size
+        sink = session.spool(envelope.text) if 0 <= smallest <= len(body) and body else None
+        if sink is None:
+            return shared.router.message(envelope, body, arrived)
+        sink.write(body)
+        body = Extract(sink.finish())
+    return LargeMessage(shared.router.next_number(), envelope, body, arrived)
+
+
 def _named(message: Message) -> Message:
     """The same message with its number in a header (ARTEMIS-STOMP-id-1), instead of what its sender says there."""
     plain = message.envelope
     headers = tuple(each for each in plain.headers if each[0] != _MESSAGE_ID)
     headers = (*headers, (_MESSAGE_ID, f"STOMP{message.number}"))
     envelope = Envelope(plain.address, plain.destination, plain.routing, headers, plain.text)
-    return Message(message.number, envelope, message.body, message.arrived)
+    return type(message)(message.number, envelope, message.body, message.arrived)
 
 
 def _envelope(session: StompConnection, head: Head) -> Envelope:

@@ -54,6 +54,7 @@ from collections.abc import Iterable
 
 from harness.words import Instant, Outcome, ms
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.large import Extract
 from reference_broker.core.liveness import Beats
 from reference_broker.core.passwords import admitted
 from reference_broker.core.queue import Queue
@@ -62,6 +63,7 @@ from reference_broker.core.transactions import Transaction
 from reference_broker.stomp import refusal
 from reference_broker.stomp.commands import NoRoom
 from reference_broker.stomp.frame import SUPPORTED, Frame, Headers, Version
+from reference_broker.stomp.parser import Sink
 from reference_broker.stomp.refusal import Fault, Refusal, shown
 from reference_broker.stomp.subscription import Delivery, Subscription
 
@@ -95,6 +97,7 @@ class StompConnection:
         self.deliveries: dict[str, Delivery] = {}
         self.transactions: dict[str, Transaction] = {}
         self.held = False
+        self._paused = self._streams = False
         self._state = State.OPENING
         self._parser = parts.parser(parts.opening, acceptor.limits)
         self._negotiator = parts.negotiator(acceptor, shared.settings)
@@ -105,6 +108,7 @@ class StompConnection:
         self._on_room = self._go_on
         self._waiting: Frame | None = None
         self._unread = b""
+        shared.outbox.watch(conn, self._streaming)
         shared.deadlines.set((conn, TTL), self._liveness.deadline())
         if acceptor.handshake_timeout_ms > 0:
             shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
@@ -166,6 +170,8 @@ class StompConnection:
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
         """``frame``, and everything behind it, waits until there is room."""
         self._waiting = frame
+        if frame is not None and isinstance(frame.body, Extract):
+            frame.body.whole.hold()
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, ROOM)
         self.shared.deadlines.cancel((self.conn, TTL))
@@ -174,12 +180,17 @@ class StompConnection:
     def _go_on(self) -> None:
         """There is room: what waited is carried out, as far as that lasts."""
         now, frame, data = self.shared.now, self._waiting, self._unread
-        self._waiting, self._unread = None, b""
+        self._forget_waiting()
         self._read(now, data, frame)
         if self._waiting is None and self._state is not State.CLOSED:
             self.shared.outbox.resume_reading(self.conn, ROOM)
             self._liveness.last_heard = now
             self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+
+    def _forget_waiting(self) -> None:
+        frame, self._waiting, self._unread = self._waiting, None, b""
+        if frame is not None and isinstance(frame.body, Extract):
+            frame.body.whole.drop()
 
     def may_send(self, address: str) -> bool:
         """Whether a SEND to ``address`` can be carried out now; if not, it is tried again when there is room.
@@ -193,6 +204,18 @@ class StompConnection:
 
     def hold(self, held: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for later."""
+        self._paused = held
+        self._hold()
+
+    def _streaming(self, streams: bool) -> None:
+        """While a large message is on its way out others stay in their queues too: they would have to wait behind it here."""
+        self._streams = streams
+        self._hold()
+
+    def _hold(self) -> None:
+        held = self._paused or self._streams
+        if held is self.held:
+            return
         self.held = held
         subscriptions = list(self.subscriptions.values())
         for subscription in subscriptions:
@@ -234,6 +257,9 @@ class StompConnection:
         self._state = State.SESSION
         rest = self._parser.rest()
         self._parser = parts.parser(parts.grammars[version], self.acceptor.limits)
+        smallest = self.acceptor.stomp_min_large_message_size
+        if self.shared.large is not None and smallest >= 0:
+            self._parser.spool_from(smallest, self.spool)
         self._parser.feed(rest)
         self.encoder = parts.encoder(version)
         self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", tuple(headers)))
@@ -268,6 +294,10 @@ class StompConnection:
         if login is None or passcode is None or not same:
             detail = "a login and its passcode are needed here, and what came is not such a pair"
             raise Refusal(refusal.BAD_LOGIN, self.version, detail)
+
+    def spool(self, text: bool) -> Sink | None:
+        """Where a large body goes; None if it has to stay in memory."""
+        return None if self.shared.large is None else self.shared.large.begin(text=text, failed=self.fail)
 
     # --- session ------------------------------------------------------------------------------------------------------
 
@@ -307,6 +337,8 @@ class StompConnection:
 
     def _end(self) -> None:
         self._state = State.CLOSED
+        self._parser.abandon()
+        self._forget_waiting()
         for what in (TTL, HANDSHAKE, BEAT):
             self.shared.deadlines.cancel((self.conn, what))
         self.shared.admission.forget(self._on_room)

@@ -68,7 +68,10 @@ class FrameEncoder:
         return b"RECEIPT\n%b\n\0" % self.header("receipt-id", receipt)
 
     def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-        """A MESSAGE. ``opening`` is from :meth:`opening`; ``ack`` is a whole header line, or empty."""
+        """A MESSAGE. ``opening`` is from :meth:`opening`; ``ack`` is a whole header line, or empty.
+
+        Of a large message it is all that comes before the body; behind that there is a NUL.
+        """
         envelope = message.envelope
         headers = envelope.wire.get(self._key)
         if headers is None:
@@ -76,6 +79,9 @@ class FrameEncoder:
         if redelivered:
             ack += b"redelivered:true\n"
         body = message.body
+        if message.large is not None:
+            length = b"content-length:%d\n" % len(body) if self._length_always or not envelope.text else b""
+            return b"%b%010d\n%b%b%b\n" % (opening, message.number, ack, headers, length)
         if (self._length_always and body) or not envelope.text:
             return b"%b%010d\n%b%bcontent-length:%d\n\n%b\0" % (
                 opening,

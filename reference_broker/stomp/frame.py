@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from reference_broker.core.large import Extract
 from reference_broker.core.message import Envelope
 
 
@@ -54,11 +55,11 @@ class Head:
 
 
 class Frame:
-    """One frame as received."""
+    """One frame as received; its body is an extract of a large one if it was too large for memory."""
 
     __slots__ = ("body", "head")
 
-    def __init__(self, head: Head, body: bytes) -> None:
+    def __init__(self, head: Head, body: bytes | Extract) -> None:
         self.head = head
         self.body = body
 

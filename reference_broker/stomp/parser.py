@@ -15,13 +15,19 @@ holds more than the limits allow plus one chunk:
 * a body on a frame that may have none, from its first octet
 
 are refused as soon as they are seen (STOMP11-LIMIT-01, STOMP12-LIMIT-01, STOMP11-BODY-02, STOMP12-BODY-02).
+
+Where large bodies are kept in files (:meth:`FrameParser.spool_from`), the body of a SEND that is so large and not there as a
+whole goes there as it comes, and none of it stays here.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Protocol
 
 from reference_broker.config.settings import StompLimits
+from reference_broker.core.large import Extract, LargeBody
 from reference_broker.stomp import refusal
 from reference_broker.stomp.frame import Frame, Head
 from reference_broker.stomp.grammar import Grammar
@@ -36,6 +42,19 @@ _CRLF_LINES = re.compile(rb"(?:\r?\n)*")
 _LF_BLANK = re.compile(rb"\n\n")
 _CRLF_BLANK = re.compile(rb"\n\r?\n")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+
+
+class Sink(Protocol):
+    """Where a large body goes (:class:`reference_broker.storage.large.Spool`)."""
+
+    @property
+    def octets(self) -> int: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def finish(self) -> LargeBody: ...
+
+    def abandon(self) -> None: ...
 
 
 class FrameParser:
@@ -56,6 +75,24 @@ class FrameParser:
         self._line_count = 0
         self._body_at: int | None = None
         self._whole: int | None = None
+        # The frame whose body goes to a sink, and how many octets of the body are to come, None for up to a NUL.
+        self._new_sink: Callable[[bool], Sink | None] | None = None
+        self._spool_size = 0
+        self._sink: Sink | None = None
+        self._sink_head: Head | None = None
+        self._left: int | None = None
+        self._spooled: Frame | None = None
+
+    def spool_from(self, size: int, new_sink: Callable[[bool], Sink | None]) -> None:
+        """From ``size`` octets on a SEND's body goes to what ``new_sink`` gives, told if it is text; None keeps it here."""
+        self._spool_size = max(size, 1)
+        self._new_sink = new_sink
+
+    def abandon(self) -> None:
+        """No more octets come."""
+        if self._sink is not None:
+            self._sink.abandon()
+            self._sink = None
 
     @property
     def buffered(self) -> int:
@@ -68,6 +105,10 @@ class FrameParser:
 
     def feed(self, data: bytes) -> None:
         """Takes more octets. Raises :class:`Refusal` when the frame that has begun breaks a limit."""
+        if self._sink is not None:
+            data = self._pour(self._sink, data)
+            if self._sink is not None:
+                return
         if self._pending:
             self._pending += data
             if not self._is_complete():
@@ -79,6 +120,9 @@ class FrameParser:
 
     def next(self) -> Frame | None:
         """The next frame, or None when more octets are needed. Raises :class:`Refusal` for anything that is no frame."""
+        if self._spooled is not None:
+            spooled, self._spooled = self._spooled, None
+            return spooled
         data, at = self._data, self._at
         if data[at : at + 1] <= b"\r":
             end_of_lines = self._lines.match(data, at)
@@ -100,19 +144,19 @@ class FrameParser:
         if length is not None:
             end = body_at + length
             if end >= len(data):
+                if length >= self._spool_size and self._begin_to_spool(head, data[body_at:], length):
+                    return None
                 self._wait(at, body_at=body_at - at, whole=end + 1 - at)
                 return None
             if data[end]:
-                raise self._refuse(
-                    refusal.NO_NUL,
-                    f"the {length} octets of the {head.command} frame's body are followed by {shown(data[end : end + 1])}",
-                    head,
-                )
+                raise self._no_nul(head, length, data[end : end + 1])
         else:
             end = data.find(b"\0", body_at)
             if end < 0:
                 if body_at < len(data):
                     self._check_body(head, len(data) - body_at)
+                if len(data) - body_at >= self._spool_size and self._begin_to_spool(head, data[body_at:], None):
+                    return None
                 self._wait(at, body_at=body_at - at)
                 return None
             self._check_body(head, end - body_at)
@@ -143,8 +187,11 @@ class FrameParser:
             self._looked = len(pending)
             if found < 0 and len(pending) - self._body_at > self._limits.body:
                 raise self._too_large(f"the body has more than {self._limits.body} octets and has not ended")
-            # The first octet of a body may already be one too many, so it is worth a look.
-            return found >= 0 or looked == self._body_at
+            # The first octet of a body may already be one too many, so it is worth a look; and so is one that gets large.
+            large = (
+                self._new_sink is not None and looked - self._body_at < self._spool_size <= len(pending) - self._body_at
+            )
+            return found >= 0 or looked == self._body_at or large
         while (found := pending.find(b"\n", self._looked)) >= 0:
             line = pending[self._line_at : found]
             if self._grammar.crlf and line.endswith(b"\r"):
@@ -163,6 +210,47 @@ class FrameParser:
                 f"line {self._line_count + 1} has more than {self._limits.line} octets and has not ended"
             )
         return False
+
+    # --- large bodies -------------------------------------------------------------------------------------------------
+
+    def _begin_to_spool(self, head: Head, data: bytes, length: int | None) -> bool:
+        """The body of ``head`` begins with ``data`` and has ``length`` octets, or ends with a NUL. False if it stays here."""
+        sink = None
+        if head.command == "SEND" and self._new_sink is not None:
+            sink = self._new_sink(length is None)
+        if sink is None:
+            return False
+        self._sink, self._sink_head, self._left = sink, head, length
+        self._data, self._at = b"", 0
+        self._pour(sink, data)
+        return True
+
+    def _pour(self, sink: Sink, data: bytes) -> bytes:
+        """``data`` goes to ``sink`` as far as it is body; returns what is behind the frame."""
+        head = self._sink_head
+        assert head is not None
+        left = self._left
+        end = data.find(b"\0") if left is None else min(left, len(data))
+        body = data if end < 0 else data[:end]
+        if body:
+            sink.write(body)
+        if left is None:
+            self._check_body(head, sink.octets)
+            if end < 0:
+                return b""
+        else:
+            self._left = left - len(body)
+            if end == len(data):
+                return b""
+            if data[end]:
+                raise self._no_nul(head, sink.octets, data[end : end + 1])
+        self._spooled = Frame(head, Extract(sink.finish()))
+        self._sink = None
+        return data[end + 1 :]
+
+    def _no_nul(self, head: Head, length: int, found: bytes) -> Refusal:
+        detail = f"the {length} octets of the {head.command} frame's body are followed by {shown(found)}"
+        return self._refuse(refusal.NO_NUL, detail, head)
 
     # --- heads --------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 from harness.words import AckMode
 from reference_broker.core.credit import ByteWindow
-from reference_broker.core.message import Entry
+from reference_broker.core.message import Entry, Message
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.queue import Queue
 from reference_broker.stomp.encoder import FrameEncoder
@@ -63,6 +63,7 @@ class Subscription:
         self._opening = encoder.opening(number, id)
         self._own_acks = version is Version.V1_2
         self._send = outbox.send
+        self._outbox = outbox
         self._deliveries = deliveries
         self._unsettled: OrderedDict[str, Delivery] = OrderedDict()
         self._delivered = 0
@@ -75,11 +76,12 @@ class Subscription:
         """Sends one message (see :class:`reference_broker.core.queue.Consumer`)."""
         entry.deliveries += 1
         redelivered = entry.deliveries > 1
+        message = entry.message
         if self.mode is AckMode.AUTO:
             # Received as soon as sent (STOMP11-SUB-07, STOMP12-SUB-08): nothing to remember.
-            frame = self._encoder.message(self._opening, entry.message, b"", redelivered)
-            self.window.charge(len(frame))
-            self._send(self._conn, frame)
+            frame = self._encoder.message(self._opening, message, b"", redelivered)
+            self.window.charge(len(frame) if message.large is None else len(frame) + len(message.body) + 1)
+            self._put(frame, message)
             self.queue.gone(entry)
             return
         if self._own_acks:
@@ -89,11 +91,18 @@ class Subscription:
         else:
             key = f"{self._number:06d},{entry.message.number:010d}"
             ack = b""
-        frame = self._encoder.message(self._opening, entry.message, ack, redelivered)
-        self.window.charge(len(frame))
-        self._unsettled[key] = self._deliveries[key] = Delivery(key, self, entry, len(frame))
+        frame = self._encoder.message(self._opening, message, ack, redelivered)
+        size = len(frame) if message.large is None else len(frame) + len(message.body) + 1
+        self.window.charge(size)
+        self._unsettled[key] = self._deliveries[key] = Delivery(key, self, entry, size)
         self.queue.unsettled += 1
-        self._send(self._conn, frame)
+        self._put(frame, message)
+
+    def _put(self, frame: bytes, message: Message) -> None:
+        if message.large is None:
+            self._send(self._conn, frame)
+        else:
+            self._outbox.stream(self._conn, frame, message.body, b"\0")
 
     def take(self, delivery: Delivery) -> list[Entry]:
         """The deliveries that a settlement of ``delivery`` settles, oldest first; the window gets their charge back.

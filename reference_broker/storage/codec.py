@@ -8,6 +8,11 @@ The rest is the body of a plain message. Of an AMQP message it is::
 
     prefix's length (1) | has ttl (1) | ttl (8) | annotations' length (4) | prefix | annotations | bare message
 
+Of a large message (:mod:`reference_broker.core.large`) the body, of an AMQP one its body sections, lie elsewhere. Between the
+envelope and what else there is stands::
+
+    body's number (8) | its octets (8) | is text (1) | sections (4) | each: code, constructor (1 each), begin, end (8 each)
+
 An envelope is encoded once and travels with the envelope itself; equal envelopes become one object again when they are
 read, so that what encoders keep with an envelope is made once for all of its messages.
 """
@@ -15,6 +20,7 @@ read, so that what encoders keep with an envelope is made once for all of its me
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from harness.words import RoutingType
@@ -22,14 +28,20 @@ from reference_broker.amqp import encoder
 from reference_broker.amqp.composite import InvalidField
 from reference_broker.amqp.crossing import prefix
 from reference_broker.amqp.decoder import DEPTH, DecodeError, decode
+from reference_broker.amqp.large import LargeAmqpMessage
 from reference_broker.amqp.message import AmqpMessage, Notes
 from reference_broker.amqp.performatives import Error
+from reference_broker.core.large import Extract, LargeBody, LargeMessage
 from reference_broker.core.message import Envelope, Message
 
 _HEAD = struct.Struct(">BQQI")
 _AMQP = struct.Struct(">BBQI")
 _LENGTH = struct.Struct(">I")
 _PLAIN, _SECTIONS = 0, 1
+_IS_LARGE = 2
+"""Added to the kind of a large message."""
+_LARGE = struct.Struct(">QQ?I")
+_PART = struct.Struct(">BBQQ")
 _WIRE = "stored"
 _ROUTINGS = (None, RoutingType.ANYCAST, RoutingType.MULTICAST)
 _MOST_ENVELOPES = 4096
@@ -54,13 +66,18 @@ def encode(message: Message) -> bytes:
     head = envelope.wire.get(_WIRE)
     if head is None:
         head = envelope.wire[_WIRE] = _envelope(envelope)
+    elsewhere, is_large = b"", 0
+    if message.large is not None:
+        elsewhere, is_large = _elsewhere(message, message.large), _IS_LARGE
     if not isinstance(message, AmqpMessage):
-        return b"".join((_HEAD.pack(_PLAIN, message.number, message.arrived, len(head)), head, message.body))
+        body = elsewhere if is_large else message.body
+        return b"".join((_HEAD.pack(_PLAIN + is_large, message.number, message.arrived, len(head)), head, body))
     ttl = message.ttl
     return b"".join(
         (
-            _HEAD.pack(_SECTIONS, message.number, message.arrived, len(head)),
+            _HEAD.pack(_SECTIONS + is_large, message.number, message.arrived, len(head)),
             head,
+            elsewhere,
             _AMQP.pack(len(message.prefix), ttl is not None, ttl or 0, len(message.annotations)),
             message.prefix,
             message.annotations,
@@ -69,16 +86,32 @@ def encode(message: Message) -> bytes:
     )
 
 
+def _elsewhere(message: Message, body: LargeBody) -> bytes:
+    sections = message.sections if isinstance(message, LargeAmqpMessage) else ()
+    parts = b"".join(_PART.pack(*each) for each in sections)
+    return _LARGE.pack(body.id, body.octets, body.is_text, len(sections)) + parts
+
+
 def number(octets: bytes, at: int) -> int:
     """The number of the message that begins ``at``. Raises ``struct.error``."""
     found: int = _HEAD.unpack_from(octets, at)[1]
     return found
 
 
-class Decoder:
-    """Reads messages; remembers up to 4096 envelopes."""
+def large(octets: bytes, at: int) -> tuple[int, int] | None:
+    """Number and octets of the large body of the message that begins ``at``, None if it has none. Raises ``struct.error``."""
+    kind, _, _, length = _HEAD.unpack_from(octets, at)
+    if not kind & _IS_LARGE:
+        return None
+    id, size, _, _ = _LARGE.unpack_from(octets, at + _HEAD.size + length)
+    return id, size
 
-    def __init__(self) -> None:
+
+class Decoder:
+    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by its number and octets."""
+
+    def __init__(self, body: Callable[[int, int], LargeBody]) -> None:
+        self._body = body
         self._envelopes: dict[bytes, Envelope] = {}
 
     def decode(self, octets: bytes, at: int) -> Message:
@@ -93,13 +126,23 @@ class Decoder:
                 envelope = self._remember(head)
             if kind == _PLAIN:
                 return Message(number, envelope, octets[rest:], arrived)
+            elsewhere: LargeBody | None = None
+            if kind & _IS_LARGE:
+                id, size, is_text, count = _LARGE.unpack_from(octets, rest)
+                elsewhere = self._body(id, size)
+                elsewhere.is_text = is_text
+                rest += _LARGE.size
+                sections = tuple(_PART.unpack_from(octets, rest + _PART.size * each) for each in range(count))
+                rest += _PART.size * count
+                if kind == _PLAIN + _IS_LARGE:
+                    return LargeMessage(number, envelope, Extract(elsewhere), arrived)
             prefix_length, has_ttl, ttl, annotations_length = _AMQP.unpack_from(octets, rest)
         except (struct.error, ValueError, IndexError) as problem:
             raise BadOctets(f"what is stored there is no message: {problem}") from None
         start = rest + _AMQP.size
         annotations = start + prefix_length
         bare = annotations + annotations_length
-        return AmqpMessage(
+        message = AmqpMessage(
             number,
             envelope,
             arrived,
@@ -108,6 +151,7 @@ class Decoder:
             octets[annotations:bare],
             octets[bare:],
         )
+        return message if elsewhere is None else LargeAmqpMessage(message, elsewhere, sections)
 
     def _remember(self, head: bytes) -> Envelope:
         envelope = _read_envelope(head)

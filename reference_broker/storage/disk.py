@@ -71,6 +71,7 @@ class Disk:
         path = self.path(effect.file)
         try:
             with path.open("rb") as file:
+                file.seek(effect.offset)
                 return FileLoaded(effect.ticket, file.read(effect.length))
         except OSError as problem:
             return FileLoaded(effect.ticket, b"", f"{path}: cannot be read ({problem.strerror})")
@@ -137,3 +138,7 @@ class Disk:
     def read(self, name: str) -> bytes:
         """The octets of a file."""
         return self.path(name).read_bytes()
+
+    def size(self, name: str) -> int:
+        """How many octets a file has."""
+        return self.path(name).stat().st_size

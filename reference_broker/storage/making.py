@@ -52,7 +52,13 @@ def store(settings: Settings, folder: Folder | None = None, options: StoreOption
 
 def disk(settings: Settings, data: Path) -> Disk:
     """The files of a broker with ``settings`` whose data are in ``data``."""
-    return Disk({"paging": data / settings.paging_directory, "journal": data / settings.journal_directory})
+    return Disk(
+        {
+            "paging": data / settings.paging_directory,
+            "journal": data / settings.journal_directory,
+            "large": data / settings.large_messages_directory,
+        }
+    )
 
 
 def claim(settings: Settings, data: Path) -> int:
@@ -60,7 +66,8 @@ def claim(settings: Settings, data: Path) -> int:
     folder = data / settings.journal_directory
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (data / settings.paging_directory).mkdir(parents=True, exist_ok=True)
+        for name in (settings.paging_directory, settings.large_messages_directory):
+            (data / name).mkdir(parents=True, exist_ok=True)
         for each in (folder.parent, data, data.absolute().parent):
             sync_folder(each)
         handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -75,8 +82,10 @@ def claim(settings: Settings, data: Path) -> int:
 
 
 def forget_pages(disk: Disk) -> None:
-    """Removes the pages that a broker without a journal left: they are of no use to anybody."""
+    """Removes the pages and large bodies that a broker without a journal left: they are of no use to anybody."""
     for name in tuple(disk.names()):
-        if name.startswith("paging/") and name.endswith(".page"):
+        if (name.startswith("paging/") and name.endswith(".page")) or (
+            name.startswith("large/") and name.endswith(".body")
+        ):
             with contextlib.suppress(OSError):
                 disk.path(name).unlink()

@@ -72,7 +72,7 @@ class MemoryDisk:
         file = self._files.get(effect.file)
         if file is None or dice.random() < faults.failing_reads:
             return at, FileLoaded(effect.ticket, b"", f"{effect.file}: cannot be read (Input/output error)")
-        return at, FileLoaded(effect.ticket, bytes(file.octets[: effect.length]))
+        return at, FileLoaded(effect.ticket, bytes(file.octets[effect.offset : effect.offset + effect.length]))
 
     def _store(self, effect: StoreFiles) -> FilesStored:
         for name in effect.before:
@@ -173,3 +173,7 @@ class MemoryDisk:
     def read(self, name: str) -> bytes:
         """The octets of a file."""
         return bytes(self._files[name].octets)
+
+    def size(self, name: str) -> int:
+        """How many octets a file has."""
+        return len(self._files[name].octets)

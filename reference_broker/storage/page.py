@@ -13,6 +13,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 
+from reference_broker.core.large import LargeBody
 from reference_broker.core.message import Entry, Message
 from reference_broker.storage import codec, records
 
@@ -64,9 +65,16 @@ def unpack(payload: bytes, flags: int, at: int, decoder: codec.Decoder) -> tuple
 
 def number(payload: bytes, flags: int, at: int) -> int:
     """The number of the message of a record whose flags and end of ids :func:`peek` found. Raises ``struct.error``."""
-    if flags & GRAVE:
-        at += _GRAVE.size + _GRAVE.unpack_from(payload, at)[1]
-    return codec.number(payload, at)
+    return codec.number(payload, _message_at(payload, flags, at))
+
+
+def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
+    """Likewise, number and octets of its large body, None if it has none."""
+    return codec.large(payload, _message_at(payload, flags, at))
+
+
+def _message_at(payload: bytes, flags: int, at: int) -> int:
+    return at + _GRAVE.size + int(_GRAVE.unpack_from(payload, at)[1]) if flags & GRAVE else at
 
 
 class Loaded:
@@ -97,11 +105,12 @@ class Page:
 
     ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read, and ``pending`` all of
     the refs. ``acked`` marks by queue the records that are done with, where that has to be known after a restart.
-    ``written`` octets are on disk of ``octets``; ``generation`` counts the files this page was begun anew in.
+    ``written`` octets are on disk of ``octets``; ``generation`` counts the files this page was begun anew in. ``large`` are the
+    bodies that its messages have elsewhere, which are held as long as the page is there.
     """
 
     __slots__ = (
-        *("acked", "content", "folder", "generation", "left", "loading", "number", "octets", "pending"),
+        *("acked", "content", "folder", "generation", "large", "left", "loading", "number", "octets", "pending"),
         *("recovered", "records", "refs", "sync", "tail", "written"),
     )
 
@@ -115,6 +124,7 @@ class Page:
         self.refs: dict[int, int] = {}
         self.left: dict[int, int] = {}
         self.acked: dict[int, bytearray] = {}
+        self.large: list[LargeBody] = []
         self.sync = self.recovered = self.loading = False
         if head:
             self._add(head)
@@ -159,6 +169,11 @@ class Page:
         self.written = 0
         self.tail = [records.frame(number, each) for number, each in enumerate(self.content)]
         return old
+
+    def keep(self, body: LargeBody) -> None:
+        """A message here has ``body``."""
+        self.large.append(body)
+        body.hold()
 
     def drop(self, queue: int, count: int) -> None:
         """``count`` references of ``queue`` are done with."""

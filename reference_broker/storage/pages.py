@@ -107,6 +107,10 @@ class PagingStore:
             last = self._roll()
         before = last.octets
         last.add(payload, ids)
+        if message.large is not None:
+            last.keep(message.large)
+            if durable:
+                store.large.sync(message.large)
         self.octets += last.octets - before
         self.messages += 1
         for queue in queues:
@@ -185,6 +189,8 @@ class PagingStore:
             self.octets -= page.octets
             self.messages -= page.records - 1
             self.store.page_over(page)
+            for body in page.large:
+                body.drop()
         self.last = None
 
     def forget(self, queue: Queue) -> None:

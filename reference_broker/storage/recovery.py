@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
+from reference_broker.core.large import LargeBody
 from reference_broker.core.message import Entry, Message
 from reference_broker.storage import codec, records
 from reference_broker.storage import page as layout
@@ -42,7 +43,21 @@ from reference_broker.storage.operations import (
 from reference_broker.storage.page import Page
 
 _SEGMENT = re.compile(r"journal/(\d{9,})\.journal")
+_LARGE = re.compile(r"large/(\d{9,})\.body")
 _PAGE = re.compile(r"(paging/[^/]+)/(\d{9,})(?:-(\d+))?\.page")
+
+
+class _Nobody:
+    """Stands for the files of bodies until somebody adopts them."""
+
+    def read(self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]) -> None:
+        raise AssertionError("nothing is read before the store has it")
+
+    def idle(self, body: LargeBody) -> None:
+        """They are looked at when they are adopted."""
+
+
+_NOBODY = _Nobody()
 
 
 class Folder(Protocol):
@@ -53,6 +68,9 @@ class Folder(Protocol):
 
     def read(self, name: str) -> bytes:
         """The octets of one. Raises ``OSError``."""
+
+    def size(self, name: str) -> int:
+        """How many octets one has. Raises ``OSError``."""
 
 
 @dataclass(slots=True)
@@ -79,6 +97,9 @@ class Recovered:
     next_page: dict[int, int] = field(default_factory=dict)
     """By queue: a number that no page of its address had."""
     page_failures: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    bodies: dict[int, LargeBody] = field(default_factory=dict)
+    """The large bodies that are spoken of, by their numbers."""
+    last_body: int = 0
     unit: int = 0
     place: int = 0
     queue_id: int = 0
@@ -96,7 +117,7 @@ class _Recovery:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._found = Recovered()
-        self._decoder = Decoder()
+        self._decoder = Decoder(self._body)
         self._base = 0
         self._units: set[int] = set()
         self._marks: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -111,7 +132,30 @@ class _Recovery:
                 files.setdefault(match[1], {}).setdefault(int(match[2]), []).append((int(match[3] or 0), name))
         for folder, numbers in files.items():
             self._pages(folder, numbers)
+        self._large([(int(match[1]), name) for name in names if (match := _LARGE.fullmatch(name))])
         return self._finish()
+
+    # --- large bodies -------------------------------------------------------------------------------------------------
+
+    def _body(self, id: int, octets: int) -> LargeBody:
+        body = self._found.bodies.get(id)
+        if body is None:
+            body = self._found.bodies[id] = LargeBody(_NOBODY, id, octets)
+        return body
+
+    def _large(self, files: list[tuple[int, str]]) -> None:
+        """What nobody speaks of is of no use; a message whose body is not wholly there is lost."""
+        found = self._found
+        found.last_body = max((id for id, _ in files), default=0)
+        found.useless += [name for id, name in files if id not in found.bodies]
+        there = {id: self._folder.size(name) for id, name in files if id in found.bodies}
+        short = {id for id, body in found.bodies.items() if there.get(id, -1) < body.octets}
+        for place, kept in list(found.kept.items()):
+            large = kept.message.large
+            if large is not None and large.id in short:
+                del found.kept[place]
+                sentence = f"{large.file}: has {there.get(large.id, 0)} of {large.octets} octets; its message is lost"
+                found.reports.append(sentence)
 
     # --- the journal --------------------------------------------------------------------------------------------------
 
@@ -255,10 +299,13 @@ class _Recovery:
             try:
                 flags, unit, ids, at = layout.peek(payload)
                 found.message = max(found.message, layout.number(payload, flags, at))
+                body = layout.large(payload, flags, at)
             except struct.error as problem:
                 found.reports.append(f"{name}, record {record}: {problem}; it is not delivered")
                 continue
             found.queue_id = max(found.queue_id, *ids)
+            if body is not None and flags & layout.DURABLE:
+                page.keep(self._body(*body))
             counts = not unit or unit <= self._base or unit in self._units
             for id in ids:
                 if id not in found.queues or not flags & layout.DURABLE:

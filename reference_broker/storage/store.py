@@ -32,6 +32,7 @@ from reference_broker.core.message import Claim, Entry, Message
 from reference_broker.core.queue import Queue
 from reference_broker.storage.codec import Decoder, is_durable
 from reference_broker.storage.journal import Journal, Live, Segment
+from reference_broker.storage.large import LargeFiles
 from reference_broker.storage.operations import (
     Consumed,
     Operation,
@@ -109,7 +110,8 @@ class Store:
     ) -> None:
         self.options = options
         self.journaled = options.journaled
-        self.decoder = Decoder()
+        self.large = LargeFiles(self)
+        self.decoder = Decoder(self.large.find)
         self.journal = Journal(options.segment, self._marks)
         self.state = State.HEALTHY
         self.problem = ""
@@ -208,6 +210,8 @@ class Store:
         self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim
     ) -> Iterator[tuple[Queue, Claim]]:
         """Puts ``message`` into the journal for the durable ones of ``queues``; gives what each has to release."""
+        if message.large is not None:
+            self.large.sync(message.large)
         place = self.journal.add(message, tuple(each.id for each in queues if each.durable), given_up)
         for each in queues:
             yield each, KeptPlace(self.journal, each.id, place, charge) if each.durable else charge
@@ -226,7 +230,16 @@ class Store:
 
     def report(self, sentence: str) -> None:
         """The person who runs the broker has to know."""
-        self._effects.append(Report(sentence))
+        self.say(Report(sentence))
+
+    def say(self, effect: Effect) -> None:
+        """Something is to be done."""
+        self._effects.append(effect)
+
+    def next_ticket(self) -> int:
+        """The number of another effect that is answered."""
+        self._ticket += 1
+        return self._ticket
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
@@ -256,9 +269,9 @@ class Store:
 
     def load(self, store: PagingStore, page: Page) -> None:
         """``page`` is wanted in memory."""
-        self._ticket += 1
-        self._loads[self._ticket] = store, page
-        self._effects.append(LoadFile(self._ticket, page.file, page.octets))
+        ticket = self.next_ticket()
+        self._loads[ticket] = store, page
+        self.say(LoadFile(ticket, page.file, page.octets))
 
     def _marks(self) -> Iterator[Operation]:
         """What queues are done with on pages that are still there."""
@@ -286,27 +299,32 @@ class Store:
     @property
     def much_waits(self) -> bool:
         """Whether more waits to be written than should."""
-        return self.waiting + self.journal.waiting > MUCH
+        return self.waiting + self.journal.waiting + self.large.waiting > MUCH
 
     @property
     def little_waits(self) -> bool:
         """Whether so little waits that more may come again."""
-        return self.waiting + self.journal.waiting <= MUCH // 2
+        return self.waiting + self.journal.waiting + self.large.waiting <= MUCH // 2
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being written, and nothing waits to be."""
-        return not (self._stores_as or self._ballast_as or self._dirty or self.journal.waits or self._useless)
+        return not (self._stores_as or self._ballast_as or self._has_work)
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._dirty or self.journal.waits or self._useless or self.large.waits)
 
     def effects(self) -> list[Effect]:
         """What is to be done with files now."""
+        self._useless += self.large.tidy()
         if not self._stores_as and not self._ballast_as and self.state is not State.AILING:
             self._begin()
         effects, self._effects = self._effects, []
         return effects
 
     def _begin(self, before: tuple[str, ...] = ()) -> None:
-        writes = []
+        writes = self.large.take()
         for page, store in self._dirty.items():
             each = _PageWrite(store, page, page.take_tail(), page.sync)
             page.sync = False
@@ -317,16 +335,14 @@ class Store:
             writes.append(self.journal.write())
         self._removing, self._useless = self._useless, []
         if writes or self._removing or before:
-            self._ticket += 1
-            self._stores_as = self._ticket
+            self._stores_as = self.next_ticket()
             self.batch += 1
             self._effects.append(StoreFiles(self._ticket, tuple(writes), tuple(self._removing), before))
         elif not self._has_ballast and self.state is State.HEALTHY:
             self._make_ballast()
 
     def _make_ballast(self) -> None:
-        self._ticket += 1
-        self._ballast_as = self._ticket
+        self._ballast_as = self.next_ticket()
         self._effects.append(StoreFiles(self._ticket, (Write(BALLAST, 0, bytes(self.options.ballast), sync=True),)))
 
     def stored(self, event: FilesStored) -> bool:
@@ -344,6 +360,7 @@ class Store:
         return self._not_written(event)
 
     def _written(self) -> None:
+        self.large.written()
         under_way, self._under_way = self._under_way, []
         for each in under_way:
             each.page.written += len(each.data)
@@ -363,6 +380,7 @@ class Store:
         self.batch -= 1
         self._useless = self._removing + self._useless
         self.journal.failed_to_write()
+        self.large.not_written()
         under_way, self._under_way = self._under_way, []
         for each in under_way:
             page = each.page
@@ -388,6 +406,7 @@ class Store:
         if self.state is not State.AILING:
             self.report(f"{self.problem}; no message is taken until this can be written")
         self.state = State.AILING
+        self.large.give_up(self.problem)
         return False
 
     def _ballast(self, event: FilesStored) -> None:
@@ -414,11 +433,11 @@ class Store:
         if self._stores_as or self._ballast_as:
             return
         if self.state is State.AILING:
-            if self._dirty or self.journal.waits or self._useless:
+            if self._has_work:
                 self._begin()
             if not self._stores_as:
                 self.state = State.HEALTHY if self._has_ballast else State.LOW
-        elif self.state is State.LOW and not (self._dirty or self.journal.waits or self._useless):
+        elif self.state is State.LOW and not self._has_work:
             self._make_ballast()
 
     @property
@@ -427,7 +446,9 @@ class Store:
         return bool(self._unread) or self.state is not State.HEALTHY
 
     def loaded(self, event: FileLoaded) -> None:
-        """A page was read, or could not be."""
+        """A page was read, or could not be; or part of a large body."""
+        if self.large.loaded(event):
+            return
         store, page = self._loads.pop(event.ticket)
         if event.problem is None:
             store.loaded(page, event.data)
@@ -460,6 +481,7 @@ class Store:
         for address, pages in found.pages.values():
             self.pages(address).adopt(pages)
         self._useless += found.useless
+        self.large.adopt(found.bodies, found.last_body)
         for sentence in found.reports:
             self.report(sentence)
 

@@ -140,6 +140,10 @@ class WebSocketConnection:
         """One STOMP frame or end of line, as it goes to the transport."""
         return self._frames.message(data, text=self._text)
 
+    def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
+        """Some octets of a STOMP frame that leaves in parts, as they go to the transport."""
+        return self._frames.part(data, first=first, last=last)
+
     def close_asked(self) -> None:
         """The STOMP connection has ended: the closing handshake begins."""
         self._put(framing.close(_NORMAL))

@@ -101,6 +101,15 @@ class Frames:
             opcode = Opcode.CONTINUATION
         return b"".join(octets)
 
+    def part(self, payload: bytes, *, first: bool, last: bool) -> bytes:
+        """Some octets of a binary message that leaves in parts."""
+        octets = []
+        for start in range(0, max(1, len(payload)), self._most):
+            opcode = Opcode.BINARY if first and not start else Opcode.CONTINUATION
+            fin = last and start + self._most >= len(payload)
+            octets.append(encode(opcode, payload[start : start + self._most], fin=fin))
+        return b"".join(octets)
+
 
 def pong(payload: bytes) -> bytes:
     """The answer to a Ping with that payload (RFC6455-CTRL-02, RFC6455-CTRL-04)."""

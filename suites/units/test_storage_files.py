@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.words import FilesStored, FullPolicy, LoadFile, RoutingType, StoreFiles, Write
+from reference_broker.amqp.large import LargeAmqpMessage
 from reference_broker.amqp.message import AmqpMessage, Notes
 from reference_broker.amqp.performatives import Error
 from reference_broker.amqp.types import Symbol
 from reference_broker.config.settings import AddressSetting, Settings
+from reference_broker.core.large import Extract, LargeBody, LargeMessage
 from reference_broker.core.message import Entry, Envelope, Message
 from reference_broker.storage import codec, making, operations, page, records
 from reference_broker.storage.disk import Disk
@@ -76,6 +78,22 @@ envelopes = st.builds(
     st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
     st.booleans(),
 )
+
+
+class LargeBodies:
+    """Large bodies without files."""
+
+    def find(self, id: int, octets: int) -> LargeBody:
+        return LargeBody(self, id, octets)
+
+    def read(self, body: LargeBody, begin: int, count: int, then: object) -> None:
+        raise AssertionError("nothing is read here")
+
+    def idle(self, body: LargeBody) -> None:
+        """They have no files."""
+
+
+BODIES = LargeBodies()
 _FIELDS = ("address", "destination", "routing", "headers", "text")
 
 
@@ -86,7 +104,7 @@ def _same(one: Envelope, other: Envelope) -> bool:
 @given(envelopes, numbers, octets, numbers)
 @patient
 def test_a_message_comes_back_with_everything(envelope: Envelope, number: int, body: bytes, arrived: int) -> None:
-    decoder = codec.Decoder()
+    decoder = codec.Decoder(BODIES.find)
     written = codec.encode(Message(number, envelope, body, arrived))
     first, second = decoder.decode(written, 0), decoder.decode(b"ab" + written, 2)
     assert (first.number, first.body, first.arrived) == (number, body, arrived)
@@ -100,17 +118,41 @@ def test_an_amqp_message_comes_back_with_its_sections(
     route: Envelope, number: int, prefix: bytes, ttl: int | None, annotations: bytes, bare: bytes
 ) -> None:
     written = codec.encode(AmqpMessage(number, route, 7, prefix, ttl, annotations, bare))
-    found = codec.Decoder().decode(written, 0)
+    found = codec.Decoder(BODIES.find).decode(written, 0)
     assert isinstance(found, AmqpMessage)
     assert (found.number, found.arrived, found.prefix, found.ttl) == (number, 7, prefix, ttl)
     assert (found.annotations, found.bare) == (annotations, bare)
     assert _same(found.route, route)
 
 
+@given(envelopes, numbers, numbers, st.integers(0, 2**62), st.booleans(), octets)
+@patient
+def test_a_large_message_comes_back_with_where_its_body_is(
+    envelope: Envelope, number: int, id: int, size: int, is_text: bool, bare: bytes
+) -> None:
+    body = LargeBody(BODIES, id, size)
+    body.is_text = is_text
+    plain = LargeMessage(number, envelope, Extract(body), 5)
+    sections = ((0x75, 0xB0, 0, size // 2), (0x75, 0xA0, size // 2, size))
+    sent = LargeAmqpMessage(AmqpMessage(number, envelope, 7, b"", None, b"", bare), body, sections)
+    for message in (plain, sent):
+        written = codec.encode(message)
+        found = codec.Decoder(LargeBodies().find).decode(b"ab" + written, 2)
+        assert type(found) is type(message)
+        assert found.large is not None
+        assert (found.large.id, found.large.octets, found.large.is_text) == (id, size, is_text)
+        assert codec.large(written, 0) == (id, size)
+        if isinstance(found, LargeAmqpMessage):
+            assert (found.sections, found.bare) == (sections, bare)
+        else:
+            assert len(found.body) == size
+    assert codec.large(codec.encode(Message(number, envelope, bare, 5)), 0) is None
+
+
 @given(st.binary(max_size=80))
 @patient
 def test_octets_that_are_no_message_are_refused(junk: bytes) -> None:
-    decoder = codec.Decoder()
+    decoder = codec.Decoder(BODIES.find)
     with contextlib.suppress(codec.BadOctets):
         decoder.decode(junk, 0)
 
@@ -122,7 +164,7 @@ def test_notes_and_failures_of_a_queue_that_gave_a_message_up_come_back() -> Non
     given_up.notes.rejected = Error(condition="c:d", description="why")
     payload = page.pack(given_up.message, (4, 5), True, 9, given_up)
     flags, unit, ids, at = page.peek(payload)
-    message, found = page.unpack(payload, flags, at, codec.Decoder())
+    message, found = page.unpack(payload, flags, at, codec.Decoder(BODIES.find))
     assert (unit, ids, message.body, page.number(payload, flags, at)) == (9, (4, 5), b"x", 1)
     assert found is not None
     assert found.earlier == 5

@@ -1,0 +1,253 @@
+"""One large body through the reference broker, in and out, and how much memory its process has meanwhile.
+
+    python benchmarks/large_bodies.py [--mib 200] [--data]
+
+Each way is a broker of its own. The body is made and hashed piece by piece on one side and hashed on the other, so neither peer
+holds it. The consumer comes when the producer is done. Memory is VmRSS of the broker's process, looked at every 20 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from comparison import started_reference
+
+from harness.wire import amqp, amqp_types
+
+PIECE = 256 * 1024
+NAME = "large"
+WAIT_S = 120.0
+
+
+def pieces(octets: int) -> Iterator[bytes]:
+    """A body of printable octets in which every piece differs."""
+    pattern = bytes(range(32, 96)) * (PIECE // 64)
+    for at in range(0, octets, PIECE):
+        yield (b"%016d" % at + pattern)[: min(PIECE, octets - at)]
+
+
+class Memory:
+    """Looks at a process; ``before`` and ``most`` in KiB."""
+
+    def __init__(self, pid: int) -> None:
+        self._status = Path(f"/proc/{pid}/status")
+        self.before = self.most = self._now()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _now(self) -> int:
+        lines = self._status.read_text().splitlines()
+        return int(next(each for each in lines if each.startswith("VmRSS")).split()[1])
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.02):
+            with contextlib.suppress(OSError, StopIteration):  # it has ended
+                self.most = max(self.most, self._now())
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.most = max(self.most, self._now())
+
+
+# --- STOMP ------------------------------------------------------------------------------------------------------------
+
+
+class Stomp:
+    """One connection in 1.2."""
+
+    def __init__(self, ready: dict[str, int]) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", ready["stomp"]), timeout=WAIT_S)
+        self.rest = b""
+        self.socket.sendall(b"CONNECT\naccept-version:1.2\nhost:localhost\n\n\0")
+        assert self.head().startswith(b"CONNECTED"), "the broker does not connect us"
+
+    def until(self, end: bytes) -> bytes:
+        while end not in self.rest:
+            data = self.socket.recv(PIECE)
+            assert data, f"the broker closed: {self.rest[:200]!r}"
+            self.rest += data
+        found, _, self.rest = self.rest.partition(end)
+        return found
+
+    def head(self) -> bytes:
+        """A frame without a body."""
+        return self.until(b"\0").lstrip()
+
+    def send(self, octets: int, persistent: bool) -> str:
+        seen = hashlib.sha256()
+        more = "persistent:true\n" if persistent else ""
+        head = f"SEND\ndestination:{NAME}\ndestination-type:ANYCAST\n{more}content-length:{octets}\nreceipt:r\n\n"
+        self.socket.sendall(head.encode())
+        for piece in pieces(octets):
+            seen.update(piece)
+            self.socket.sendall(piece)
+        self.socket.sendall(b"\0")
+        assert self.head().startswith(b"RECEIPT"), "the broker does not confirm"
+        return seen.hexdigest()
+
+    def take(self, octets: int) -> str:
+        self.socket.sendall(
+            f"SUBSCRIBE\nid:0\ndestination:{NAME}\nsubscription-type:ANYCAST\nack:client\n\n\0".encode()
+        )
+        lines = dict(each.partition(b":")[::2] for each in self.until(b"\n\n").splitlines())
+        assert int(lines[b"content-length"]) == octets, lines
+        seen, left = hashlib.sha256(), octets
+        while left:
+            data, self.rest = (self.rest, b"") if self.rest else (self.socket.recv(PIECE), b"")
+            assert data, "the broker closed within the body"
+            self.rest = data[left:]
+            seen.update(data[:left])
+            left -= len(data[:left])
+        self.until(b"\0")
+        self.socket.sendall(b"ACK\nid:%b\nreceipt:a\n\n\0" % lines[b"ack"])
+        assert self.head().startswith(b"RECEIPT"), "the broker does not confirm the ACK"
+        return seen.hexdigest()
+
+
+# --- AMQP -------------------------------------------------------------------------------------------------------------
+
+_DATA = b"\0\x53\x75\xb0"
+
+
+class Amqp:
+    """One connection, one session, one link."""
+
+    def __init__(self, ready: dict[str, int]) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", ready["amqp"]), timeout=WAIT_S)
+        self.reader = amqp.Reader()
+        self.inbox: list[amqp.Frame] = []
+        self.socket.sendall(amqp.protocol_header())
+        self.say("open", {"container-id": "large"})
+        self.say("begin", {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1})
+        self.most = self.wait("open").get("max-frame-size", PIECE)
+
+    def say(self, name: str, fields: dict[str, object], payload: bytes = b"") -> None:
+        self.socket.sendall(amqp.encode_frame(amqp_types.encode(amqp.composite(name, fields)) + payload))
+
+    def next(self) -> amqp.Frame:
+        while not self.inbox:
+            data = self.socket.recv(PIECE)
+            assert data, "the broker closed"
+            self.inbox += [each for each in self.reader.feed(data) if isinstance(each, amqp.Frame)]
+        return self.inbox.pop(0)
+
+    def wait(self, name: str) -> amqp.Frame:
+        while (found := self.next()).name != name:
+            assert found.name not in ("close", "end", "detach"), found.brief()
+        return found
+
+    def attach(self, role: bool, terminus: str) -> None:
+        node = amqp.composite(terminus, {"address": NAME, "capabilities": ("queue",)})
+        other = "target" if terminus == "source" else "source"
+        count = None if role else 0
+        fields = {"name": "l", "handle": 0, "role": role, terminus: node, "initial-delivery-count": count}
+        self.say("attach", {**fields, other: amqp.composite(other, {})})
+        self.wait("attach")
+
+    def send(self, octets: int, persistent: bool) -> str:
+        self.attach(amqp.SENDER, "target")
+        self.wait("flow")
+        header = amqp_types.encode(amqp.composite("header", {"durable": True})) if persistent else b""
+        seen, first = hashlib.sha256(), {"delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
+        head = header + _DATA + octets.to_bytes(4)
+        at, size = 0, self.most - 64 - len(head)
+        for piece in pieces(octets):
+            seen.update(piece)
+            for begin in range(0, len(piece), size):
+                part = piece[begin : begin + size]
+                at += len(part)
+                self.say("transfer", {"handle": 0, **first, "more": at < octets}, head + part)
+                first, head = {}, b""
+        assert self.wait("disposition").kind("state") == "accepted", "the broker does not accept it"
+        return seen.hexdigest()
+
+    def take(self, octets: int) -> str:
+        self.attach(amqp.RECEIVER, "source")
+        window = {
+            "next-incoming-id": 0,
+            "incoming-window": 2**31 - 1,
+            "next-outgoing-id": 0,
+            "outgoing-window": 2**31 - 1,
+        }
+        self.say("flow", {**window, "handle": 0, "delivery-count": 0, "link-credit": 1})
+        seen, more, count, head = hashlib.sha256(), True, 0, b""
+        while more:
+            frame = self.wait("transfer")
+            more, payload = frame.get("more", False), frame.payload
+            if head is not None:
+                head += payload
+                begin = head.find(_DATA + octets.to_bytes(4))
+                assert begin >= 0, head[:200]
+                payload, head = head[begin + 8 :], None
+            seen.update(payload)
+            count += len(payload)
+        assert count == octets, f"{count} of {octets} octets came"
+        fields = {"role": True, "first": 0, "settled": True, "state": amqp.composite("accepted", {})}
+        self.say("disposition", fields)
+        self.say("close", {})
+        self.wait("close")
+        return seen.hexdigest()
+
+
+WAYS: dict[str, tuple[Callable[..., Stomp | Amqp], Callable[..., Stomp | Amqp]]] = {
+    "STOMP to STOMP": (Stomp, Stomp),
+    "AMQP to AMQP": (Amqp, Amqp),
+    "STOMP to AMQP": (Stomp, Amqp),
+    "AMQP to STOMP": (Amqp, Stomp),
+}
+
+
+def run(way: str, octets: int, durable: bool) -> dict[str, object]:
+    producer, consumer = WAYS[way]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-large-")))
+        data = folder / "data"
+        more = ["--data", str(data)] if durable else []
+        ready = started_reference(stack, folder, "--stomp", "0", "--amqp", "0", *more)
+        memory = Memory(ready["pid"])
+        began = time.monotonic()
+        sent = producer(ready).send(octets, durable)
+        stored = time.monotonic()
+        kept = memory.most
+        came = consumer(ready).take(octets)
+        ended = time.monotonic()
+        memory.end()
+        assert sent == came, "another body came"
+        left = sorted(each.name for each in data.rglob("*.body")) if durable else []
+        return {
+            "way": way,
+            "mib": octets // 2**20,
+            "data": durable,
+            "in_s": round(stored - began, 2),
+            "out_s": round(ended - stored, 2),
+            "before_mib": round(memory.before / 1024, 1),
+            "in_mib": round(kept / 1024, 1),
+            "most_mib": round(memory.most / 1024, 1),
+            "files_left": left,
+        }
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--mib", type=int, default=200, help="size of the body in MiB")
+    asked.add_argument("--data", action="store_true", help="durable messages of a broker with a folder for its data")
+    asked.add_argument("--way", choices=list(WAYS), action="append", help="only this way; may be given several times")
+    given = asked.parse_args()
+    for way in given.way or WAYS:
+        print(json.dumps(run(way, given.mib * 2**20, given.data)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
