@@ -22,12 +22,10 @@ from harness.words import CloseHow, Instant, Vantage
 
 SWEEP = 512
 """After so many packets it is looked whether something is waited for in vain."""
+OVERTAKEN = 1 << 16
+"""Octets that may come before their SYN."""
 REMEMBERED = 4096
 """Connections that have ended, whose late packets are known as such."""
-_BEGUN = "the capture begins in the middle of this connection"
-_ENDS = "the capture ends and the connection goes on"
-_CLOCK = "the clock of whoever captured was set back"
-_TLS = "what is encrypted cannot be seen"
 
 
 class Recorded(NamedTuple):
@@ -90,7 +88,7 @@ class _Connection:
         yield from self._opened(begun, guess)
         if found.protocol == TLS:
             for side in (0, 1):
-                yield self._unseen(self.began, side, "TLS", 0, _TLS)
+                yield self._unseen(self.began, side, "TLS")
             return
         whole = begun[0] or begun[1] or self.stream.opener is not None
         self.speaker = speaker(found.protocol, self.telling, begun=whole)
@@ -100,7 +98,7 @@ class _Connection:
                 self.stream.opener is None and side == self.client
             )  # the broker's first words came, the client's did not
             if not begun[side] and (unheard or not whole):
-                yield from self._missing(self.began, side, "BEGUN", 0, _BEGUN)
+                yield from self._missing(self.began, self.began, side, "BEGUN", 0)
         for piece in waiting:
             yield from self._tell(piece)
 
@@ -126,25 +124,26 @@ class _Connection:
             )
         else:
             guessed = "; who is the client was told by the ports" if guess else ""
-            yield self.telling.noted(self.began, f"{remote} and the broker {self.broker}: {_BEGUN}{guessed}")
+            yield self.telling.noted(
+                self.began, f"{remote} and the broker {self.broker}: the capture begins in the middle{guessed}"
+            )
 
     def _tell(self, piece: Piece) -> Iterator[Event]:
         match piece:
             case Octets(at, side, data):
                 if self.speaker is not None:
                     yield from self.speaker.feed(at, side == self.client, data)
-            case Missing(_, side, size, why, since):
-                detail = f"{size} octets were {'not captured' if why == 'LOST' else 'cut off by the capture'}"
-                yield from self._missing(since, side, why, size, detail)
+            case Missing(at, side, size, why, since):
+                yield from self._missing(at, since, side, why, size)
             case Ended(at, side, how):
                 yield from self._end(at, side, how)
 
-    def _missing(self, at: Instant, side: int, why: str, size: int, detail: str) -> Iterator[Event]:
+    def _missing(self, at: Instant, since: Instant, side: int, why: str, size: int) -> Iterator[Event]:
         if self.speaker is not None:
-            yield from self.speaker.missing(at, side == self.client, why, size, detail)
+            yield from self.speaker.missing(at, since, side == self.client, why, size)
 
-    def _unseen(self, at: Instant, side: int, why: str, size: int, detail: str) -> Event:
-        return self.telling.unseen(at, side == self.client, self.protocol, why, size, detail)
+    def _unseen(self, at: Instant, side: int, why: str) -> Event:
+        return self.telling.unseen(at, side == self.client, self.protocol, why)
 
     def _end(self, at: Instant, side: int, how: CloseHow) -> Iterator[Event]:
         if self.ended:
@@ -157,7 +156,7 @@ class _Connection:
         """Nobody knows how much time passed."""
         if self.speaker is not None and not self.ended:
             for side in (0, 1):
-                yield self._unseen(at, side, "CLOCK", 0, _CLOCK)
+                yield self._unseen(at, side, "CLOCK")
 
     def finish(self, at: Instant) -> Iterator[Event]:
         """The capture ended at ``at``, or another connection has taken this one's place."""
@@ -165,7 +164,7 @@ class _Connection:
             yield from self.take(piece)
         if self.protocol not in ("", OTHER) and not self.ended:
             for side in (0, 1):
-                yield self._unseen(at, side, "ENDS", 0, _ENDS)
+                yield self._unseen(at, side, "ENDS")
 
 
 class Converter:
@@ -217,7 +216,11 @@ class Converter:
     def _same(found: _Connection, packet: Packet) -> bool:
         """Whether a SYN is one of this connection, come again."""
         stream = found.stream
-        return stream.opener is not None and stream.first == packet.seq
+        if stream.opener is not None:
+            return stream.first == packet.seq
+        half = stream.halves[0 if found.ends[0] == packet.source else 1]
+        # What follows a SYN may overtake it; by chance no other connection begins so near.
+        return half.next is not None and 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
 
     def _late(self, key: tuple[Endpoint, Endpoint], packet: Packet, opening: bool) -> bool:
         """Whether a packet belongs to a connection that has ended."""

@@ -217,7 +217,7 @@ class Stream:
         if not packet.flags & ACK:
             self.opener, self.first = side, packet.seq
         elif self.opener is None:
-            self.opener = 1 - side
+            self.opener, self.first = 1 - side, (packet.ack - 1) % 2**32
         half.begun = True
         if half.next is None:
             half.next, half.at = (packet.seq + 1) % 2**32, packet.at

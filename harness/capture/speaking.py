@@ -23,7 +23,6 @@ CUT = "CUT"
 _MOST_SOUGHT = 1 << 20
 _STILL_SOUGHT = 1 << 16
 _SIDES = (True, False)
-_AGAIN = "what follows cannot be read; the next frame is looked for"
 
 
 class Speaker(Protocol):
@@ -33,8 +32,8 @@ class Speaker(Protocol):
         """Octets passed."""
         ...
 
-    def missing(self, at: Instant, out: bool, why: str, size: int, detail: str) -> Iterator[Event]:
-        """``size`` octets (0: nobody knows how many) passed and are not here, at ``at`` at the earliest."""
+    def missing(self, at: Instant, since: Instant, out: bool, why: str, size: int) -> Iterator[Event]:
+        """``size`` octets (0: nobody knows how many) passed between ``since`` and ``at`` and are not here."""
         ...
 
 
@@ -45,8 +44,8 @@ class Reader(Protocol):
         """The events that ``data`` completes; None for octets that cannot be read on."""
         ...
 
-    def skip(self, size: int) -> bool:
-        """Whether ``size`` octets that are missing lie inside of what need not be known."""
+    def skip(self, size: int) -> int:
+        """How many of ``size`` octets that are missing lie inside of what need not be known."""
         ...
 
 
@@ -77,15 +76,18 @@ class Framed:
             if event is not None:
                 yield event
             elif self._found_again[out]:  # what looked like a beginning was none
-                yield from self.missing(at, out, "LOST", 0, _AGAIN)
+                yield from self.missing(at, at, out, "LOST", 0)
                 return
 
-    def missing(self, at: Instant, out: bool, why: str, size: int, detail: str) -> Iterator[Event]:
+    def missing(self, at: Instant, since: Instant, out: bool, why: str, size: int) -> Iterator[Event]:
         """Octets are missing."""
-        if self._sought[out] is None and size and self._readers[out].skip(size):
-            return
-        yield self._telling.unseen(at, out, self._protocol, why, size, detail)
-        self._sought[out] = bytearray()
+        left = size
+        if self._sought[out] is None and size and (taken := self._readers[out].skip(size)):
+            left -= taken
+            yield from filter(None, self._readers[out].feed(at, b""))
+        if left or not size:
+            yield self._telling.unseen(since, out, self._protocol, why, left)
+            self._sought[out] = bytearray()
 
 
 class _Stomp:
@@ -116,12 +118,12 @@ class _Stomp:
         """Of a body without a stamp nobody knows any more which it is."""
         torn, self._torn = self._torn, 0
         if torn and stamp.read(body[: stamp.LENGTH]) is None:
-            yield self._telling.unseen(at, self._out, STOMP, CUT, torn, "part of a body was not captured")
+            yield self._telling.unseen(at, self._out, STOMP, CUT, torn)
 
-    def skip(self, size: int) -> bool:
-        skipped = self._reader.skip(size)
-        self._torn += size if skipped else 0
-        return skipped
+    def skip(self, size: int) -> int:
+        taken = self._reader.skip(size)
+        self._torn += taken
+        return taken
 
 
 class _Amqp:
@@ -141,7 +143,7 @@ class _Amqp:
                     yield self._telling.unreadable(at, self._out, octets, reason)
                     yield None
 
-    def skip(self, size: int) -> bool:
+    def skip(self, size: int) -> int:
         return self._reader.skip(size)
 
 
@@ -162,8 +164,8 @@ class _Amqp091:
             else:
                 yield telling.frame(at, out, AMQP091, each.name, each.listed(), each.body, each.size)
 
-    def skip(self, size: int) -> bool:
-        return False
+    def skip(self, size: int) -> int:
+        return 0
 
 
 class _WebSocket:
@@ -199,9 +201,8 @@ class _WebSocket:
         self._readers[out] = websocket.Reader(upgraded=True)
         extended = any(each.lower().startswith("sec-websocket-extensions:") for each in fields)
         if not out and (" 101" not in line or extended):
-            why = "its messages are compressed" if extended else "the server did not accept it"
-            yield from self.missing(at, True, "FOREIGN", 0, why)
-            yield from self.missing(at, False, "FOREIGN", 0, why)
+            for side in _SIDES:
+                yield from self.missing(at, at, side, "FOREIGN", 0)
 
     def _frame(self, at: Instant, out: bool, item: WsFrame) -> Iterator[Event]:
         if item.op == Op.CLOSE:
@@ -218,10 +219,10 @@ class _WebSocket:
             self._inner = speaker(found.protocol, self._telling)
             yield from self._inner.feed(at, out, bytes(first))
 
-    def missing(self, at: Instant, out: bool, why: str, size: int, detail: str) -> Iterator[Event]:
+    def missing(self, at: Instant, since: Instant, out: bool, why: str, size: int) -> Iterator[Event]:
         if not self._blind[out]:
             self._blind[out] = True
-            yield self._telling.unseen(at, out, WEBSOCKET, why, size, f"{detail}; nothing behind it can be read")
+            yield self._telling.unseen(since, out, WEBSOCKET, why, size)
 
 
 def speaker(protocol: str, telling: Telling, *, begun: bool = True) -> Speaker:

@@ -21,6 +21,16 @@ from harness.wire.conversation import RECORDED_OCTETS
 from harness.words import Instant, Vantage
 
 _SEEN = Vantage.CAPTURE
+REASONS = {
+    "BEGUN": "passed before the capture began",
+    "LOST": "were not captured",
+    "CUT": "were cut off by the capture",
+    "TLS": "what is encrypted cannot be seen",
+    "FOREIGN": "what passes is compressed, or was not accepted",
+    "CLOCK": "the clock of whoever captured was set back",
+    "ENDS": "the capture ends and the connection goes on",
+}
+"""Why octets are not in the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +68,10 @@ class Telling:
             return OctetsSent(at_ns=at, conn=self.conn, vantage=_SEEN, data=kept, size=len(data))
         return OctetsRefused(at_ns=at, conn=self.conn, vantage=_SEEN, data=kept, detail=reason)
 
-    def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int, detail: str) -> Event:
-        """Octets passed, not before ``at``, that cannot be seen."""
+    def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
+        """Octets passed, not before ``at``, that cannot be seen; ``why`` is one of :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
+        detail = f"{size} octets {REASONS[why]}" if size else REASONS[why]
         return kind(at_ns=at, conn=self.conn, vantage=_SEEN, protocol=protocol, command=why, size=size, detail=detail)
 
     def noted(self, at: Instant, detail: str) -> Event:

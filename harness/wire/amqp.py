@@ -293,20 +293,19 @@ class Reader:
                 self._broken = True
                 self._pending.clear()
 
-    def skip(self, size: int) -> bool:
-        """Says that ``size`` octets will never come. True: they lie within the payload of a transfer, and count as zeros.
-        False: this reader is of no more use."""
+    def skip(self, size: int) -> int:
+        """Says that ``size`` octets will never come. Those that lie within the payload of a transfer count as zeros; returns
+        how many. If some are left, this reader is of no more use."""
         pending = bytes(self._pending)
-        if self._broken or len(pending) < HEADER_SIZE or len(pending) + size > int.from_bytes(pending[:4]):
-            return False
+        if self._broken or len(pending) < HEADER_SIZE:
+            return 0
         try:
             what, _ = types.decode(pending, pending[4] * 4)
         except Malformed:
-            return False
-        if name_of(what) != "transfer":
-            return False
-        self._pending += bytes(size)
-        return True
+            return 0
+        taken = min(size, int.from_bytes(pending[:4]) - len(pending)) if name_of(what) == "transfer" else 0
+        self._pending += bytes(taken)
+        return taken
 
     def _next(self) -> Read | None:
         head = bytes(self._pending[:HEADER_SIZE])

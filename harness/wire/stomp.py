@@ -144,18 +144,17 @@ class Reader:
             if self._broken:
                 return
 
-    def skip(self, size: int) -> bool:
-        """Says that ``size`` octets will never come. True: they lie within a body whose length was announced, and count as
-        zeros. False: where the next frame begins is not known; this reader is of no more use."""
+    def skip(self, size: int) -> int:
+        """Says that ``size`` octets will never come. Those that lie within a frame whose length was announced count as zeros;
+        returns how many. If some are left, where the next frame begins is not known: this reader is of no more use."""
         head_end, start = self._head_end()
         if self._broken or head_end < 0:
-            return False
+            return 0
         lines = bytes(self._pending[:head_end]).splitlines()
         length = next((line[15:].strip() for line in lines if line.startswith(b"content-length:")), b"")
-        if not length.isdigit() or len(self._pending) + size > start + int(length):
-            return False
-        self._pending += bytes(size)
-        return True
+        taken = min(size, start + int(length) + 1 - len(self._pending)) if length.isdigit() else 0
+        self._pending += bytes(taken)
+        return taken
 
     def _next(self) -> Item | None:
         if self._pending[0] in b"\r\n":
