@@ -85,6 +85,8 @@ def test_a_session_is_told_as_its_client_would_have_recorded_it() -> None:
         ("FrameReceived", "MESSAGE"),
         ("FrameSent", "ACK"),
         ("FrameReceived", "RECEIPT"),
+        ("FrameSent", "UNSUBSCRIBE"),
+        ("FrameReceived", "RECEIPT"),
         ("FrameSent", "DISCONNECT"),
         ("FrameReceived", "RECEIPT"),
         ("ConnectionAbandoned", ""),
