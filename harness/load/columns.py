@@ -21,12 +21,12 @@ RECORDED_OCTETS = 96
 """Bodies of a load are recorded up to this length: it holds their stamp, in AMQP behind some sections. The rest is filler."""
 HEADERS: pa.ListType = SCHEMA.field("headers").type
 STRUCT: pa.StructType = HEADERS.value_type
-_KINDS = pa.array(["FrameReceived", "FrameSent"])
+_KINDS = pa.array(["FrameReceived", "FrameSent", "HeartBeatReceived", "HeartBeatSent"])
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames in columns. ``kind`` is given where not every row is a frame; ``more`` has columns that only some rows have."""
+    """Frames in columns."""
 
     command: pa.Array
     headers: pa.ListArray
@@ -61,17 +61,23 @@ class Rows:
             pa.Array.from_buffers(pa.binary(), len(lengths), buffers),
         )
 
-    def batch(self, protocol: str, frames: Frames) -> dict[str, pa.Array]:
-        """The columns of the trace that these frames have."""
-        return {
-            "at_ns": pa.array(self.at),
-            "conn": pa.array(self.conn),
-            "kind": _KINDS.take(pa.array(self.sent.astype(np.int8))),
-            "protocol": same(protocol, len(self.at)),
+    def batch(self, protocol: str, frames: Frames, beats: Bools) -> dict[str, pa.Array]:
+        """The columns of the trace that these frames have. ``beats``: which are signs of life and nothing else."""
+        found = {
             "command": frames.command,
             "headers": frames.headers,
             "body": frames.body,
             "body_size": pa.array(frames.body_size),
+        }
+        if beats.any():
+            place = pa.array(np.arange(len(beats)), mask=beats)
+            found = {name: column.take(place) for name, column in found.items()}
+        return {
+            "at_ns": pa.array(self.at),
+            "conn": pa.array(self.conn),
+            "kind": _KINDS.take(pa.array(self.sent.astype(np.int8) + 2 * beats.astype(np.int8))),
+            "protocol": same(protocol, len(self.at)),
+            **found,
             "size": pa.array(frames.size),
         }
 

@@ -1,8 +1,7 @@
 """The scribe: a process that reads a driver's tape and writes the trace. ``python -m harness.load.scribe``.
 
-It prints ``ready`` when it is, ends when the tape ends, and then prints one line of JSON: how many events and segments it wrote, and the processor
-time of that and of its own start. A
-kill loses what is on the tape and the open segment, no more.
+It prints ``ready`` when it is, ends when the tape ends, and then prints one line of JSON: how many events and segments it
+wrote, and the processor time of that and of its own start. A kill loses what is on the tape and the open segment, no more.
 """
 
 from __future__ import annotations

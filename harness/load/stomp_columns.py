@@ -16,12 +16,14 @@ UNREADABLE = "UNREADABLE"
 
 
 def columns(stretch: Stretch) -> dict[str, pa.Array]:
-    """The columns of frames that are given without their NUL and the ends of line before them."""
+    """The columns of frames that are given without their NUL and the ends of line before them. An empty one is a sign of
+    life, which has no NUL."""
     rows = Rows.of(stretch)
     count = len(rows.at)
     eol = rows.sizes >= EOL
     bare = rows.sizes - eol * EOL
-    size = bare + 1 + eol
+    beats = lengths(rows.octets) == 0
+    size = bare + ~beats + eol
     plain = _plain(rows.octets, carriage=b"\r" in stretch.octets)
     parts = []
     if plain.any():
@@ -46,7 +48,7 @@ def columns(stretch: Stretch) -> dict[str, pa.Array]:
                 ),
             )
         )
-    return rows.batch(PROTOCOL, together(parts, count))
+    return rows.batch(PROTOCOL, together(parts, count), beats)
 
 
 def _plain(octets: pa.Array, *, carriage: bool) -> Bools:

@@ -8,7 +8,6 @@ from harness.load.line import Host, Line, Sender
 from harness.load.plan import Consumer
 from harness.load.protocols import NUMBERS
 from harness.load.tape import EOL, RECEIVED, SENT
-from harness.trace.events import HeartBeatReceived, HeartBeatSent
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import stomp
 from harness.words import NS_PER_MS, Instant
@@ -134,7 +133,8 @@ class StompLine(Line):
         return plain, sizes
 
     def _beats(self, at: Instant, size: int) -> None:
-        self.host.record(HeartBeatReceived(at_ns=at, conn=self.conn, protocol=self.acronym, size=size))
+        if self.host.tape is not None:
+            self.host.tape.frames(self._number, RECEIVED, at, self.conn, [b""], [size])
 
     def _take(self, frames: list[bytes], at: Instant) -> None:
         tally, mode = self.host.tally, self.host.plan.ack
@@ -208,5 +208,6 @@ class StompLine(Line):
         self._say([self._frame("DISCONNECT", {"receipt": "goodbye"})], self.host.world.now())
 
     def beat(self, now: Instant) -> None:
-        self.host.record(HeartBeatSent(at_ns=now, conn=self.conn, protocol=self.acronym, size=1))
+        if self.host.tape is not None:
+            self.host.tape.frames(self._number, SENT, now, self.conn, [b""], [1])
         self.write(b"\n", now)
