@@ -159,7 +159,9 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Delivery:
+class Delivery:
+    """A delivery that is held; ``size`` in octets."""
+
     key: Key
     when: When
     marked: bool
@@ -167,14 +169,16 @@ class _Delivery:
 
 
 @dataclass(slots=True)
-class _Subscription:
+class Subscription:
+    """A consumer, and what it holds; ``mode`` is None where the recording began behind its SUBSCRIBE."""
+
     name: str
     queue: str
     mode: str | None
     window: int | None = None
     unit: str = "octets"
     anycast: bool | None = None
-    held: dict[str, _Delivery] = field(default_factory=dict)
+    held: dict[str, Delivery] = field(default_factory=dict)
     octets: int = 0
     """Of what is held."""
 
@@ -188,7 +192,7 @@ class Reading:
 
     conn: int
     ground: Ground = NOTHING
-    _subscriptions: dict[str, _Subscription] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _awaiting: dict[str, list[tuple[Sent | Got | Left, bool]]] = field(default_factory=dict)
     """By receipt: facts that it decides, and whether for an ABORT."""
     _transactions: dict[str, list[Sent]] = field(default_factory=dict)
@@ -221,7 +225,7 @@ class Reading:
     def end(self, when: When | None = None) -> Iterator[Fact]:
         """The connection ended at ``when``, or the recording did (None): everything open is told as it stands."""
         self._ended = True
-        for found in list(self._subscriptions.values()):
+        for found in list(self.subscriptions.values()):
             yield from self._leave(found, when, failed=not self._goodbye)
         for facts in self._awaiting.values():
             yield from (fact for fact, _ in facts)
@@ -251,8 +255,8 @@ class Reading:
                 yield from self._await(receipt, sends, aborted=row.command == "ABORT")
             case "SUBSCRIBE":
                 yield from self._subscribe(row)
-            case "UNSUBSCRIBE" if headers.get("id", "") in self._subscriptions:
-                yield from self._leave(self._subscriptions[headers.get("id", "")], row.when, receipt=receipt)
+            case "UNSUBSCRIBE" if headers.get("id", "") in self.subscriptions:
+                yield from self._leave(self.subscriptions[headers.get("id", "")], row.when, receipt=receipt)
             case "ACK" | "NACK":
                 yield from self._answered(row)
             case "DISCONNECT":
@@ -268,12 +272,12 @@ class Reading:
 
     def _subscribe(self, row: Row) -> Iterator[Fact]:
         name = row.headers.get("id", "")
-        if name in self._subscriptions:  # a second one of that name: what the first one held ends here
-            yield from self._leave(self._subscriptions[name], row.when)
+        if name in self.subscriptions:  # a second one of that name: what the first one held ends here
+            yield from self._leave(self.subscriptions[name], row.when)
         mode = row.headers.get("ack", "auto")
         window, unit = window_asked(row.headers, self.ground.windows)
         self._epochs += 1
-        self._subscriptions[name] = _Subscription(
+        self.subscriptions[name] = Subscription(
             f"{name}#{self._epochs}" if name in self._went else name,
             row.headers.get("destination", ""),
             mode,
@@ -281,22 +285,22 @@ class Reading:
             unit,
             anycast(row.headers),
         )
-        yield Joined(self._subscriptions[name].queue, self.conn, name, row.when, "selector" in row.headers)
+        yield Joined(self.subscriptions[name].queue, self.conn, name, row.when, "selector" in row.headers)
 
     def _message(self, row: Row) -> Iterator[Fact]:
         name = row.headers.get("subscription")
         if name is None or row.key is None:
             return
-        if name not in self._subscriptions:
+        if name not in self.subscriptions:
             if name in self._went:  # it was under way when we unsubscribed
                 return
             queue = row.headers.get("destination", "")
-            if "" in self._subscriptions and self._subscriptions[""].queue == queue:
+            if "" in self.subscriptions and self.subscriptions[""].queue == queue:
                 name = ""  # 1.0: the client gave no id, and the broker made one up
             else:  # the recording began behind its SUBSCRIBE: neither mode nor window are known
-                self._subscriptions[name] = _Subscription(name, queue, None)
-        found = self._subscriptions[name]
-        delivery = _Delivery(row.key, row.when, row.headers.get("redelivered") == "true", row.size)
+                self.subscriptions[name] = Subscription(name, queue, None)
+        found = self.subscriptions[name]
+        delivery = Delivery(row.key, row.when, row.headers.get("redelivered") == "true", row.size)
         if found.mode == "auto":
             yield self._got(found, delivery, End.ASKED, row.when)
             return
@@ -315,7 +319,7 @@ class Reading:
         found.held[row.headers.get("ack", row.headers.get("message-id", ""))] = delivery
         found.octets += row.size
 
-    def _got(self, found: _Subscription, delivery: _Delivery, end: End, ended: When | None) -> Got:
+    def _got(self, found: Subscription, delivery: Delivery, end: End, ended: When | None) -> Got:
         return Got(
             delivery.key,
             found.queue,
@@ -331,7 +335,7 @@ class Reading:
     def _answered(self, row: Row) -> Iterator[Fact]:
         token = row.headers.get("id", row.headers.get("message-id", ""))
         named = row.headers.get("subscription")
-        for name, found in self._subscriptions.items():
+        for name, found in self.subscriptions.items():
             if token not in found.held or (named is not None and named != name):
                 continue
             covered = [token] if found.mode != "client" else _up_to(found.held, token)
@@ -347,10 +351,10 @@ class Reading:
             return
 
     def _leave(
-        self, found: _Subscription, when: When | None, *, failed: bool = False, receipt: str | None = None
+        self, found: Subscription, when: When | None, *, failed: bool = False, receipt: str | None = None
     ) -> Iterator[Fact]:
-        name = next(name for name, each in self._subscriptions.items() if each is found)
-        del self._subscriptions[name]
+        name = next(name for name, each in self.subscriptions.items() if each is found)
+        del self.subscriptions[name]
         self._went.add(name)
         end = End.HELD if when is None else End.LOST if failed else End.RETURNED
         for delivery in found.held.values():
@@ -359,7 +363,7 @@ class Reading:
             yield from self._await(receipt, [Left(found.queue, self.conn, found.name, when, noticed=False)])
 
 
-def _up_to(held: Mapping[str, _Delivery], token: str) -> list[str]:
+def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
     """The names of what is held, in order, as far as ``token``."""
     covered = []
     for each in held:
@@ -369,7 +373,7 @@ def _up_to(held: Mapping[str, _Delivery], token: str) -> list[str]:
     return covered
 
 
-def _open(found: _Subscription) -> bool:
+def _open(found: Subscription) -> bool:
     """Whether the window lets one more delivery begin (:class:`harness.oracles.window.Account`, with a running sum)."""
     assert found.window is not None
     if found.window < 0:

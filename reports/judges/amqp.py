@@ -23,9 +23,10 @@ from harness.trace.events import Event
 from harness.verdicts.finding import Finding
 from harness.words import Seen
 from reports.judges.columns import NEEDED, Names, amqp_rows
-from reports.judges.second_look import FOUND, SCOPE
+from reports.judges.second_look import FOUND
+from reports.judges.wanted import SCOPE
 from reports.schema import spark_schema
-from reports.sources import Source
+from reports.sources import Piece, Source
 
 MOST = 1_000_000
 TOLD = 100
@@ -106,22 +107,20 @@ def judge(spark: SparkSession, source: Source) -> DataFrame:
     """The irregularities of every AMQP connection of a recording, with ``requirement``."""
     open_piece = source.open
 
-    def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for pieces in batches:
-            for piece in pieces.to_pylist():
-                names, begin = Names.none(), 0
-                for batch in open_piece(piece, (*NEEDED, "seq", "how")):
-                    chosen = _chosen(batch, names, piece["place"], begin)
-                    begin += batch.num_rows
-                    if chosen is not None:
-                        yield chosen
+    def choose(piece: Piece) -> Iterator[pa.RecordBatch]:
+        names, begin = Names.none(), 0
+        for batch in open_piece(piece, (*NEEDED, "seq", "how")):
+            chosen = _chosen(batch, names, piece["place"], begin)
+            begin += batch.num_rows
+            if chosen is not None:
+                yield chosen
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         for line, some in groupby(rows, key=lambda row: (*(row[name] for name in SCOPE), row["conn"])):
             yield pa.RecordBatch.from_pylist(list(_found(line, some)), schema=WITH_REQUIREMENT)
 
-    frames = source.pieces_frame(spark).mapInArrow(choose, spark_schema(_FRAMES))
+    frames = source.each(spark, choose, spark_schema(_FRAMES))
     together = frames.repartition(*SCOPE, "conn").sortWithinPartitions(*SCOPE, "conn", "place", "row")
     return together.mapInArrow(look, spark_schema(WITH_REQUIREMENT))
 

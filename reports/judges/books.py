@@ -1,104 +1,151 @@
-"""Loss, duplication, phantoms and marks: are the messages that came, as a multiset, those that were sent?
+"""Loss, duplication, phantoms and marks: are the messages that came, as a set, those that were sent, each once?
 
-For each queue and producer the summary is two counts and two sums of hashes of the messages' numbers. Sums need no order,
-so summaries of parts that were recorded anywhere add up. Equal sums of 64 bits say that the same messages came as were
-sent, each once; whatever else is looked at again, message by message.
+The messages of one producer on one queue are counted from 0 without gaps, so which of them were sent, and which came, are
+sets of bits. They are kept in *blocks* of :data:`BLOCK` numbers. Sets need no order, so those of parts that were recorded
+anywhere are put together, and what is odd in the end is known message by message without reading anything again.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from reports.judges.codes import Bools, Cells, Ints, Pairs
-from reports.judges.columns import Columns, Messages
+from harness.oracles.stomp_trace import anycast
+from reports.judges.codes import Bools, Codes, Ints, Pairs
+from reports.judges.columns import Columns, Messages, Names
 
-_MASK = 2**64 - 1
+BLOCK = 1024
+"""Numbers in a block: few enough that what travels is small, and enough that there are few blocks."""
+_BITS = BLOCK.bit_length() - 1
+_OFFSET = 1 << 40
+"""Added to the number of a block, so that the block of messages without a number (-1) has one that is not negative."""
+LOOSE = -1
+"""The block of messages without a stamp: only a second look tells them apart."""
 
 
 class Book(NamedTuple):
-    """What is known of one producer's messages on one queue. ``odd``: something that only a second look can judge."""
+    """One block: the numbers that were sent, sent again, came, and came again; and ``odd``: those whose headers or marks only
+    a second look can judge. Each is a set of bits. ``alike``: every copy of a message is for the same consumers (a queue)."""
 
     sent: int = 0
-    sent_sum: int = 0
+    resent: int = 0
     got: int = 0
-    got_sum: int = 0
-    odd: bool = False
+    regot: int = 0
+    odd: int = 0
+    alike: bool = False
 
     def plus(self, other: Book) -> Book:
         """Both together."""
         return Book(
-            self.sent + other.sent,
-            (self.sent_sum + other.sent_sum) & _MASK,
-            self.got + other.got,
-            (self.got_sum + other.got_sum) & _MASK,
-            self.odd or other.odd,
+            self.sent | other.sent,
+            self.resent | other.resent | (self.sent & other.sent),
+            self.got | other.got,
+            self.regot | other.regot | (self.got & other.got),
+            self.odd | other.odd,
+            self.alike or other.alike,
         )
+
+    @property
+    def missing(self) -> int:
+        """What was sent and never came; on a topic nothing, since nobody may have listened."""
+        return self.sent & ~self.got if self.alike else 0
+
+    @property
+    def wrong(self) -> int:
+        """What else needs a second look: nobody sent it, it was sent or came more than once, or is odd."""
+        again = self.regot if self.alike else 0  # to several subscriptions; twice to one of them is a matter of order
+        return (self.got & ~self.sent) | self.resent | again | self.odd
+
+    @property
+    def came(self) -> int:
+        """The greatest that surely came; -1 without any. Relative to the block."""
+        return (self.got & self.sent & ~self.resent).bit_length() - 1
 
     @property
     def balanced(self) -> bool:
         """Whether every message came once, unmarked; then nothing can be wrong with any of them but its place."""
-        return not self.odd and self.sent == self.got and self.sent_sum == self.got_sum
+        return not (self.missing or self.wrong)
 
 
-def mixed(numbers: Ints) -> npt.NDArray[np.uint64]:
-    """A hash of each number (splitmix64): neighbours have nothing in common."""
-    with np.errstate(over="ignore"):
-        z = numbers.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+def numbers_of(block: int, bits: int) -> Iterator[int]:
+    """The numbers that a set of a block's bits stands for."""
+    while bits:
+        low = bits & -bits
+        yield block * BLOCK + low.bit_length() - 1
+        bits ^= low
 
 
 class Books:
     """All books of a stretch."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._for_one: set[int] = set()
+        """Queues of which a frame says that each message is for one consumer."""
         self._queues = Pairs()
-        self.groups = Pairs()
+        self._groups = Pairs()
         """Of (scope and queue) and producer; producer 0 is for messages without a stamp."""
-        self._cells = Cells(sent=0, sent_sum=np.uint64(0), got=0, got_sum=np.uint64(0), odd=False)
+        self._blocks: Codes[int] = Codes()
+        """Of group and block, packed."""
+        self._noted: dict[str, list[Ints]] = defaultdict(list)
+        """Each message as block code and bit, packed; sorted out when the stretch ends."""
 
     def note(self, batch: Columns) -> None:
         """Enters a batch."""
         self._add(batch, batch.sent, "sent", batch.strange)
         self._add(batch, batch.got, "got", batch.marked)
-
-    def group(self, scope: Ints, messages: Messages) -> Ints:
-        """The book that each message belongs to."""
-        return self.groups.of(self._queues.of(scope, messages.queue), messages.producer + 1)
-
-    def parts(self, group: int) -> tuple[int, int, int]:
-        """Scope, queue and producer (-1: without a stamp) of a book."""
-        of_queue, producer = self.groups.parts(group)
-        return (*self._queues.parts(of_queue), producer - 1)
+        self._for_one.update(np.unique(batch.sent.queue[batch.for_one]).tolist())
+        for _, command, headers in batch.rare:
+            if command == "SUBSCRIBE" and anycast(headers):
+                self._for_one.add(self._names.queues.one(headers.get("destination", "")))
 
     def _add(self, batch: Columns, messages: Messages, side: str, odd: Bools) -> None:
         if not len(messages.rows):
             return
-        groups = self.group(batch.scope[messages.rows], messages)
-        self._cells.grow(len(self.groups))
-        self._cells[side][: len(self.groups)] += np.bincount(groups, minlength=len(self.groups))
-        np.add.at(self._cells[f"{side}_sum"], groups, mixed(messages.number))
-        self._cells["odd"][groups[odd | ~messages.stamped]] = True
+        scope = batch.scope[messages.rows]
+        groups = self._groups.of(self._queues.of(scope, messages.queue), messages.producer + 1)
+        number = messages.number
+        blocks = self._blocks.of(pa.array((groups << 41) | ((number >> _BITS) + _OFFSET)))
+        packed = (blocks << _BITS) | (number & (BLOCK - 1))
+        self._noted[side].append(packed)
+        if odd.any():
+            self._noted["odd"].append(packed[odd])
 
-    def summaries(self) -> Iterator[tuple[int, Book]]:
-        """Each book with its number."""
-        cells = self._cells
-        for group in range(len(self.groups)):
-            yield (
-                group,
-                Book(
-                    int(cells["sent"][group]),
-                    int(cells["sent_sum"][group]),
-                    int(cells["got"][group]),
-                    int(cells["got_sum"][group]),
-                    bool(cells["odd"][group]),
-                ),
-            )
+    def summaries(self) -> Iterator[tuple[tuple[int, int, int, int], Book]]:
+        """Each book with its scope, queue, producer (-1: without a stamp) and block."""
+        sets = {side: _sets(noted) for side, noted in self._noted.items()}
+        none: dict[int, tuple[int, int]] = {}
+        sent, got, odd = (sets.get(side, none) for side in ("sent", "got", "odd"))
+        for code, packed in enumerate(self._blocks.values):
+            of_queue, producer = self._groups.parts(packed >> 41)
+            scope, queue = self._queues.parts(of_queue)
+            block = (packed & ((1 << 41) - 1)) - _OFFSET
+            alike = queue in self._for_one or not self._names.queues.values[queue].startswith("/topic/")
+            bits = (*sent.get(code, (0, 0)), *got.get(code, (0, 0)), odd.get(code, (0, 0))[0])
+            book = Book(*bits, alike)
+            yield (scope, queue, producer - 1, block), book if block != LOOSE else book._replace(odd=1)
+
+
+def _sets(noted: list[Ints]) -> dict[int, tuple[int, int]]:
+    """By block: the set of bits that were noted, and of those noted more than once."""
+    every = np.sort(np.concatenate(noted))
+    again = np.unique(every[1:][every[1:] == every[:-1]])
+    twice = dict(_packed(again)) if len(again) else {}
+    return {block: (bits, twice.get(block, 0)) for block, bits in _packed(np.unique(every))}
+
+
+def _packed(ascending: Ints) -> Iterator[tuple[int, int]]:
+    """Blocks and their sets of bits, of distinct ascending numbers."""
+    blocks = ascending >> _BITS
+    begin = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+    for low, high in zip(begin.tolist(), [*begin[1:].tolist(), len(ascending)], strict=True):
+        bits = np.zeros(BLOCK, np.uint8)
+        bits[ascending[low:high] & (BLOCK - 1)] = 1
+        yield int(blocks[low]), int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
 
 def merged(parts: Iterable[Book]) -> Book:

@@ -133,6 +133,8 @@ class Columns:
     sent: Messages
     strange: Bools
     """Of what was sent: whether a header lets the broker reorder or drop it."""
+    for_one: Bools
+    """Of what was sent: whether a header says that only one consumer is to get it."""
     got: Messages
     subscription: Ints
     marked: Bools
@@ -146,14 +148,35 @@ class Columns:
         return len(self.what)
 
 
-def columns(batch: pa.RecordBatch, names: Names) -> Columns:
-    """The arrays of one batch, with numbers of ``names``; events that belong to no connection are NOTHING."""
+@dataclass
+class Lines:
+    """What each row of a batch is, and where it belongs."""
+
+    what: npt.NDArray[np.int8]
+    scope: Ints
+    line: Ints
+
+    def of(self, rows: Ints) -> Lines:
+        """Of some rows only."""
+        return Lines(self.what[rows], self.scope[rows], self.line[rows])
+
+
+def lines(batch: pa.RecordBatch, names: Names) -> Lines:
+    """The first look at a batch, for which headers and bodies are not needed; events that belong to no connection are
+    NOTHING. Batches have to come in order: the examples of a property are counted."""
     what = _what(batch)
     scope = _scopes(batch, names, what)
     connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
     what[~connected & (what != EXAMPLE)] = NOTHING
-    conn = batch.column("conn").fill_null(0).to_numpy()
-    headers = _Headers(batch.column("headers"))
+    return Lines(what, scope, names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy()))
+
+
+def columns(batch: pa.RecordBatch, names: Names, known: Lines | None = None) -> Columns:
+    """The arrays of one batch, with numbers of ``names``. ``known`` is what :func:`lines` said of its rows, if they are
+    chosen ones."""
+    known = known or lines(batch, names)
+    what, scope = known.what, known.scope
+    headers = Headers(batch.column("headers"))
     at, size = batch.column("at_ns").to_numpy(), batch.column("size").fill_null(0).to_numpy()
     body = batch.column("body")
     got_rows = np.flatnonzero(what == MESSAGE)
@@ -162,11 +185,13 @@ def columns(batch: pa.RecordBatch, names: Names) -> Columns:
     return Columns(
         what,
         scope,
-        names.lines.of(scope, conn),
+        known.line,
         at,
         size,
         sent,
         headers.has_any(STRANGE, sent.rows),
+        headers.equals("destination-type", "ANYCAST", sent.rows)
+        | headers.equals("subscription-type", "ANYCAST", sent.rows),
         _messages(got_rows, headers, body, names),
         names.subscriptions.of(headers.of("subscription", got_rows)),
         headers.equals("redelivered", "true", got_rows),
@@ -255,7 +280,7 @@ def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> 
     return scope
 
 
-class _Headers:
+class Headers:
     """The headers of a batch; of repeated ones the first counts."""
 
     def __init__(self, column: pa.ListArray) -> None:
@@ -316,7 +341,7 @@ class _Headers:
         return dict(reversed(pairs))
 
 
-def _messages(rows: Ints, headers: _Headers, body: pa.Array, names: Names) -> Messages:
+def _messages(rows: Ints, headers: Headers, body: pa.Array, names: Names) -> Messages:
     queue = names.queues.of(headers.of("destination", rows))
     producer, number, stamped = stamps(body, rows)
     return Messages(rows, queue, producer, number, stamped)
@@ -353,7 +378,7 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
 
 
 def _rare(
-    batch: pa.RecordBatch, what: npt.NDArray[np.int8], headers: _Headers
+    batch: pa.RecordBatch, what: npt.NDArray[np.int8], headers: Headers
 ) -> list[tuple[int, str, Mapping[str, str]]]:
     rows = np.flatnonzero((what == RARE_OUT) | (what == RARE_IN) | (what == UNSEEN) | (what == ENDS))
     commands: list[Any] = batch.column("command").take(pa.array(rows)).to_pylist()

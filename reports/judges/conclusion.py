@@ -65,8 +65,7 @@ def conclude(judgement: Judgement, level_of: Callable[[str], Level | None], list
         if wrong
         else []
     )
-    looked_at = {row.what: (row.groups, row.again) for row in judgement.looked_at.collect()}
-    return Conclusion(wrong, [row.asDict(recursive=True) for row in some], looked_at)
+    return Conclusion(wrong, [row.asDict(recursive=True) for row in some], judgement.looked_at)
 
 
 def witness(first: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from reports.schema import spark_schema
 from reports.sources import Source
 
 LOOKED_AT = {
-    BOOK: "books of a queue and a producer",
+    BOOK: "books, of a queue, a producer and 1,024 messages",
     RISE: "orders of a producer's messages on the way to a subscription",
     PART: "connections under a window",
     LIFE: "connections",
@@ -60,13 +60,13 @@ class Judgement:
     """What came out, as DataFrames that are computed when they are asked for.
 
     ``found`` has :data:`reports.judges.second_look.FOUND` with ``requirement`` (empty: no document of the profile says
-    it); ``lives`` has :data:`LIVES`; ``looked_at`` has ``what, groups, again``: how many groups there were of each
-    summary, and how many were looked at again.
+    it); ``lives`` has :data:`LIVES`; ``looked_at`` has, by :data:`LOOKED_AT`, how many groups there were of each
+    summary, and how many were looked at again (that much is known at once).
     """
 
     found: DataFrame
     lives: DataFrame
-    looked_at: DataFrame
+    looked_at: Mapping[str, tuple[int, int]]
     merged: DataFrame
 
     def release(self) -> None:
@@ -81,18 +81,28 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     if not source.whole:  # nobody knows what was sent besides
         groups = groups.withColumn("fine", F.col("fine") & (F.col("what") != SCOPE))
     groups = groups.persist(StorageLevel.MEMORY_AND_DISK)
+    counted = {
+        row.what: (row.groups, row.again)
+        for row in groups.groupBy("what")
+        .agg(F.count("*").alias("groups"), F.sum((~F.col("fine")).cast("long")).alias("again"))
+        .collect()
+    }
+    seen = source.whole and not counted.get(LIFE, (0, 0))[1]
     found = _of_lives(groups, ground, source.whole)
-    again = second_look(spark, source, ground, groups)
+    again = (
+        second_look(spark, source, ground, groups) if any(counted.get(each, (0, 0))[1] for each in LOOKED_AT) else None
+    )
     if again is not None:
-        found = found.unionByName(doubted(again, groups, whole=source.whole))
+        found = found.unionByName(again if seen else doubted(again, groups, whole=source.whole))
     said = F.create_map(*[F.lit(each) for kind in KINDS for each in (kind, statement(ground.name, kind))])
     kept = found.withColumn("requirement", said[F.col("kind")])
-    if groups.where(F.col("what") == AMQP).limit(1).count():
+    if AMQP in counted:
         kept = kept.unionByName(amqp.judge(spark, source))
     kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
-    looked_at = groups.where(F.col("what").isin(*LOOKED_AT)).groupBy("what")
-    counts = looked_at.agg(F.count("*").alias("groups"), F.sum((~F.col("fine")).cast("long")).alias("again"))
-    return Judgement(kept, _lives(groups), counts, groups)
+    looked_at = {
+        what: (number, 0 if what == LIFE else again) for what, (number, again) in counted.items() if what in LOOKED_AT
+    }
+    return Judgement(kept, _lives(groups), looked_at, groups)
 
 
 def _of_lives(groups: DataFrame, ground: Ground, whole: bool) -> DataFrame:

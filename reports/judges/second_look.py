@@ -8,11 +8,9 @@ memory than what is under way. The rules are those of :mod:`harness.oracles.reco
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -20,8 +18,9 @@ from pyspark.sql import functions as F
 
 from harness.oracles import recording
 from harness.oracles.ground import Ground
-from harness.oracles.recording import Circumstances, Irregularity, Line, number_of, producer_of
+from harness.oracles.recording import Circumstances, Irregularity, number_of, producer_of
 from harness.oracles.stomp_trace import (
+    Delivery,
     End,
     Fact,
     Got,
@@ -33,37 +32,17 @@ from harness.oracles.stomp_trace import (
     Reading,
     Row,
     Sent,
+    Subscription,
     When,
-    key_of,
 )
-from harness.trace.columns import SCHEMA
-from reports.judges import columns as cols
-from reports.judges.codes import Bools, Ints
-from reports.judges.columns import NEEDED, Names, columns
+from reports.judges.choice import EVENTS, Choice
+from reports.judges.columns import NEEDED
+from reports.judges.wanted import SCOPE, Line, Wanted, wanted
+from reports.judges.windows import Shut
 from reports.schema import spark_schema
-from reports.sources import Source
+from reports.sources import Piece, Source
 
-SCOPE = ("run", "target", "case", "example")
-Scope = tuple[str, str, str, int]
 _SCOPE_FIELDS = [("run", pa.string()), ("target", pa.string()), ("case", pa.string()), ("example", pa.int64())]
-
-EVENTS = pa.schema(
-    [
-        *_SCOPE_FIELDS,
-        ("conn", pa.int64()),
-        ("place", pa.int64()),
-        ("row", pa.int64()),
-        ("at_ns", pa.int64()),
-        ("seq", pa.int64()),
-        ("kind", pa.string()),
-        ("command", pa.string()),
-        ("headers", SCHEMA.field("headers").type),
-        ("producer", pa.int64()),
-        ("number", pa.int64()),
-        ("size", pa.int64()),
-    ]
-)
-"""The events that are read again; ``place`` and ``row`` give the order on a connection."""
 
 FACTS = pa.schema(
     [
@@ -109,139 +88,88 @@ FOUND = pa.schema(
 """Irregularities; besides, rows of kind ``first`` and ``missing`` that are judged in a later step, with producer and number
 as order counts them."""
 
-MOST_WANTED = 100_000
-"""Up to so many connections and groups are looked for by name; of more, everything is read again."""
 ROWS_AT_ONCE = 10_000
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is to be read again; None is everything. ``whole``: connections all of whose frames matter."""
-
-    lines: frozenset[tuple[Any, ...]] | None
-    whole: frozenset[tuple[Any, ...]]
-    groups: frozenset[tuple[Any, ...]]
-
-
-def wanted(merged: DataFrame) -> Wanted | None:
-    """What the merged summaries ask to be read again; None for nothing."""
-    suspects = merged.where(~F.col("fine"))
-    groups = suspects.where(F.col("what").isin("book", "rise")).select(*SCOPE, "queue", "producer").distinct()
-    shut = suspects.where(F.col("what") == "part").select(*SCOPE, "conn").distinct()
-    touch = merged.where(F.col("what") == "touch").select(*SCOPE, "queue", "conn", F.col("producer").alias("sends"))
-    concerned = (
-        touch.join(groups, [*SCOPE, "queue"])
-        .where((F.col("sends") == F.col("producer")) | (F.col("sends") == -2))
-        .select(*SCOPE, "conn")
-        .distinct()
-    )
-    if not suspects.where(F.col("what").isin("book", "rise", "part")).limit(1).count():
-        return None
-    found = [frame.limit(MOST_WANTED + 1).collect() for frame in (concerned, shut, groups)]
-    if any(len(rows) > MOST_WANTED for rows in found):
-        return Wanted(None, frozenset(), frozenset())
-    some, whole, named = (frozenset(tuple(row) for row in rows) for rows in found)
-    return Wanted(some | whole, whole, named)
 
 
 def second_look(spark: SparkSession, source: Source, ground: Ground, merged: DataFrame) -> DataFrame | None:
     """Every irregularity among what is suspicious (:data:`FOUND`); None when nothing is."""
-    again = wanted(merged)
+    again = wanted(merged, "messages" in ground.windows.values())
     if again is None:
         return None
+    found = overruns_in_parts(spark, source, ground, again) if again.shut else None
+    if not (again.lines or again.everything):
+        return found
     facts = amount(read_again(spark, source, again), ground, again).persist(StorageLevel.DISK_ONLY)
-    judged = by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
-    rest = judged.where(~F.col("kind").isin("first", "missing"))
-    return rest.unionByName(lost(judged)).unionByName(disordered(judged)).unionByName(overruns(facts))
+    if again.unclear or again.everything:
+        found = overruns(facts) if found is None else found.unionByName(overruns(facts))
+    if again.numbered or again.whole or again.everything:
+        judged = by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
+        rest = judged.where(~F.col("kind").isin("first", "missing"))
+        messages = rest.unionByName(lost(judged)).unionByName(disordered(judged))
+        found = messages if found is None else found.unionByName(messages)
+    return found
 
 
 def read_again(spark: SparkSession, source: Source, again: Wanted) -> DataFrame:
-    """The events of the connections that are wanted (:data:`EVENTS`)."""
+    """The events that are wanted (:data:`reports.judges.choice.EVENTS`)."""
     open_piece = source.open
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for pieces in batches:
-            for piece in pieces.to_pylist():
-                choice = _Choice(again, piece["place"])
-                for batch in open_piece(piece, (*NEEDED, "seq", "body_size")):
-                    chosen = choice.of(batch)
-                    if chosen is not None:
-                        yield chosen
+    def read(piece: Piece) -> Iterator[pa.RecordBatch]:
+        choice = Choice(again, piece["place"])
+        for batch in open_piece(piece, _COLUMNS):
+            chosen = choice.of(batch)
+            if chosen is not None:
+                yield chosen
 
-    return source.pieces_frame(spark).mapInArrow(read, spark_schema(EVENTS))
+    return source.each(spark, read, spark_schema(EVENTS))
 
 
-_MATTERS = frozenset(
-    {cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT, cols.OTHER_OUT, cols.CLOSED, cols.ABANDONED, cols.OCTETS}
-    | {cols.RARE_OUT, cols.RARE_IN, cols.UNSEEN}
-)
+_COLUMNS = (*NEEDED, "seq", "body_size")
 
 
-class _Choice:
-    """Picks the events of one piece that are read again."""
+def overruns_in_parts(spark: SparkSession, source: Source, ground: Ground, again: Wanted) -> DataFrame:
+    """The windows that were overrun in parts of which it is known how things stood when they began (:data:`FOUND`)."""
+    open_piece, shut = source.open, again.shut
 
-    def __init__(self, again: Wanted, place: int) -> None:
-        self._again, self._place = again, place
-        self._names = Names.none()
-        self._rows = 0
-        self._lines: list[tuple[bool, bool]] = []
+    def read(piece: Piece) -> Iterator[pa.RecordBatch]:
+        known = shut[piece["place"]]
+        choice = Choice(Wanted(), piece["place"], known)
+        readings: dict[Line, Reading] = {}
+        for batch in open_piece(piece, _COLUMNS):
+            chosen = choice.of(batch)
+            if chosen is not None:
+                yield from _batches(_overruns(chosen, readings, known, ground), FOUND)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The chosen events of a batch, or None."""
-        if not batch.num_rows:
-            return None
-        found = columns(batch, self._names)
-        begin, self._rows = self._rows, self._rows + batch.num_rows
-        for number in range(len(self._lines), len(self._names.lines)):
-            scope, conn = self._names.line(number)
-            named = (*scope, conn)
-            all_ = self._again.lines is None
-            self._lines.append((all_ or named in (self._again.lines or ()), all_ or named in self._again.whole))
-        lines = np.array(self._lines, np.bool_).reshape(-1, 2)
-        keep = lines[found.line, 0] & np.isin(found.what, list(_MATTERS))
-        keep[found.sent.rows] &= self._sends(found, lines[:, 1])
-        rows = np.flatnonzero(keep)
-        return self._table(batch, found, rows, begin) if len(rows) else None
+    return source.each(spark, read, spark_schema(FOUND), shut)
 
-    def _sends(self, found: cols.Columns, whole: Bools) -> Bools:
-        """Of the SENDs of a batch those that matter: of suspicious groups, without a stamp, or on lines that count whole."""
-        sent, names = found.sent, self._names
-        if self._again.lines is None:
-            return np.ones(len(sent.rows), np.bool_)
-        matters = ~sent.stamped | whole[found.line[sent.rows]]
-        groups = np.stack([found.scope[sent.rows], sent.queue, sent.producer], axis=1)
-        for each in np.unique(groups, axis=0).tolist() if len(groups) else ():
-            scope, queue, producer = each
-            if (*names.scopes.values[scope], names.queues.values[queue], producer) in self._again.groups:
-                matters |= (groups == each).all(axis=1)
-        return matters
 
-    def _table(self, batch: pa.RecordBatch, found: cols.Columns, rows: Ints, begin: int) -> pa.RecordBatch:
-        part = batch.take(pa.array(rows))
-        producer, number = np.zeros(len(batch), np.int64), np.full(len(batch), -1, np.int64)
-        for messages in (found.sent, found.got):
-            producer[messages.rows], number[messages.rows] = messages.producer, messages.number
-        with_body = np.isin(found.what[rows], (cols.SEND, cols.MESSAGE)) & (number[rows] < 0)
-        bodies, sizes = part.column("body"), part.column("body_size")
-        for place in np.flatnonzero(with_body).tolist():
-            key = key_of(bodies[place].as_py() or b"", sizes[place].as_py() or 0)
-            producer[rows[place]], number[rows[place]] = key
-        scopes = [self._names.scopes.values[each] for each in found.scope[rows].tolist()]
-        told = {
-            **{name: pa.array([scope[at] for scope in scopes]) for at, name in enumerate(SCOPE)},
-            "conn": part.column("conn"),
-            "place": pa.array(np.full(len(rows), self._place)),
-            "row": pa.array(rows + begin),
-            "at_ns": part.column("at_ns"),
-            "seq": part.column("seq"),
-            "kind": part.column("kind"),
-            "command": part.column("command"),
-            "headers": part.column("headers"),
-            "producer": pa.array(producer[rows]),
-            "number": pa.array(number[rows]),
-            "size": part.column("size"),
+def _overruns(
+    batch: pa.RecordBatch, readings: dict[Line, Reading], known: Mapping[Line, Shut], ground: Ground
+) -> Iterator[dict[str, Any]]:
+    for row in batch.to_pylist():
+        line = (*_scope(row), row["conn"])
+        if line not in readings:
+            readings[line] = resumed(row["conn"], ground, known[line])
+        for fact in readings[line].note(_row(row)):
+            if isinstance(fact, Overrun):
+                named = (fact.queue, fact.conn, fact.subscription)
+                wrong = Irregularity("overrun", *named, str(fact), (fact.when,))
+                yield _irregular(_scope(row), wrong)
+
+
+def resumed(conn: int, ground: Ground, known: Shut) -> Reading:
+    """A reading that goes on where a part begins. What it says of messages that came before is not to be believed."""
+    reading = Reading(conn, ground)
+    for name, about in known.asked.items():
+        held = {
+            token: Delivery(Key(-1, 0), (0, 0), marked=False, size=size)
+            for token, size in known.held.get(name, {}).items()
         }
-        return pa.RecordBatch.from_arrays([told[each.name].cast(each.type) for each in EVENTS], schema=EVENTS)
+        octets = sum(each.size for each in held.values())
+        reading.subscriptions[name] = Subscription(
+            name, about.queue, about.mode, about.window, about.unit, held=held, octets=octets
+        )
+    return reading
 
 
 def amount(events: DataFrame, ground: Ground, again: Wanted) -> DataFrame:
@@ -262,30 +190,40 @@ def _facts(batches: Iterator[pa.RecordBatch], ground: Ground, again: Wanted) -> 
 
 
 def _read(reading: Reading, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted) -> Iterator[Fact]:
-    """The facts of one connection. Of what it sent and got only groups that are wanted: the rest was not read elsewhere."""
+    """The facts of one connection. Of what it sent and got only what is wanted: the rest was not read elsewhere. Windows are
+    judged where all of the connection was read."""
     named: dict[str, str] = {}
+    unclear = again.everything or (*scope, reading.conn) in again.unclear
 
     def matters(fact: Fact) -> bool:
-        if again.lines is None or not isinstance(fact, (Sent, Got)) or not fact.key.stamped:
+        if isinstance(fact, Overrun):
+            return unclear
+        if again.everything or not isinstance(fact, (Sent, Got)):
             return True
         # The queue has the name that the subscription gave it, and may have another one in its messages.
         names = {fact.queue, named.get(fact.queue, fact.queue)}
-        return any((*scope, name, fact.key.producer) in again.groups for name in names)
+        producer, number = (fact.key.producer, fact.key.number) if fact.key.stamped else (-1, -1)
+        return not fact.key.stamped or any(again.has((*scope, name, producer), number) for name in names)
 
     def told() -> Iterator[Fact]:
         queues: dict[str, str] = {}
         for row in rows:
-            headers = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
-            key = Key(row["producer"], row["number"]) if row["number"] >= 0 else None
+            entered = _row(row)
+            headers = entered.headers
             if row["command"] == "SUBSCRIBE":
                 queues[headers.get("id", "")] = headers.get("destination", "")
             elif row["command"] == "MESSAGE" and (queue := queues.get(headers.get("subscription", ""))) is not None:
                 named[queue] = headers.get("destination", queue)
-            when = (row["at_ns"], row["seq"])
-            yield from reading.note(Row(when, row["kind"], row["command"] or "", headers, key, row["size"] or 0))
+            yield from reading.note(entered)
         yield from reading.end()
 
     yield from filter(matters, told())
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    headers = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
+    key = Key(row["producer"], row["number"]) if row["number"] >= 0 else None
+    return Row((row["at_ns"], row["seq"]), row["kind"], row["command"] or "", headers, key, row["size"] or 0)
 
 
 def _told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
@@ -444,7 +382,7 @@ def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         return (*_scope(row), row["conn"], row["subscription"], row["producer"])
 
     for (*scope, _, _, _), rows in groupby(_rows(batches), key=of):
-        line = Line()
+        line = recording.Line()
         for row in rows:
             when = (row["witness"][0]["at_ns"], row["witness"][0]["seq"])
             found = line.note(row["number"], row["what"], row["queue"], row["conn"], row["subscription"], when)

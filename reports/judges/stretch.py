@@ -34,15 +34,17 @@ SUMMARIES = pa.schema(
         ("producer", pa.int64()),
         ("conn", pa.int64()),
         ("subscription", pa.string()),
+        ("block", pa.int64()),
         ("place", pa.int64()),
         ("summary", pa.binary()),
     ]
 )
 """A row for each group of each stretch. ``producer`` is -1 for messages without a stamp, and in ``touch`` rows -2 for those
-who consume; ``conn`` and ``producer`` are 0 and the names empty where they mean nothing; ``place`` is the stretch's."""
+who consume; ``block`` is that of a book; ``conn``, ``producer`` and ``block`` are 0 and the names empty where they mean
+nothing; ``place`` is the stretch's."""
 
 CONSUMES = -2
-GROUP = ("what", "run", "target", "case", "example", "queue", "producer", "conn", "subscription")
+GROUP = ("what", "run", "target", "case", "example", "queue", "producer", "conn", "subscription", "block")
 """What rows that belong together have in common."""
 
 
@@ -59,7 +61,7 @@ class Stretch:
 
     def __init__(self, ground: Ground) -> None:
         self._names = Names.none()
-        self._books, self._order, self._lives = Books(), Order(), Lives()
+        self._books, self._order, self._lives = Books(self._names), Order(), Lives()
         self._windows = Windows(self._names, ground)
         self._touched, self._touching = Pairs(), Pairs()
         self._unreadable: set[int] = set()
@@ -104,9 +106,8 @@ class Stretch:
             line, queue = self._touched.parts(of_line)
             scope, conn = names.lines.parts(line)
             yield self._row(TOUCH, place, scope, queue=queues[queue], producer=producer - 2, conn=conn)
-        for group, book in self._books.summaries():
-            scope, queue, producer = self._books.parts(group)
-            yield self._row(BOOK, place, scope, queue=queues[queue], producer=producer, summary=book)
+        for (scope, queue, producer, block), book in self._books.summaries():
+            yield self._row(BOOK, place, scope, queue=queues[queue], producer=producer, block=block, summary=book)
         for group, rise in self._order.summaries():
             line, subscription, queue, producer = self._order.parts(group)
             scope, conn = names.lines.parts(line)
@@ -121,7 +122,7 @@ class Stretch:
 
     def _row(self, what: str, place: int, scope: int, *, summary: object = None, **group: Any) -> dict[str, Any]:
         run, target, case, example = self._names.scopes.values[scope]
-        row = {"queue": "", "producer": 0, "conn": 0, "subscription": ""} | group
+        row = {"queue": "", "producer": 0, "conn": 0, "subscription": "", "block": 0} | group
         row |= {"what": what, "run": run, "target": target, "case": case, "example": example, "place": place}
         return {**row, "summary": pickle.dumps(summary)}
 

@@ -6,7 +6,7 @@ What travels between machines is a row for each group and piece, never an event.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from typing import Any
 
@@ -18,28 +18,85 @@ from reports.judges import books, lives, order, windows
 from reports.judges.columns import NEEDED
 from reports.judges.stretch import BOOK, GROUP, LIFE, PART, RISE, SCOPE, SUMMARIES, Stretch, table
 from reports.schema import spark_schema
-from reports.sources import Source
+from reports.sources import Piece, Source
 
 ROWS_AT_ONCE = 5_000
 
-MERGED = pa.schema([*(SUMMARIES.field(name) for name in GROUP), ("fine", pa.bool_()), ("summary", pa.binary())])
-"""A row for each group. ``fine`` is false where a second look is needed, and in ``scope`` rows where not everything that
-was sent could be read; ``summary`` is kept for lives."""
+MERGED = pa.schema(
+    [
+        *(SUMMARIES.field(name) for name in GROUP),
+        ("fine", pa.bool_()),
+        ("came", pa.int64()),
+        ("summary", pa.binary()),
+    ]
+)
+"""A row for each group. ``fine`` is false where a second look is needed, in ``life`` rows where not everything was seen, and
+in ``scope`` rows where not everything that was sent could be read. ``came`` is the greatest number of a book that surely
+came (-1: none); ``summary`` is :attr:`Group.told`, pickled."""
+
+
+class Group:
+    """The summaries of one group put together one after the other, in the order of their places."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._whole: Any = _BEGIN[what]() if what in _BEGIN else None
+
+    def add(self, place: int, summary: Any) -> None:
+        """Enters the next one; ``place`` is where its stretch stands."""
+        match self.what:
+            case what if what == BOOK:
+                self._whole = self._whole.plus(summary)
+            case what if what in (RISE, LIFE):
+                self._whole = self._whole.then(summary)
+            case what if what == PART:
+                self._whole.add(place, summary)
+            case what if what == SCOPE:
+                self._whole = self._whole and summary
+
+    @property
+    def fine(self) -> bool:
+        """False where a second look is needed; of a ``scope``, where not everything that was sent could be read; of a
+        ``life``, where something was not seen."""
+        match self.what:
+            case what if what == BOOK:
+                return bool(self._whole.balanced)
+            case what if what == RISE:
+                return not self._whole.broken
+            case what if what == PART:
+                return not self._whole.overrun
+            case what if what == LIFE:
+                return not self._whole.unseen
+            case what if what == SCOPE:
+                return bool(self._whole)
+        return True
+
+    @property
+    def told(self) -> Any:
+        """What is known of the group: a :class:`Book`, :class:`Rise`, :class:`Life`, :class:`Account`; None of others."""
+        return self._whole
+
+
+_BEGIN: dict[str, Callable[[], Any]] = {
+    BOOK: books.Book,
+    RISE: order.Rise,
+    PART: windows.Account,
+    LIFE: lives.Life,
+    SCOPE: lambda: True,
+}
 
 
 def summaries(spark: SparkSession, source: Source, ground: Ground) -> DataFrame:
     """Every piece's summaries (:data:`reports.judges.stretch.SUMMARIES`)."""
     open_piece = source.open
 
-    def summarise(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for pieces in batches:
-            for piece in pieces.to_pylist():
-                stretch = Stretch(ground)
-                for batch in open_piece(piece, NEEDED):
-                    stretch.note(batch)
-                yield from _batches(stretch.rows(piece["place"]), SUMMARIES)
+    def summarise(piece: Piece) -> Iterator[pa.RecordBatch]:
+        stretch = Stretch(ground)
+        for batch in open_piece(piece, NEEDED):
+            stretch.note(batch)
+        yield from _batches(stretch.rows(piece["place"]), SUMMARIES)
 
-    return source.pieces_frame(spark).mapInArrow(summarise, spark_schema(SUMMARIES))
+    return source.each(spark, summarise, spark_schema(SUMMARIES))
 
 
 def merged(of: DataFrame) -> DataFrame:
@@ -56,20 +113,14 @@ def merged(of: DataFrame) -> DataFrame:
 
 def _merged(group: tuple[Any, ...], rows: Iterator[dict[str, Any]]) -> dict[str, Any]:
     row = dict(zip(GROUP, group, strict=True))
-    parts = (pickle.loads(each["summary"]) for each in rows)  # written by our own workers a moment ago
-    fine, summary = True, b""
-    match row["what"]:
-        case what if what == BOOK:
-            fine = books.merged(parts).balanced
-        case what if what == RISE:
-            fine = not order.merged(parts).broken
-        case what if what == PART:
-            fine = not windows.overrun(parts)
-        case what if what == LIFE:
-            summary = pickle.dumps(lives.merged(parts))
-        case what if what == SCOPE:
-            fine = all(parts)
-    return {**row, "fine": fine, "summary": summary}
+    whole = Group(row["what"])
+    for each in rows:
+        whole.add(each["place"], pickle.loads(each["summary"]))  # written by our own workers a moment ago
+    came = -1
+    if row["what"] == BOOK and row["block"] != books.LOOSE and (of_block := whole.told.came) >= 0:
+        came = row["block"] * books.BLOCK + of_block
+    matters = row["what"] in (LIFE, PART) or not whole.fine
+    return {**row, "fine": whole.fine, "came": came, "summary": pickle.dumps(whole.told) if matters else b""}
 
 
 def _batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

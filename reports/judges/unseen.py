@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from harness.oracles.unseen import doubtful
-from reports.judges.second_look import FOUND, SCOPE
+from reports.judges.second_look import FOUND
 from reports.judges.stretch import LIFE, TOUCH
+from reports.judges.wanted import SCOPE
 from reports.schema import spark_schema
 
 UNSEEN = pa.schema(

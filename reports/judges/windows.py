@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +31,31 @@ PIECES = 50_000
 _WIDE = np.int64(1) << 42
 
 
+MOST_SHUT = 64
+"""So many parts of one connection in which its window was overrun are read again by themselves; of more, all of it is."""
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a SUBSCRIBE asked for."""
 
     mode: str
     window: int | None
+    unit: str
+    queue: str
+
+
+Held: TypeAlias = Mapping[str, Mapping[str, int]]
+"""By subscription: the names of what it holds, with their sizes, in order."""
+
+
+@dataclass(frozen=True)
+class Shut:
+    """A part in which a delivery began while its window was shut: which, and how things stood when it began."""
+
+    place: int
+    asked: Mapping[str, Asked]
+    held: Held
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,8 @@ class Part:
     """What is not settled one by one at the end: name, size, and whether it was settled with all before."""
     covered: set[str] = field(default_factory=set)
     """Subscriptions in which something of this part was settled: with ``client`` everything before is settled too."""
+    gone: bool = False
+    """Whether a subscription ended."""
     doubtful: bool = False
     """Something that only a second look can judge: a subscription that began anew, a name used twice."""
 
@@ -79,6 +101,7 @@ class Windows:
         self._unknown: dict[int, list[str]] = defaultdict(list)
         self._asked: dict[int, Asked] = {}
         self._doubtful: set[int] = set()
+        self._gone: set[int] = set()
         self._held_line = self._held_sub = self._held_size = self._held_end = np.empty(0, np.int64)
         self._held_names: pa.Array = pa.array([], pa.string())
 
@@ -121,6 +144,8 @@ class Windows:
             self._doubtful.add(int(batch.line[row]))
         for row, command, headers in batch.rare:
             line, name = int(batch.line[row]), headers.get("id", "")
+            if command == "UNSUBSCRIBE":
+                self._gone.add(line)
             if command != "SUBSCRIBE":
                 continue
             seen = len(self._of_sub)
@@ -129,8 +154,9 @@ class Windows:
             if sub < seen or name == "":
                 self._doubtful.add(line)
             mode = headers.get("ack", "auto")
-            window, _ = window_asked(headers, self._ground.windows)
-            self._asked[sub] = Asked(mode, window if window is not None else self._ground.window)
+            window, unit = window_asked(headers, self._ground.windows)
+            window = window if window is not None else self._ground.window
+            self._asked[sub] = Asked(mode, window, unit, headers.get("destination", ""))
             self._subs["known"][sub] = True
             self._subs["auto"][sub], self._subs["client"][sub] = mode == "auto", mode == "client"
 
@@ -170,12 +196,12 @@ class Windows:
 
     def _numbered(self, batch: Columns, line: Ints, rows: Ints, unknown: Ints, tokens: pa.Array, which: Ints) -> Ints:
         """The piece that each delivery lies in; enters the unknown settlements that divide pieces."""
-        have = {each: len(self._unknown[each]) for each in np.unique(line).tolist()} if self._unknown else {}
-        piece = (
-            np.fromiter((have.get(each, 0) for each in line.tolist()), np.int64, len(line))
-            if have
-            else np.zeros(len(line), np.int64)
-        )
+        piece = np.zeros(len(line), np.int64)
+        if self._unknown and len(line):
+            have = np.zeros(max(int(line.max()), *self._unknown) + 1, np.int64)
+            for each, tokens_ in self._unknown.items():
+                have[each] = len(tokens_)
+            piece = have[line]
         if not len(unknown):
             return piece
         of_line = batch.line[unknown]
@@ -266,6 +292,8 @@ class Windows:
             parts[line_].held.setdefault(self._sub(sub)[1], []).append((token, size, all_))
         for line in self._doubtful:
             parts[line].doubtful = True
+        for line in self._gone:
+            parts[line].gone = True
         yield from parts.items()
 
     def _sub(self, sub: int) -> tuple[int, str]:
@@ -277,28 +305,58 @@ def _chosen(values: pa.Array, mask: Bools) -> pa.Array:
     return values.filter(pa.array(mask))
 
 
+@dataclass
+class Account:
+    """One connection, its parts entered in their order. ``whole``: only reading all of it again can say; ``gone``: a
+    subscription ended, and what still came to it counts nothing, which a part by itself does not show."""
+
+    asked: dict[str, Asked] = field(default_factory=dict)
+    carried: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    shut: list[Shut] = field(default_factory=list)
+    whole: bool = False
+    gone: bool = False
+    cumulative: set[str] = field(default_factory=set)
+    """Subscriptions that settle all before at once."""
+
+    def add(self, place: int, part: Part) -> None:
+        """Enters the next part."""
+        self.gone |= part.gone
+        self.cumulative |= {name for name, about in part.asked.items() if about.mode == "client"}
+        if part.doubtful or (self.asked.keys() & part.asked.keys()) or len(self.shut) >= MOST_SHUT:
+            self.whole = True
+        if self.whole:
+            self.carried.clear()
+            return
+        before = {name: dict(held) for name, held in self.carried.items()}
+        known = dict(self.asked)
+        self.asked |= part.asked
+        if _shut(part, self.asked, self.carried):
+            self.shut.append(Shut(place, known, before))
+        for name in {*self.carried, *part.held, *part.covered}:
+            client = name in self.asked and self.asked[name].mode == "client"
+            if client and name in part.covered:
+                self.carried[name].clear()
+            for token, size, covered in part.held.get(name, ()):
+                if not (client and covered):
+                    self.carried[name][token] = size
+
+    @property
+    def overrun(self) -> bool:
+        """Whether a delivery began while its window was shut, or a second look is needed to say."""
+        return self.whole or bool(self.shut)
+
+
 def overrun(parts: Iterable[Part]) -> bool:
     """Whether a connection's parts, in their order, have a delivery that began while its window was shut, or need a second
     look to say."""
-    asked: dict[str, Asked] = {}
-    carried: dict[str, dict[str, int]] = defaultdict(dict)
-    for part in parts:
-        if part.doubtful or (asked.keys() & part.asked.keys()):
-            return True
-        asked |= part.asked
-        if _shut(part, asked, carried):
-            return True
-        for name in {*carried, *part.held, *part.covered}:
-            client = name in asked and asked[name].mode == "client"
-            if client and name in part.covered:
-                carried[name].clear()
-            for token, size, covered in part.held.get(name, ()):
-                if not (client and covered):
-                    carried[name][token] = size
-    return False
+    account = Account()
+    for place, part in enumerate(parts):
+        account.add(place, part)
+    return account.overrun
 
 
 def _shut(part: Part, asked: Mapping[str, Asked], carried: dict[str, dict[str, int]]) -> bool:
+    shut = False
     for place, names in _by_piece(part):
         if place:
             _settle(part.unknown[place - 1] if place <= len(part.unknown) else "", asked, carried)
@@ -311,9 +369,8 @@ def _shut(part: Part, asked: Mapping[str, Asked], carried: dict[str, dict[str, i
                 most = max(piece.fresh + over if piece.fresh != NONE else NONE, piece.behind)
             else:
                 most = piece.one + over if piece.one != NONE else NONE
-            if most >= max(about.window, 1):
-                return True
-    return False
+            shut |= most >= max(about.window, 1)
+    return shut
 
 
 def _by_piece(part: Part) -> Iterator[tuple[int, list[str]]]:

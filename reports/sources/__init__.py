@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from harness.trace.columns import SCHEMA
-from reports.read import arrow
 from reports.schema import TRACE
 
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
-
-PIECES = pa.schema([("place", pa.int64()), ("paths", pa.list_(pa.string()))])
-"""``place`` is where a piece stands among all: the events of one connection have to be in pieces of rising places."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A recording in pieces, each small enough to be one task.
 
-    ``open`` runs on a worker and has to be picklable: it gives the batches of one piece, in order, with at least the
+    A piece has at least ``place``, where it stands among all: the events of one connection have to be in pieces of rising
+    places. ``open`` runs on a worker and has to be picklable: it gives the batches of one piece, in order, with at least the
     columns asked for, in the types of :data:`harness.trace.columns.SCHEMA` (a dictionary of strings for a string).
     ``profile`` is what the recording itself says of the broker's family, empty for nothing.
     """
@@ -36,25 +34,43 @@ class Source:
     """What could not be read, in sentences."""
     whole: bool = True
     """Whether every connection of the broker is known to be in the recording."""
-    load: Callable[[SparkSession, DataFrame], DataFrame] = lambda _, pieces: pieces
-    """Adds to the pieces what workers cannot fetch themselves."""
+    load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
+    """Fetches what workers cannot: gives the pieces as rows with ``place`` and whatever else ``open`` takes."""
 
-    def pieces_frame(self, spark: SparkSession) -> DataFrame:
-        """A DataFrame of the pieces, one in each partition."""
-        table = pa.Table.from_pylist([dict(each) for each in self.pieces], schema=PIECES)
-        return self.load(spark, arrow(spark, table)).repartition(max(1, len(self.pieces)), "place")
+    def each(
+        self,
+        spark: SparkSession,
+        work: Callable[[Piece], Iterator[pa.RecordBatch]],
+        schema: StructType,
+        places: Container[int] | None = None,
+    ) -> DataFrame:
+        """What ``work`` makes of each piece, or of those with ``places``: each is a task of its own, and nothing is moved."""
+        chosen = [piece for piece in self.pieces if places is None or piece["place"] in places]
+        if self.load is not None:
+
+            def fetched(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                for batch in batches:
+                    for row in range(batch.num_rows):
+                        yield from work(batch.slice(row, 1).to_pylist()[0])
+
+            return self.load(spark, chosen).mapInArrow(fetched, schema)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    yield from work(chosen[number])
+
+        return spark.range(0, len(chosen), 1, max(1, len(chosen))).mapInArrow(run, schema)
 
     def events(self, spark: SparkSession) -> DataFrame:
         """Every event of the recording, as a DataFrame of the trace's columns."""
         open_piece = self.open
 
-        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for pieces in batches:
-                for piece in pieces.to_pylist():
-                    for batch in open_piece(piece, TRACE.fieldNames()):
-                        yield plain(batch)
+        def read(piece: Piece) -> Iterator[pa.RecordBatch]:
+            for batch in open_piece(piece, TRACE.fieldNames()):
+                yield plain(batch)
 
-        return self.pieces_frame(spark).mapInArrow(read, TRACE)
+        return self.each(spark, read, TRACE)
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:

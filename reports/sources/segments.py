@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from harness.trace.columns import SCHEMA
 from harness.trace.read import UnreadableTrace
 from reports.judges.columns import DICTIONARIES
+from reports.read import arrow
 from reports.sources import Piece, Source
 
 BATCH_ROWS = 2**18
@@ -26,6 +27,7 @@ BATCH_ROWS = 2**18
 PIECE_ROWS = 4_000_000
 """A piece has about as many rows, or is a single segment."""
 
+_PLACES = pa.schema([("path", pa.string()), ("place", pa.int64())])
 _TAG = re.compile(r"(?P<tag>.*)-(?P<number>\d+)\.parquet")
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]+://")
 
@@ -83,9 +85,15 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
     if not pieces:
         raise UnreadableTrace(f"{', '.join(uris)}: holds no segments part-*.parquet")
 
-    def load(spark: SparkSession, places: DataFrame) -> DataFrame:
-        named = places.withColumn("path", F.col("paths")[0])
-        return named.join(files.select("path", "content"), "path").drop("path")
+    def load(spark: SparkSession, chosen: Sequence[Piece]) -> DataFrame:
+        # Files come where they are read; only the list of their places travels.
+        table = pa.table({"path": [each["paths"][0] for each in chosen], "place": [each["place"] for each in chosen]})
+        named = F.broadcast(arrow(spark, table.cast(_PLACES)))
+        return (
+            files.select("path", "content")
+            .join(named, "path")
+            .select("place", F.array("path").alias("paths"), "content")
+        )
 
     return Source(pieces, read_files, load=load)
 
