@@ -2,16 +2,21 @@
 
 Cases against a target in real time mostly wait. They are started side by side in threads before pytest walks through
 its items; when pytest comes to an item it waits for that case and reports it. The wall time is then near the longest
-case, and pytest still sees one item after the other.
+case, and pytest still sees one item after the other. Cases in virtual time compute: they run side by side, if asked, in
+processes of their own (``harness/workers.py``).
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import signal
 import sys
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -31,8 +36,11 @@ from harness.trace.recorder import Recorder
 from harness.verdicts import results
 from harness.verdicts.results import Result
 from harness.words import Clock, Verdict
+from harness.workers import Workers, heaviest_first
 
 DEFAULT_TARGET = "reference"
+SIDE_BY_SIDE = 16
+"""Cases at the same time in real time, unless told otherwise."""
 _SET_UP_FAILED, _USAGE = 3, 4
 
 
@@ -42,7 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--effort", choices=("smoke", "normal", "deep"), default="smoke", help="how many examples")
     group.addoption("--brokerproof-seed", type=int, default=0, help="seed of examples and links")
     group.addoption("--record", metavar="RUN", default=None, help="a run folder for results and traces")
-    group.addoption("--side-by-side", type=int, default=16, help="cases at the same time in real time")
+    group.addoption(
+        "--side-by-side",
+        type=int,
+        default=None,
+        help=f"cases at the same time: in real time (default {SIDE_BY_SIDE}) in threads, in virtual time (default 1) in "
+        "processes",
+    )
     group.addoption("--resume", action="store_true", help="leave out cases the run folder has a result for")
 
 
@@ -77,7 +91,9 @@ class _Session:
         self._target: Target | None = None
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._started: dict[str, Future[Result]] = {}
+        self._workers: Workers | None = None
+        self._started: dict[str, Callable[[], Result]] = {}
+        """How to wait for the result of a case that was begun before pytest came to it."""
 
     # collection
 
@@ -116,11 +132,23 @@ class _Session:
         calls = [call for item in session.items if (call := _call(item)) is not None]
         if not calls:
             return
+        if self._folder is not None:
+            _end_well()
         run = self._begin()
         if run.target.clock is Clock.REAL:
-            self._pool = ThreadPoolExecutor(self._options.side_by_side, thread_name_prefix="case")
+            self._pool = ThreadPoolExecutor(self._options.side_by_side or SIDE_BY_SIDE, thread_name_prefix="case")
             for call in sorted(calls, key=_is_busy):
-                self._started[call.id] = self._pool.submit(self._execute, run, call)
+                self._started[call.id] = self._pool.submit(self._execute, run, call).result
+        elif (self._options.side_by_side or 1) > 1 and len(calls) > 1:
+            self._workers = Workers(
+                heaviest_first(run, calls),
+                self._options.side_by_side,
+                lambda name: replace(run, recorder=self._recorder(run.target, name)),
+                run.target.identity.name,
+                self._keep,
+            )
+            for call in calls:
+                self._started[call.id] = functools.partial(self._workers.result, call)
 
     def _load_target(self) -> Target:
         if self._target is None:
@@ -149,12 +177,7 @@ class _Session:
             facts=facts,
             catalogue=catalogue,
             deviations=known,
-            recorder=Recorder(
-                self._folder,
-                run=self._folder.resolve().name if self._folder is not None else "",
-                target=target.identity.name,
-                clock=target.clock,
-            ),
+            recorder=self._recorder(target, "0"),
             effort=self._options.effort,
             seed=self._options.brokerproof_seed,
             counterexamples=None if self._folder is None else self._folder / case_file.FOLDER,
@@ -164,11 +187,23 @@ class _Session:
             run_folder.add_target(self._folder, target, facts)
         return self._run
 
+    def _recorder(self, target: Target, tag: str) -> Recorder:
+        return Recorder(
+            self._folder,
+            run=self._folder.resolve().name if self._folder is not None else "",
+            target=target.identity.name,
+            clock=target.clock,
+            tag=tag,
+        )
+
     def _execute(self, run: Run, call: Call) -> Result:
         result = execute(run, call)
+        self._keep(result)
+        return result
+
+    def _keep(self, result: Result) -> None:
         if self._folder is not None:
             results.append(self._folder, result)
-        return result
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
@@ -177,7 +212,7 @@ class _Session:
             return None
         assert self._run is not None
         started = self._started.get(call.id)
-        result = self._execute(self._run, call) if started is None else started.result()
+        result = self._execute(self._run, call) if started is None else started()
         pyfuncitem.user_properties += [("verdict", result.verdict.value), ("detail", result.detail)]
         if result.verdict is Verdict.SKIP:
             pytest.skip(result.detail)
@@ -190,6 +225,8 @@ class _Session:
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         yield
+        if self._workers is not None:
+            self._workers.stop()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         if self._run is None:
@@ -201,6 +238,21 @@ class _Session:
                 self._folder, self._run.target.identity.name, canary.quantile(0.99), canary.quantile(1.0)
             )
         self._run.target.stop()
+
+
+def _end_well() -> None:
+    """Makes this process end as it should when it is told to: what was recorded is kept, and the target stops.
+
+    A run that is interrupted at a terminal and then ended by the command that started it hears of it twice; once is
+    enough.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
 
 
 @pytest.fixture

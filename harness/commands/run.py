@@ -7,13 +7,18 @@ clean. This process watches ``results.ndjson`` grow and shows it.
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
@@ -29,12 +34,14 @@ from harness.targets.target import Target
 from harness.verdicts import results
 from harness.verdicts.results import Result
 from harness.verdicts.verdict import WORST_FIRST, exit_code
-from harness.words import Seen, Verdict
+from harness.words import Clock, Seen, Verdict
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE = 3, 4
 INCONCLUSIVE = 2
 """The exit code for nothing worse than inconclusive."""
+_GRACE_S = 30.0
+"""How long a pytest process that was told to end may take, before it is killed."""
 
 
 @click.command()
@@ -47,7 +54,12 @@ INCONCLUSIVE = 2
 @click.option("--seed", type=int, help="Seed of examples and links; default: drawn, and recorded in run.json.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder; default: brokerproof-out/<timestamp>.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out: cases with a result are left out.")
-@click.option("-n", "side_by_side", type=click.IntRange(1, 256), default=16, help="Cases at the same time (real time).")
+@click.option(
+    "-n",
+    "side_by_side",
+    type=click.IntRange(1, 256),
+    help="Cases at the same time; default: 16 in real time, in virtual time as many as there are cores.",
+)
 @click.option(
     "--inconclusive-ok", is_flag=True, help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge."
 )
@@ -61,7 +73,7 @@ def run(
     seed: int | None,
     out: Path | None,
     resume: bool,
-    side_by_side: int,
+    side_by_side: int | None,
     inconclusive_ok: bool,
     no_report: bool,
     as_json: bool,
@@ -76,7 +88,8 @@ def run(
     seed, effort = _begin(folder, resume, out, seed, effort)
     console = Console(stderr=True, emoji=False)
     for name, target in zip(names, loaded, strict=True):
-        arguments = _arguments(name, suites, pattern, effort, seed, folder, resume, side_by_side)
+        at_once = side_by_side or (len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None)
+        arguments = _arguments(name, suites, pattern, effort, seed, folder, resume, at_once)
         _judge(console, target, arguments, folder)
         if not resume:
             _complete(target, folder)
@@ -115,7 +128,7 @@ def _arguments(
     seed: int,
     folder: Path,
     resume: bool,
-    side_by_side: int,
+    at_once: int | None,
 ) -> list[str]:
     spec = find_spec("suites")
     assert spec is not None
@@ -125,7 +138,8 @@ def _arguments(
     return [
         *(sys.executable, "-m", "pytest", "-c", str(settings), "--rootdir", str(home), "-q", "--no-header", "--tb=no"),
         *("-p", "no:cacheprovider", "--target", target, "--effort", effort, "--brokerproof-seed", str(seed)),
-        *("--record", str(folder.resolve()), "--side-by-side", str(side_by_side)),
+        *("--record", str(folder.resolve())),
+        *([] if at_once is None else ["--side-by-side", str(at_once)]),
         *(["--resume"] if resume else []),
         *(["-k", pattern] if pattern else []),
         *(str(home / each) for each in suites or CONFORMANCE),
@@ -140,11 +154,10 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path)
     with log.open("wb") as output:
         process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
-            progress.follow(console, process, folder, name)
+            with _interruptible():
+                progress.follow(console, process, folder, name)
         finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+            _end(process)
     said = log.read_text(errors="replace").strip().splitlines()
     last = next((line.removeprefix("!!!").strip(" !") for line in said if "_pytest.outcomes.Exit: " in line), None)
     reason = last.partition("Exit: ")[2] if last else (said[-1] if said else "it said nothing")
@@ -156,6 +169,30 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path)
         raise failing.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
     if process.returncode not in (0, 1):
         raise failing.Ours(f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM ends this command as Ctrl-C does: its children with it, and what they recorded is kept."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _complete(target: Target, folder: Path) -> None:
