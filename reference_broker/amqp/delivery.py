@@ -85,8 +85,8 @@ class Arrival:
             raise self._problem
         if self._spool is None or self._scan is None:
             return None
-        sections = self._scan.finish()
-        return self._spool.finish(), sections, bytes(self._scan.footer)
+        body = self._spool.finish()
+        return body, self._scan.finish(), bytes(self._scan.footer)
 
     def abandon(self) -> None:
         """The rest will not come, or is not wanted."""

@@ -75,6 +75,10 @@ class Outbox:
         """``head``, the octets of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer takes them."""
         self.streams.begin(conn, head, body, tail)
 
+    def gather(self, conn: int, body: Extract, made_of: Callable[[bytes], bytes]) -> None:
+        """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its octets leaves when they are read."""
+        self.streams.begin(conn, b"", body, b"", made_of)
+
     def watch(self, conn: int, streams: Callable[[bool], None]) -> None:
         """``streams`` is told whether something leaves piece by piece to ``conn``."""
         self.streams.watchers[conn] = streams

@@ -26,6 +26,9 @@ class _Stream:
     reading: Reading
     tail: bytes
     layer: Layer | None
+    made_of: Callable[[bytes], bytes] | None = None
+    """Makes what leaves of the whole, where it cannot leave in pieces: then the pieces are gathered."""
+    gathered: list[bytes] = field(default_factory=list)
     first: bool = True
 
 
@@ -61,9 +64,11 @@ class Streams:
     def __contains__(self, conn: int) -> bool:
         return conn in self._lines
 
-    def begin(self, conn: int, head: bytes, body: Extract, tail: bytes) -> None:
-        """One more thing is to leave."""
-        stream = _Stream(head, Reading(body), tail, self._layer(conn))
+    def begin(
+        self, conn: int, head: bytes, body: Extract, tail: bytes, made_of: Callable[[bytes], bytes] | None = None
+    ) -> None:
+        """One more thing is to leave: ``head``, the octets of ``body`` and ``tail``, or what is ``made_of`` them as a whole."""
+        stream = _Stream(head, Reading(body), tail, self._layer(conn), made_of)
         line = self._lines.get(conn)
         if line is not None:
             line.waiting.append(stream)
@@ -105,6 +110,13 @@ class Streams:
             self.broken.append(conn)
             return
         last = stream.reading.is_over
+        if stream.made_of is not None:
+            stream.gathered.append(octets)
+            if not last:
+                self.go_on(conn)
+                return
+            octets = stream.made_of(b"".join(stream.gathered))
+            stream.gathered.clear()
         data = octets
         if stream.first or last:
             data = b"".join((stream.head if stream.first else b"", octets, stream.tail if last else b""))

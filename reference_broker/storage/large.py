@@ -131,7 +131,7 @@ class LargeFiles:
             del self._bodies[body.id]
             self.waiting -= sum(len(write.data) for each, write in self._writes if each is body)
             self._writes = [each for each in self._writes if each[0] is not body]
-            if body.written or any(each is body for each, _ in self._under_way):
+            if body.begun:
                 useless.append(body.file)
         return useless
 
@@ -145,6 +145,8 @@ class LargeFiles:
     def take(self) -> list[Write]:
         """What is to be written with the next batch."""
         self._under_way, self._writes = self._writes, []
+        for body, _ in self._under_way:
+            body.begun = True
         return [write for _, write in self._under_way]
 
     def written(self) -> None:
@@ -199,7 +201,8 @@ class LargeFiles:
     def adopt(self, bodies: Mapping[int, LargeBody], last: int) -> None:
         """These bodies were found, and numbers up to ``last`` are used."""
         for body in bodies.values():
-            body.files, body.written, body.synced = self, body.octets, True
+            body.files, body.written = self, body.octets
+            body.begun = body.synced = True
             self._idle[body] = None
         self._bodies.update(bodies)
         self._last = max(self._last, last)
