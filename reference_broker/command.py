@@ -2,10 +2,10 @@
 
 When it is ready it prints one JSON line on standard output and nothing else ever::
 
-    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "stomp+ssl": null, "amqps": null,
+    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "stomp+ssl": null, "amqps": null,
      "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [], "closed": [], "version": "0.1.0"}
 
-``stomp`` and ``amqp`` are the ports of the first acceptors that speak the one and the other in the clear, ``stomp+ssl`` and
+``stomp``, ``amqp`` and ``core`` are the ports of the first acceptors that speak each in the clear, ``stomp+ssl`` and
 ``amqps`` those of the first that speak it over TLS, null where none does; ``acceptors`` has the port of each by its name,
 ``tls`` the names of those with TLS, ``closed`` the names of those that speak nothing this broker does and are therefore not
 opened.
@@ -78,7 +78,13 @@ class SetUpFailed(Refusal):
     help=f"The port of the first AMQP acceptor; 0 picks a free one. [default: the file's, or {AMQP_PORT}]",
 )
 @click.option(
-    "--any-port", is_flag=True, help="Put every acceptor on a free port (the other two options win for theirs)."
+    "--core",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="The port of the first CORE acceptor; 0 picks a free one. [default: the file's; none without a file]",
+)
+@click.option(
+    "--any-port", is_flag=True, help="Put every acceptor on a free port (the other three options win for theirs)."
 )
 @click.option(
     "--transactional-acks",
@@ -100,6 +106,7 @@ def broker(
     profile: str,
     stomp: int | None,
     amqp: int | None,
+    core: int | None,
     any_port: bool,
     transactional_acks: str,
     check: bool,
@@ -118,7 +125,7 @@ def broker(
             return
         if data is not None and profile == RABBITMQ:
             raise Refusal("--data: the profile rabbitmq keeps everything in memory; leave it out")
-        settings = _settings(config, {"STOMP": stomp, "AMQP": amqp}, any_port, profile)
+        settings = _settings(config, {"STOMP": stomp, "AMQP": amqp, "CORE": core}, any_port, profile)
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
     _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid, data)
@@ -134,7 +141,7 @@ def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool,
             spoken = tuple(each for each in settings.acceptors if named.keys() & set(each.protocols))
             settings = replace(settings, acceptors=spoken)
     elif config is None:
-        usual = {"STOMP": STOMP_PORT, "AMQP": AMQP_PORT}
+        usual = {"STOMP": STOMP_PORT, "AMQP": AMQP_PORT} | named
         settings = Settings(
             acceptors=tuple(
                 Acceptor(each.lower(), port=port, protocols=(each,))
@@ -148,17 +155,19 @@ def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool,
         settings = broker_xml.read(config)
     if any_port:
         settings = on_any_port(settings)
-    if not any({"STOMP", "AMQP"} & set(each.protocols) for each in settings.acceptors):
-        raise BadSetting(f"{config}: no acceptor speaks STOMP or AMQP; write protocols=STOMP,AMQP in the URL of one")
+    if not any({"STOMP", "AMQP", "CORE"} & set(each.protocols) for each in settings.acceptors):
+        raise BadSetting(
+            f"{config}: no acceptor speaks STOMP, AMQP or CORE; write protocols=STOMP,AMQP,CORE in the URL of one"
+        )
     wanted: dict[str, int] = {}
     for protocol, port in named.items():
-        # An acceptor in the clear if there is one: that is what the two options are about.
+        # An acceptor in the clear if there is one: that is what these options are about.
         speaking = sorted((each for each in settings.acceptors if protocol in each.protocols), key=_has_tls)
         name = speaking[0].name if speaking else None
         if name is None:
             raise BadSetting(f"{config}: no acceptor speaks {protocol}; write protocols={protocol} in the URL of one")
         if wanted.setdefault(name, port) != port:
-            raise BadSetting(f"{config}: acceptor {name!r} speaks both, so --stomp and --amqp must be the same port")
+            raise BadSetting(f"{config}: acceptor {name!r} speaks {protocol} too, and must be the same port for both")
     return with_ports(settings, wanted)
 
 
@@ -212,6 +221,7 @@ def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk
             "pid": os.getpid(),
             "stomp": first("STOMP", tls=False),
             "amqp": first("AMQP", tls=False),
+            "core": first("CORE", tls=False),
             "stomp+ssl": first("STOMP", tls=True),
             "amqps": first("AMQP", tls=True),
             "acceptors": dict(ports),

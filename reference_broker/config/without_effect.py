@@ -190,7 +190,6 @@ ADDRESS_SETTING: dict[str, Entry] = {
     # Read into the settings, but not acted on by the core yet. Take an entry away when the core does.
     "expiry-address": NoEffect(None, "messages do not expire here"),
     "redelivery-delay": Only(whole(0), (0,)),
-    "default-consumer-window-size": NoEffect(None, "for CORE clients only"),
     # Not read.
     "message-counter-history-day-limit": NoEffect(_number, _MANAGEMENT),
     **_named("management-browse-page-size management-message-attribute-size-limit", NoEffect(_number, _MANAGEMENT)),

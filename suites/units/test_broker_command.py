@@ -59,9 +59,15 @@ def connected(port: int, login: str = "") -> bytes:
 def test_it_says_one_line_serves_and_ends_in_order() -> None:
     with running("--stomp", "0") as (process, line):
         assert set(line) == {
-            *("ready", "pid", "stomp", "amqp", "stomp+ssl", "amqps", "acceptors", "tls", "closed", "version")
+            *("ready", "pid", "stomp", "amqp", "core", "stomp+ssl", "amqps", "acceptors", "tls", "closed", "version")
         }
-        assert (line["amqp"], line["stomp+ssl"], line["amqps"], line["tls"]) == (None, None, None, [])
+        assert (line["amqp"], line["core"], line["stomp+ssl"], line["amqps"], line["tls"]) == (
+            None,
+            None,
+            None,
+            None,
+            [],
+        )
         assert (line["ready"], line["pid"], line["closed"]) == (True, process.pid, [])
         assert line["acceptors"] == {"stomp": line["stomp"]}
         assert connected(line["stomp"]) == b"CONNECTED"
@@ -139,7 +145,7 @@ def test_a_port_for_a_protocol_that_no_acceptor_speaks(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("protocols=STOMP", "protocols=STOMP,AMQP"))
     code, sentence = refused("--config", str(path), "--amqp", "0", "--stomp", "61613")
     assert code == 4
-    assert "must be the same port" in sentence
+    assert "must be the same port for both" in sentence
 
 
 def test_the_port_option_wins_over_the_file(tmp_path: Path) -> None:
@@ -291,3 +297,12 @@ def test_an_override_that_is_none_is_refused(overrides: dict[str, object], sente
     with pytest.raises(BadSetting) as caught:
         virtual.make(None, overrides, start=0)
     assert sentence in str(caught.value)
+
+
+def test_a_port_for_core_opens_an_acceptor_for_it() -> None:
+    with running("--core", "0") as (_, line):
+        assert line["acceptors"] == {"core": line["core"]}
+        with socket.create_connection(("127.0.0.1", line["core"]), 5) as peer:
+            ping = (17).to_bytes(4) + b"\x0a" + bytes(8) + (60_000).to_bytes(8)
+            peer.sendall(b"ARTEMIS" + ping)
+            assert peer.recv(100) == ping

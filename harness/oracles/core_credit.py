@@ -1,0 +1,139 @@
+"""Credit in octets over CORE: never more delivered than there was credit for, never more granted than was asked for.
+
+Sources: the Artemis manual's chapter on flow control (ARTEMIS-FLOW-consumer-1, -producer-1), and the packets of release
+2.56.0. What a delivery costs is the size of its packet as it arrived; what a message costs its producer is the size of its
+encoding, which the trace has as ``cost``.
+
+A consumer's credit grows by what its client gives, whole as soon as that is sent: what is judged is the most that the broker
+can have had. -1 takes the limit away. 0 takes what is left of the credit away, but messages may be under way then; it counts
+from the answer to a force-delivery on that was asked for behind it. A delivery may begin with any credit above zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.trace.events import Event, FrameReceived, FrameSent
+from harness.verdicts.finding import Finding
+from harness.words import Seen
+
+BOUND, ASKED = "ARTEMIS-FLOW-consumer-1", "ARTEMIS-FLOW-producer-1"
+FORCED = "_hornetq.forced.delivery.seq"
+PROTOCOL = "CORE"
+
+
+@dataclass(slots=True)
+class Consumer:
+    """The most credit that a broker can believe to have for one consumer, in octets; None without limit."""
+
+    credit: int | None = 0
+    given: int = 0
+    delivered: int = 0
+    _taken: dict[str, int] = field(default_factory=dict)
+    """By the number of a force-delivery that was asked for behind a 0, what was given since then."""
+    _since: int | None = None
+    """What was given since the last 0; None where there was none that does not count yet."""
+
+    def gave(self, credits: int) -> None:
+        """The client gave that."""
+        if credits == -1:
+            self.credit = None
+        elif credits == 0:
+            self._since = 0
+        elif self.credit is not None:
+            self.credit += credits
+            self.given += credits
+            self._since = None if self._since is None else self._since + credits
+            self._taken = {asked: since + credits for asked, since in self._taken.items()}
+
+    def asked(self, sequence: str) -> None:
+        """The client asked for a force-delivery."""
+        if self._since is not None:
+            self._taken[sequence] = self._since
+
+    def answered(self, sequence: str) -> None:
+        """Everything that was sent before that force-delivery counts."""
+        since = self._taken.pop(sequence, None)
+        if since is not None and self.credit is not None:
+            self.credit = min(self.credit, since)
+            self._since = None
+
+    def took(self, octets: int) -> bool:
+        """A message came in a packet of ``octets``; whether there was credit for it."""
+        allowed = self.credit is None or self.credit > 0
+        self.delivered += octets
+        if self.credit is not None:
+            self.credit -= octets
+        return allowed
+
+
+def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
+    """Whether the broker delivered only with credit, message by message."""
+    books: dict[tuple[str, str], Consumer] = {}
+    found: list[Finding] = []
+    for event, headers in _packets(events, conn):
+        if "consumer" not in headers:
+            continue
+        book = books.setdefault((headers["channel"], headers["consumer"]), Consumer())
+        if isinstance(event, FrameSent):
+            if event.command == "create-consumer":
+                books[headers["channel"], headers["consumer"]] = Consumer()
+            elif event.command == "consumer-credits":
+                book.gave(int(headers["credits"]))
+            elif event.command == "force-delivery":
+                book.asked(headers["sequence"])
+        elif event.command == "receive" and FORCED in headers:
+            book.answered(headers[FORCED])
+        elif event.command == "receive":
+            before = book.delivered
+            allowed = book.took(event.size)
+            detail = f"consumer {headers['consumer']} had {before} octets delivered, {book.given} given, and one more message"
+            found.append(Finding(BOUND, Seen.HELD if allowed else Seen.VIOLATED, detail))
+    return found or [Finding(BOUND, Seen.NEVER_REACHED, "nothing was delivered")]
+
+
+@dataclass(slots=True)
+class Producer:
+    """What one session asked for and was granted for one address, in octets."""
+
+    asked: int = 0
+    granted: int = 0
+    spent: int = 0
+
+
+def producers(events: Sequence[Event], conn: int) -> list[Finding]:
+    """Whether the broker granted no more than it was asked for."""
+    found = []
+    for event, book, address in _grants(events, conn):
+        if isinstance(event, FrameReceived):
+            kept = book.granted <= book.asked
+            detail = f"{book.granted} octets were granted for {address}, and {book.asked} were asked for"
+            found.append(Finding(ASKED, Seen.HELD if kept else Seen.VIOLATED, detail))
+    return found or [Finding(ASKED, Seen.NEVER_REACHED, "nothing was granted")]
+
+
+def overdrawn(events: Sequence[Event], conn: int) -> int:
+    """By how many octets our own end sent more than it was granted, at most; 0 when it kept to its credit."""
+    return max((book.spent - book.granted for _, book, _ in _grants(events, conn)), default=0)
+
+
+def _grants(events: Sequence[Event], conn: int) -> Iterator[tuple[FrameSent | FrameReceived, Producer, str]]:
+    books: dict[tuple[str, str], Producer] = {}
+    for event, headers in _packets(events, conn):
+        if event.command not in ("request-producer-credits", "producer-credits", "send"):
+            continue
+        book = books.setdefault((headers["channel"], headers["address"]), Producer())
+        if event.command == "send":
+            book.spent += int(headers["cost"])
+        elif isinstance(event, FrameSent):
+            book.asked += int(headers["credits"])
+        else:
+            book.granted += int(headers["credits"])
+        yield event, book, headers["address"]
+
+
+def _packets(events: Sequence[Event], conn: int) -> Iterator[tuple[FrameSent | FrameReceived, Mapping[str, str]]]:
+    for each in events:
+        if isinstance(each, FrameSent | FrameReceived) and each.conn == conn and each.protocol == PROTOCOL:
+            yield each, dict(reversed(each.headers))
