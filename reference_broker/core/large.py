@@ -35,8 +35,8 @@ class Files(Protocol):
 
 
 class LargeBody:
-    """``octets`` is its length, of which ``written`` are in its file, which may be there once it has ``begun``; ``is_text`` says
-    that it is UTF-8 as a whole, where that was asked for."""
+    """``octets`` is its length, of which ``written`` are in its file, which may be there once it has ``begun``; ``is_text``
+    says that it is UTF-8 as a whole, where that was asked for."""
 
     __slots__ = ("begun", "files", "holders", "id", "is_text", "octets", "synced", "written")
 

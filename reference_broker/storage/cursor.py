@@ -194,6 +194,7 @@ class PageCursor:
         self._messages -= 1
         page.refs[self._id] -= 1
         page.pending -= 1
+        page.done(index)
         if durable:
             page.mark(self._id, index)
             self.pages.store.page_gone(self._id, page, index)

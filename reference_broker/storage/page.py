@@ -105,8 +105,9 @@ class Page:
 
     ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read, and ``pending`` all of
     the refs. ``acked`` marks by queue the records that are done with, where that has to be known after a restart.
-    ``written`` octets are on disk of ``octets``; ``generation`` counts the files this page was begun anew in. ``large`` are the
-    bodies that its messages have elsewhere, which are held as long as the page is there.
+    ``written`` octets are on disk of ``octets``; ``generation`` counts the files this page was begun anew in. ``large`` has
+    by record the body that its message has elsewhere, and how many queues are not done with it; it is held until they are,
+    or until the page goes.
     """
 
     __slots__ = (
@@ -124,7 +125,7 @@ class Page:
         self.refs: dict[int, int] = {}
         self.left: dict[int, int] = {}
         self.acked: dict[int, bytearray] = {}
-        self.large: list[LargeBody] = []
+        self.large: dict[int, tuple[LargeBody, int]] = {}
         self.sync = self.recovered = self.loading = False
         if head:
             self._add(head)
@@ -170,10 +171,27 @@ class Page:
         self.tail = [records.frame(number, each) for number, each in enumerate(self.content)]
         return old
 
-    def keep(self, body: LargeBody) -> None:
-        """A message here has ``body``."""
-        self.large.append(body)
+    def keep(self, index: int, body: LargeBody, queues: int) -> None:
+        """The message of the record ``index``, which is for so many queues, has ``body``."""
+        self.large[index] = body, queues
         body.hold()
+
+    def done(self, index: int) -> None:
+        """One more queue is done with the record ``index``."""
+        found = self.large.get(index)
+        if found is not None:
+            body, queues = found
+            if queues > 1:
+                self.large[index] = body, queues - 1
+            else:
+                del self.large[index]
+                body.drop()
+
+    def let_go(self) -> None:
+        """The page goes."""
+        for body, _ in self.large.values():
+            body.drop()
+        self.large.clear()
 
     def drop(self, queue: int, count: int) -> None:
         """``count`` references of ``queue`` are done with."""

@@ -108,7 +108,7 @@ class PagingStore:
         before = last.octets
         last.add(payload, ids)
         if message.large is not None:
-            last.keep(message.large)
+            last.keep(last.records - 1, message.large, len(ids))
             if durable:
                 store.large.sync(message.large)
         self.octets += last.octets - before
@@ -189,8 +189,7 @@ class PagingStore:
             self.octets -= page.octets
             self.messages -= page.records - 1
             self.store.page_over(page)
-            for body in page.large:
-                body.drop()
+            page.let_go()
         self.last = None
 
     def forget(self, queue: Queue) -> None:

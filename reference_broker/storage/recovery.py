@@ -304,14 +304,16 @@ class _Recovery:
                 found.reports.append(f"{name}, record {record}: {problem}; it is not delivered")
                 continue
             found.queue_id = max(found.queue_id, *ids)
-            if body is not None and flags & layout.DURABLE:
-                page.keep(self._body(*body))
+            wanted = sum(id in found.queues for id in ids) if flags & layout.DURABLE else 0
+            if body is not None and wanted:
+                page.keep(record, self._body(*body), wanted)
             counts = not unit or unit <= self._base or unit in self._units
             for id in ids:
                 if id not in found.queues or not flags & layout.DURABLE:
                     continue
                 if not counts:
                     page.mark(id, record)
+                    page.done(record)
                     continue
                 page.refs[id] = page.refs.get(id, 0) + 1
         for id in [each for each in found.queues if (each, number) in self._marks]:
@@ -329,6 +331,7 @@ class _Recovery:
                 if record in present and not page.is_marked(id, record):
                     page.mark(id, record)
                     page.refs[id] -= 1
+                    page.done(record)
 
     def _finish(self) -> Recovered:
         found = self._found
