@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.load.columns import RECORDED_OCTETS, Bools, Frames, Ints, Rows, listed, lists, together
-from harness.load.tape import Stretch
+from harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
+from harness.load.tape import RECORDED_OCTETS, Stretch
 from harness.wire import amqp, amqp_types
 from harness.wire.amqp_tables import BY_CODE
 
@@ -46,9 +46,9 @@ Octets = npt.NDArray[np.uint8]
 def columns(stretch: Stretch) -> dict[str, pa.Array]:
     """The columns of whole frames and protocol headers."""
     rows = Rows.of(stretch)
-    lengths = np.frombuffer(stretch.lengths, np.uint32).astype(np.int64)
+    lengths = rows.lengths
     begins = np.cumsum(lengths) - lengths
-    data = np.frombuffer(bytes(stretch.octets) + _PADDING, np.uint8)
+    data = np.frombuffer(rows.data + _PADDING, np.uint8)
     start = begins + 4 * data[begins + 4].astype(np.int64)
     quick = (data[begins + 5] == amqp.AMQP_FRAME) & (start + 4 < begins + lengths)
     quick &= (data[begins] != amqp.PREFIX[0]) | (data[begins + 1] != amqp.PREFIX[1])

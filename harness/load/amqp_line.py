@@ -9,7 +9,7 @@ from typing import Any
 from harness.load.line import Host, Line, Sender
 from harness.load.plan import Consumer, Place
 from harness.load.protocols import NUMBERS
-from harness.load.tape import RECEIVED, SENT
+from harness.load.tape import RECEIVED, RECORDED_OCTETS, SENT
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import amqp, amqp_types
 from harness.words import NS_PER_MS, Instant
@@ -18,6 +18,8 @@ _WIDE = 2**31 - 1
 _WRAP = 2**32
 _CREDIT = 200
 """What a consumer asks for when nobody says."""
+_KEPT = 512
+"""Octets of a transfer that are recorded; its own list has to be among them, and a broker may have a long tag for it."""
 _ROOM = 64
 """Octets of a frame that are kept for its performative."""
 _BEGIN, _ATTACH, _FLOW, _TRANSFER, _DISPOSITION = 0x11, 0x12, 0x13, 0x14, 0x15
@@ -106,9 +108,11 @@ class AmqpLine(Line):
             },
         )
 
-    def _say(self, frames: list[bytes], now: Instant) -> None:
+    def _say(self, frames: list[bytes], now: Instant, recorded: int = -1) -> None:
+        """``recorded``: how many octets of each are recorded; all by default."""
         if self.host.tape is not None:
-            self.host.tape.frames(self._number, SENT, now, self.conn, frames)
+            kept = frames if recorded < 0 else [each[:recorded] for each in frames]
+            self.host.tape.frames(self._number, SENT, now, self.conn, kept, list(map(len, frames)))
         self.write(b"".join(frames), now)
 
     # sending
@@ -135,7 +139,7 @@ class AmqpLine(Line):
         host.tally.sent += posted
         host.tally.sent_until = now + host.offset
         sender.waiting += 0 if settled else posted
-        self._say(frames, now)
+        self._say(frames, now, _ROOM + RECORDED_OCTETS)
         return posted
 
     def _transfers(self, handle: int, message: bytes, settled: bool) -> list[bytes]:
@@ -181,7 +185,8 @@ class AmqpLine(Line):
         if not frames:
             return
         if self.host.tape is not None:
-            self.host.tape.frames(self._number, RECEIVED, at, self.conn, frames)
+            kept = [each if len(each) <= _KEPT or each[10] != _TRANSFER else each[:_KEPT] for each in frames]
+            self.host.tape.frames(self._number, RECEIVED, at, self.conn, kept, list(map(len, frames)))
         self._take(frames, at)
         self.pump(at)
 

@@ -11,14 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.load.tape import SENT, Stretch
+from harness.load.tape import RECORDED_OCTETS, SENT, Stretch
 from harness.trace.columns import SCHEMA
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-RECORDED_OCTETS = 96
-"""Bodies of a load are recorded up to this length: it holds their stamp, in AMQP behind some sections. The rest is filler."""
 HEADERS: pa.ListType = SCHEMA.field("headers").type
 STRUCT: pa.StructType = HEADERS.value_type
 _KINDS = pa.array(["FrameReceived", "FrameSent", "HeartBeatReceived", "HeartBeatSent"])
@@ -43,21 +41,26 @@ class Rows:
     conn: Ints
     sent: Bools
     sizes: Ints
+    lengths: Ints
+    data: bytes
     octets: pa.Array
 
     @classmethod
     def of(cls, stretch: Stretch) -> Rows:
         """The rows of a stretch."""
         count = np.array(stretch.count, np.int64)
-        lengths = np.frombuffer(stretch.lengths, np.uint32)
+        lengths = np.frombuffer(b"".join(stretch.lengths), np.uint32)
+        data = b"".join(stretch.octets)
         offsets = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
-        buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(bytes(stretch.octets))]
+        buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
         return cls(
             np.repeat(np.array(stretch.at, np.int64), count),
             np.repeat(np.array(stretch.conn, np.int64), count),
             np.repeat(np.array(stretch.direction, np.int64) == SENT, count),
-            np.frombuffer(stretch.sizes, np.uint32).astype(np.int64),
+            np.frombuffer(b"".join(stretch.sizes), np.uint32).astype(np.int64),
+            lengths.astype(np.int64),
+            data,
             pa.Array.from_buffers(pa.binary(), len(lengths), buffers),
         )
 

@@ -19,6 +19,8 @@ from harness.worlds.real import RealWorld
 
 COME_WITHIN: Duration = 120 * NS_PER_S
 """How long drivers may take to come, and then to make their connections."""
+LONG: Instant = 2**62
+"""The scribes make segments of what is left on the tapes, which may take as long as the load did."""
 SETTLE: Duration = NS_PER_S
 """How long nothing more may come before it is believed that nothing is missing."""
 FIRST = 1_000_000
@@ -178,7 +180,7 @@ class Conductor:
         """Everybody says goodbye and tells what came of it. Raises :class:`LoadFailed`."""
         for seat in self._seats:
             seat.wire.say(leave=True)
-        self._wait(lambda: all(each.result is not None for each in self._seats), self.world.now() + COME_WITHIN)
+        self._wait(lambda: all(each.result is not None for each in self._seats), LONG)
         results = [each.result for each in self._seats if each.result is not None]
         if len(results) < len(self._seats):
             raise LoadFailed(f"{len(self._seats) - len(results)} drivers did not tell what came of their part")

@@ -17,7 +17,7 @@ from harness.worlds.world import Unreachable
 TICK: Duration = 2 * NS_PER_MS
 """How often what is due is written; less often where less is due."""
 LONGEST_TICK: Duration = 50 * NS_PER_MS
-HAND_OVER: Duration = 200 * NS_PER_MS
+HAND_OVER: Duration = NS_PER_S
 """How long a recorded octet may lie here before the scribe has it."""
 AGAIN: Duration = 250 * NS_PER_MS
 """After how long a broken connection is made anew."""
@@ -147,7 +147,7 @@ class Driver:
         assert self.host.tape is not None
         if self._ended:
             return
-        self.host.tape.hand_over()
+        self.host.tape.hand_over(whole=True)
         self.world.at(self.world.now() + HAND_OVER, self._hand_over)
 
     def _tend(self) -> None:

@@ -1,18 +1,21 @@
 """The scribe: a process that reads a driver's tape and writes the trace. ``python -m harness.load.scribe``.
 
-It prints ``ready`` when it is, ends when the tape ends, and then prints one line of JSON: how many events and segments it
-wrote, and the processor time of that and of its own start. A kill loses what is on the tape and the open segment, no more.
+It prints ``ready`` when it is, is told the files of the tape on standard input, removes each when it has read it, and at the
+end prints one line of JSON: how many events and segments it wrote, and the processor time of that and of its own start. It
+lets others go first: a load is not slowed by what can be done later. A kill loses what is in no file yet and the open segment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pickle
 import resource
 import signal
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,15 +45,14 @@ class Scribe:
         self._since: Instant | None = None
         self.rows = 0
 
-    def read(self, tape: IO[bytes]) -> None:
-        """Writes everything on the tape."""
-        while head := tape.read(HEAD.size):
-            if len(head) < HEAD.size:
-                break  # the driver was killed in the middle of it
-            protocol, direction, _, count, at, conn, size = HEAD.unpack(head)
-            rest = tape.read(8 * count + size)
-            if len(rest) < 8 * count + size:
-                break
+    def read(self, tape: memoryview) -> None:
+        """Notes everything on a piece of tape."""
+        begin, end = 0, len(tape)
+        while end - begin >= HEAD.size:
+            protocol, direction, _, count, at, conn, size = HEAD.unpack_from(tape, begin)
+            begin += HEAD.size
+            rest = tape[begin : begin + 8 * count + size]
+            begin += len(rest)
             self._since = at if self._since is None else self._since
             if at - self._since >= self._longest:
                 self._write()
@@ -62,7 +64,10 @@ class Scribe:
             if protocol == EVENT:
                 self._events.append(pickle.loads(rest))
             else:
-                self._stretch.add(direction, at + self._offset, conn, count, memoryview(rest))
+                self._stretch.add(direction, at + self._offset, conn, count, rest)
+
+    def close(self) -> None:
+        """Writes what is left."""
         self._write()
         self._recorder.flush()
 
@@ -90,7 +95,7 @@ def cpu_s() -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """Arguments: one JSON object with folder, run, target, tag, case, offset_ns, segment_rows and segment_s."""
+    """Arguments: one JSON object with folder, run, target, tag, case, offset_ns, nice, segment_rows and segment_s."""
     about: dict[str, Any] = json.loads(arguments[0])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
     recorder = Recorder(
@@ -106,7 +111,16 @@ def main(arguments: list[str]) -> int:
     start = cpu_s()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
-    scribe.read(sys.stdin.buffer)
+    os.nice(about["nice"])
+    for line in sys.stdin.buffer:
+        path = Path(line.decode().rstrip("\n"))
+        scribe.read(memoryview(path.read_bytes()))
+        path.unlink()
+    scribe.close()
+    with contextlib.suppress(OSError):  # another driver's scribe may still need it
+        path = Path(about["folder"]) / "tape"
+        (path / about["tag"]).rmdir()
+        path.rmdir()
     said = {"events": scribe.rows, "segments": recorder.segments, "cpu_s": cpu_s() - start, "start_cpu_s": start}
     sys.stdout.write(json.dumps(said) + "\n")
     return 0

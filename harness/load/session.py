@@ -24,7 +24,8 @@ DRAIN: Duration = 5 * NS_PER_S
 class Session:
     """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire is recorded.
 
-    ``segment_s``: a segment is closed after so many seconds too, for somebody who reads them meanwhile.
+    ``segment_s``: a segment is closed after so many seconds too, for somebody who reads them meanwhile. ``nice``: how much
+    the recorders let others go first.
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Session:
         *,
         record: bool = True,
         segment_s: int = 10,
+        nice: int = 19,
     ) -> None:
         self.target, self.wishes, self.folder = target, wishes, folder
-        self._crew, self._record, self._segment_s = crew, record, segment_s
+        self._crew, self._record, self._segment_s, self._nice = crew, record, segment_s, nice
         self._restart_at: Instant = 0
         self.restarts = 0
 
@@ -80,6 +82,7 @@ class Session:
             "target": self.target.identity.name,
             "case": CASE,
             "segment_rows": SEGMENT_ROWS,
+            "nice": self._nice,
             "segment_s": self._segment_s,
         }
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.load.columns import RECORDED_OCTETS, Bools, Frames, Ints, Rows, lengths, listed, lists, together
-from harness.load.tape import EOL, Stretch
+from harness.load.columns import Bools, Frames, Ints, Rows, lengths, listed, lists, together
+from harness.load.tape import EOL, RECORDED_OCTETS, Stretch
 from harness.wire import stomp
 
 PROTOCOL = "STOMP"
@@ -22,9 +22,9 @@ def columns(stretch: Stretch) -> dict[str, pa.Array]:
     count = len(rows.at)
     eol = rows.sizes >= EOL
     bare = rows.sizes - eol * EOL
-    beats = lengths(rows.octets) == 0
+    beats = rows.lengths == 0
     size = bare + ~beats + eol
-    plain = _plain(rows.octets, carriage=b"\r" in stretch.octets)
+    plain = _plain(rows.octets, carriage=b"\r" in rows.data)
     parts = []
     if plain.any():
         numbers = np.flatnonzero(plain)

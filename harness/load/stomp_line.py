@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from harness.load.line import Host, Line, Sender
 from harness.load.plan import Consumer
 from harness.load.protocols import NUMBERS
-from harness.load.tape import EOL, RECEIVED, SENT
+from harness.load.tape import EOL, RECEIVED, RECORDED_OCTETS, SENT
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import stomp
 from harness.words import NS_PER_MS, Instant
@@ -16,7 +17,16 @@ _ACK = re.compile(rb"\nack:([^\n\r]*)")
 _SUBSCRIPTION = re.compile(rb"\nsubscription:([^\n\r]*)")
 _RECEIPT = re.compile(rb"\nreceipt-id:([^\n\r]*)")
 _BEAT = re.compile(rb"\nheart-beat:([0-9]+),([0-9]+)")
+_EOLS = (b"\n", b"\r")
 _REDELIVERED = b"\nredelivered:true"
+
+
+class _Took(NamedTuple):
+    """What is recorded of frames that came, what is to be answered, and those that are looked at one by one."""
+
+    kept: list[bytes]
+    answers: list[bytes]
+    rare: list[bytes]
 
 
 class StompLine(Line):
@@ -51,10 +61,12 @@ class StompLine(Line):
             self.host.tape.frames(self._number, SENT, now, self.conn, [hidden], [len(frame)])
         self.write(frame + b"\0", now)
 
-    def _say(self, frames: list[bytes], now: Instant) -> None:
-        """Writes frames that are given without their NUL."""
+    def _say(
+        self, frames: list[bytes], now: Instant, kept: list[bytes] | None = None, sizes: list[int] | None = None
+    ) -> None:
+        """Writes frames that are given without their NUL; ``kept`` is what is recorded of them."""
         if self.host.tape is not None:
-            self.host.tape.frames(self._number, SENT, now, self.conn, frames)
+            self.host.tape.frames(self._number, SENT, now, self.conn, kept or frames, sizes)
         frames.append(b"")
         self.write(b"\0".join(frames), now)
 
@@ -82,22 +94,28 @@ class StompLine(Line):
     def post(self, sender: Sender, count: int, now: Instant) -> int:
         host, head, number = self.host, self._heads[sender.about.number], sender.about.number
         confirmed, awaited = host.plan.confirmed, self._awaited
-        frames = []
+        frames: list[bytes] = []
+        kept: list[bytes] = []
+        octets = 0
         for each in range(sender.next, sender.next + count):
             body = host.body(number, each, now)
+            size = len(body)
             if confirmed:
                 receipt = b"%d.%d" % (number, each)
                 awaited[receipt] = sender, now
-                frames.append(b"%bcontent-length:%d\nreceipt:%b\n\n%b" % (head, len(body), receipt, body))
+                frame = b"%bcontent-length:%d\nreceipt:%b\n\n%b" % (head, size, receipt, body)
             else:
-                frames.append(b"%bcontent-length:%d\n\n%b" % (head, len(body), body))
-            host.tally.sent_octets += len(body)
+                frame = b"%bcontent-length:%d\n\n%b" % (head, size, body)
+            frames.append(frame)
+            kept.append(frame[: len(frame) - size + RECORDED_OCTETS])
+            octets += size
+        host.tally.sent_octets += octets
         sender.next += count
         host.tally.sent += count
         host.tally.sent_until = now + host.offset
         if confirmed:
             sender.waiting += count
-        self._say(frames, now)
+        self._say(frames, now, kept, list(map(len, frames)))
         return count
 
     def heard(self, at: Instant, data: bytes) -> None:
@@ -108,12 +126,17 @@ class StompLine(Line):
             self._pending = b""
         if not frames:
             return
-        sizes = None
-        if any(each[:1] in (b"\n", b"\r") for each in frames):
+        if frames[0][:1] in _EOLS or frames[-1][:1] in _EOLS or b"\0\n" in data or b"\0\r" in data:
             frames, sizes = self._without_eols(frames, at)
+        else:
+            sizes = list(map(len, frames))
+        took = self._take(frames, at)
         if self.host.tape is not None:
-            self.host.tape.frames(self._number, RECEIVED, at, self.conn, frames, sizes)
-        self._take(frames, at)
+            self.host.tape.frames(self._number, RECEIVED, at, self.conn, took.kept, sizes)
+        if took.answers:
+            self._say(took.answers, at)
+        for frame in took.rare:
+            self._rare(frame, at)
         self.pump(at)
 
     def _without_eols(self, frames: list[bytes], at: Instant) -> tuple[list[bytes], list[int]]:
@@ -136,16 +159,19 @@ class StompLine(Line):
         if self.host.tape is not None:
             self.host.tape.frames(self._number, RECEIVED, at, self.conn, [b""], [size])
 
-    def _take(self, frames: list[bytes], at: Instant) -> None:
+    def _take(self, frames: list[bytes], at: Instant) -> _Took:
         tally, mode = self.host.tally, self.host.plan.ack
         now = at + self.host.offset
         acks: list[bytes] = []
         latest: dict[bytes, bytes] = {}
         waits: list[int] = []
+        kept: list[bytes] = []
+        rare: list[bytes] = []
         for frame in frames:
             kind = frame[:4]
             if kind == b"MESS":
                 end = frame.find(b"\n\n") + 2
+                kept.append(frame[: end + RECORDED_OCTETS])
                 tally.received += 1
                 tally.received_octets += len(frame) - end
                 if frame.startswith(MARK, end):
@@ -163,28 +189,33 @@ class StompLine(Line):
                     tally.settled += 1
                 else:
                     acks.append(b"ACK\nid:%b\n\n" % token[1])
-            elif kind == b"RECE":
-                self._receipt(frame, at)
-            else:
-                self._rare(frame, at)
+                continue
+            kept.append(frame)
+            if kind != b"RECE" or not self._receipt(frame, at):
+                rare.append(frame)
         if waits:
             tally.delivery.note(waits)
             tally.received_until = now
         tally.settled += len(acks)
         acks += [b"ACK\nid:%b\n\n" % each for each in latest.values()]
-        if acks and not self.over:
-            self._say(acks, at)
+        return _Took(kept, acks, rare)
 
-    def _receipt(self, frame: bytes, at: Instant) -> None:
+    def _receipt(self, frame: bytes, at: Instant) -> bool:
+        """Whether it was the receipt of a message."""
+        found = _RECEIPT.search(frame)
+        awaited = self._awaited.pop(found[1], None) if found else None
+        if awaited is None:
+            return False
+        sender, since = awaited
+        sender.waiting -= 1
+        self.host.tally.confirmed += 1
+        self.host.tally.confirmation.note((at - since,))
+        return True
+
+    def _agreed(self, frame: bytes) -> None:
         found = _RECEIPT.search(frame)
         name = found[1] if found else b""
-        awaited = self._awaited.pop(name, None)
-        if awaited is not None:
-            sender, since = awaited
-            sender.waiting -= 1
-            self.host.tally.confirmed += 1
-            self.host.tally.confirmation.note((at - since,))
-        elif name in self._asked:
+        if name in self._asked:
             self._asked.discard(name)
             if self.leaving and name == b"goodbye":
                 self.end()
@@ -196,6 +227,9 @@ class StompLine(Line):
     def _rare(self, frame: bytes, at: Instant) -> None:
         if frame.startswith(b"CONNECTED"):
             self._connected(frame, at)
+            return
+        if frame.startswith(b"RECEIPT"):
+            self._agreed(frame)
             return
         head = frame.partition(b"\n\n")[0].decode("utf-8", "replace").replace("\n", " ")
         self.failed = f"the broker said {head[:200]}"

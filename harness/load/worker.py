@@ -20,7 +20,7 @@ from typing import Any
 from harness.load import clocks
 from harness.load.driver import Driver
 from harness.load.plan import Plan
-from harness.load.tape import Tape, pipe
+from harness.load.tape import Tape
 from harness.load.wires import Wire
 from harness.words import NS_PER_S, Duration
 from harness.worlds.canary import Canary
@@ -141,16 +141,21 @@ class Worker:
         self._world.moved(_endpoints(about["endpoints"]), tls)
         tape = None
         if about["record"] is not None:
-            reading, writing = pipe()
-            arguments = json.dumps({**about["record"], "offset_ns": offset})
+            record = about["record"]
+            arguments = json.dumps({**record, "offset_ns": offset})
             self._scribe = subprocess.Popen(
-                [sys.executable, "-m", "harness.load.scribe", arguments], stdin=reading, stdout=subprocess.PIPE
+                [sys.executable, "-m", "harness.load.scribe", arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
-            os.close(reading)
             assert self._scribe.stdout is not None
             self._scribe.stdout.readline()
-            tape = Tape(writing)
+            tape = Tape(Path(record["folder"]) / "tape" / record["tag"], self._tell_scribe)
         return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
+
+    def _tell_scribe(self, path: Path) -> None:
+        assert self._scribe is not None
+        assert self._scribe.stdin is not None
+        self._scribe.stdin.write(f"{path}\n".encode())
+        self._scribe.stdin.flush()
 
     def _result(self, driver: Driver) -> dict[str, Any]:
         result = driver.told(whole=True)
