@@ -19,6 +19,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
+    "amqp091": 91,
     "amqp10": 247,
     "artemis-concepts": 4,
     "artemis-crossing": 5,
@@ -28,6 +29,7 @@ COUNTS = {
     "artemis-redelivery": 2,
     "artemis-stomp": 34,
     "artemis-tls": 6,
+    "rabbitmq-amqp091": 16,
     "rfc6455": 34,
     "stomp10": 49,
     "stomp11": 123,

@@ -49,7 +49,14 @@ class Line:
 
 
 CONFORMANCE = (
-    *("suites/stomp/**", "suites/amqp/**", "suites/delivery/**", "suites/flow/**", "suites/crossing/**"),
+    *(
+        "suites/stomp/**",
+        "suites/amqp/**",
+        "suites/amqp091/**",
+        "suites/delivery/**",
+        "suites/flow/**",
+        "suites/crossing/**",
+    ),
     *("suites/recorded/**", "suites/*.py"),
 )
 

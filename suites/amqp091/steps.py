@@ -1,0 +1,105 @@
+"""Steps that cases over AMQP 0-9-1 share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.bench import Bench
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.wire.amqp091 import Method
+from harness.wire.conversation import PATIENCE, ControlFailed, Requirements
+from harness.words import Duration, ms
+
+QUIET: Duration = ms(300)
+"""How long a surplus method is waited for, behind the last one that should come."""
+CHANNEL, CONNECTION = "channel", "connection"
+
+
+def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
+    """A new queue that is exclusive to the peer's connection."""
+    return str(peer.declare(channel=channel, **{"exclusive": True, **fields})["queue"])
+
+
+def exchange_of(target: Bench, peer: Amqp091Peer, kind: str, *, channel: int = 1, **fields: Any) -> str:
+    """A new exchange that goes with its last binding."""
+    name = target.fresh_name()
+    about = {"exchange": name, "type": kind, "auto-delete": True, **fields}
+    peer.call("exchange.declare", about, channel=channel)
+    return name
+
+
+def bind(peer: Amqp091Peer, queue: str, exchange: str, key: str = "", *, channel: int = 1, **fields: Any) -> None:
+    """Binds a queue."""
+    peer.call("queue.bind", {"queue": queue, "exchange": exchange, "routing-key": key, **fields}, channel=channel)
+
+
+def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int = 1) -> None:
+    """Publishes to the queue and waits until all of it is there."""
+    bodies = list(bodies)
+    before = peer.count(queue, channel=channel)
+    for body in bodies:
+        peer.publish(body, queue, channel=channel)
+    holds(peer, queue, before + len(bodies), channel=channel)
+
+
+def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> None:
+    """A control: ``count`` messages wait in the queue, at once or soon."""
+    if not eventually(peer, lambda: peer.count(queue, channel=channel) == count):
+        raise ControlFailed(f"{count} messages should wait in {queue}, there are {peer.count(queue, channel=channel)}")
+
+
+def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
+    """Asks the broker until the answer is yes: what it does on its own time may be still to come."""
+    until = peer.world.now() + within
+    while not question():
+        if peer.world.now() >= until:
+            return False
+        peer.world.wait_until(lambda: False, peer.world.now() + ms(20))
+    return True
+
+
+def arrive(peer: Amqp091Peer, count: int, *, channel: int = 1, quiet: Duration = QUIET) -> list[Method]:
+    """The next ``count`` deliveries on a channel, fewer when they do not come, and what comes ``quiet`` longer besides."""
+    wanted = method("basic.deliver", channel=channel)
+
+    def here() -> int:
+        return sum(wanted.accepts(each) for each in peer.inbox)
+
+    peer.world.wait_until(lambda: here() >= count or peer.ended is not None, peer.world.now() + PATIENCE)
+    peer.world.wait_until(lambda: peer.ended is not None, peer.world.now() + quiet)
+    return peer.deliveries(channel)
+
+
+def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
+    """All that waits in a queue, taken one by one without acknowledgement."""
+    found = []
+    while (answer := peer.get(queue, channel=channel, no_ack=True)).name == "basic.get-ok":
+        found.append(answer)
+    return found
+
+
+def bodies(methods: Sequence[Method]) -> list[bytes]:
+    """The bodies of deliveries."""
+    return [each.body for each in methods]
+
+
+def others_work(target: Bench) -> None:
+    """A control: a new connection publishes and gets."""
+    peer = target.amqp091()
+    queue = queue_of(peer)
+    fill(peer, queue, [b"still here"])
+    target.control(bodies(drained(peer, queue)) == [b"still here"], "another connection should work as before")
+    peer.close()
+
+
+def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
+    """The connection ends and open-ok never comes, whatever is said before."""
+    closed = target.wait_until(lambda: peer.ended is not None or _told(peer), PATIENCE)
+    opened = any(each.name == "connection.open-ok" for each in peer.inbox)
+    said = [each.brief() for each in peer.inbox]
+    target.judge(proves, closed and not opened, f"{what}: {peer.instead() if not closed else said or 'the end'}")
+
+
+def _told(peer: Amqp091Peer) -> bool:
+    return any(each.name == "connection.close" for each in peer.inbox)

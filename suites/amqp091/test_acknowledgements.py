@@ -1,0 +1,157 @@
+"""Acknowledgements, rejection, redelivery and recovery (basic.ack, basic.reject, basic.nack, basic.recover)."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp091 import Amqp091Peer
+from suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, eventually, fill, queue_of
+
+FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
+
+
+@case("AMQP091-ACK-01", "AMQP091-ACK-03", needs={"amqp091"})
+@over(
+    examples=12,
+    always=lambda target: [{"fault": each, "name": "basic.ack"} for each in FAULTS],
+    fault=st.sampled_from(FAULTS),
+    name=st.sampled_from(["basic.ack", "basic.reject", "basic.nack"]),
+)
+def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, name: str) -> None:
+    """A tag is acknowledged or rejected that was never delivered, was acknowledged before, or is another channel's."""
+    unknown, elsewhere = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"1"])
+    peer.consume(queue, channel=2)
+    (delivery,) = arrive(peer, 1, channel=2)
+    tag = delivery["delivery-tag"]
+    channel, proves = 2, unknown
+    if fault == "never delivered":
+        tag += 1
+    elif fault == "twice":
+        peer.ack(tag, channel=2)
+    elif fault == "another channel's":
+        channel, proves = 1, elsewhere
+    else:
+        tag = 0
+    peer.send(name, {"delivery-tag": tag}, channel=channel)
+    peer.refused(CHANNEL, 406, channel=channel, proves=proves)
+
+
+STEP = st.tuples(
+    st.sampled_from(["ack", "ack", "nack", "reject", "requeue"]), st.integers(0, 9), st.booleans(), st.booleans()
+)
+
+
+@case("AMQP091-ACK-02", "AMQP091-REJ-01", "RABBITMQ-AMQP091-NACK-01", needs={"amqp091"})
+@over(
+    examples=60,
+    always=lambda target: [{"count": 3, "steps": [("nack", 1, True, False)]}],
+    count=st.integers(1, 10),
+    steps=st.lists(STEP, max_size=6),
+)
+def test_acknowledgements_reach_as_far_as_they_say(
+    target: Bench, count: int, steps: list[tuple[str, int, bool, bool]]
+) -> None:
+    """Messages are delivered, and some are acknowledged, rejected or requeued, one by one or up to a tag, or all by the tag
+    0. What is left when the channel ends, and what was requeued, comes back; the rest is gone. Oldest first."""
+    multiple_acks, rejects, nacks = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"%d" % at for at in range(count)])
+    tags = {}
+    for at in range(count):
+        tags[peer.get(queue, channel=2)["delivery-tag"]] = at
+    waiting, back = dict(tags), set()
+    for what, pick, multiple, all_of_it in steps:
+        if not waiting:
+            break
+        tag = list(waiting)[pick % len(waiting)]
+        multiple = multiple and what != "reject"
+        chosen = [each for each in waiting if each <= tag or all_of_it] if multiple else [tag]
+        fields = {"delivery-tag": 0 if multiple and all_of_it else tag}
+        name = "basic.ack" if what == "ack" else "basic.reject" if what == "reject" else "basic.nack"
+        if name != "basic.reject":
+            fields["multiple"] = multiple
+        if name != "basic.ack":
+            fields["requeue"] = what == "requeue"
+        peer.send(name, fields, channel=2)
+        for each in chosen:
+            at = waiting.pop(each)
+            if what == "requeue":
+                back.add(at)
+    peer.settle(channel=2)
+    peer.close_channel(2)
+    left = sorted(back | set(waiting.values()))
+    eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
+    found = [int(each) for each in bodies(drained(peer, queue))]
+    told = f"of {count} messages, with {steps}, {found} came back, should be {left}"
+    used = {what for what, *_ in steps}
+    target.judge(multiple_acks, found == left, told)
+    if used - {"ack"}:
+        target.judge((rejects, nacks), found == left, told)
+
+
+@case("AMQP091-RED-01", "AMQP091-REC-01", "RABBITMQ-AMQP091-NACK-02", needs={"amqp091"})
+@over(
+    examples=20,
+    always=lambda target: [{"count": 4, "back": {1, 2}, "way": "recover"}],
+    count=st.integers(2, 8),
+    back=st.sets(st.integers(0, 7), min_size=1),
+    way=st.sampled_from(["nack", "reject", "recover"]),
+)
+def test_what_is_requeued_comes_in_its_old_place(target: Bench, count: int, back: set[int], way: str) -> None:
+    """Of several messages some are delivered and requeued. They come again before those behind them, in their order, with the
+    flag redelivered, which the others do not have."""
+    flag, recovered, place = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"%d" % at for at in range(count)])
+    taken = {at: peer.get(queue, channel=2)["delivery-tag"] for at in range(max(1, count - 1))}
+    chosen = sorted(each for each in back if each in taken) or [0]
+    for at, tag in taken.items():
+        if at not in chosen:
+            peer.ack(tag, channel=2)
+    peer.settle(channel=2)
+    if way == "recover":
+        peer.call("basic.recover", {"requeue": True}, channel=2)
+    else:
+        for at in reversed(chosen):
+            peer.send(f"basic.{way}", {"delivery-tag": taken[at], "requeue": True}, channel=2)
+    peer.settle(channel=2)
+    wanted = [*chosen, *range(len(taken), count)]
+    eventually(peer, lambda: peer.count(queue) == len(wanted), within=QUIET * 4)
+    again = drained(peer, queue)
+    found = [int(each) for each in bodies(again)]
+    target.judge(place, found == wanted, f"{way} of {chosen} of {count}: {found} came, should be {wanted}")
+    flags = {int(each.body): each["redelivered"] for each in again}
+    proves = (flag, recovered) if way == "recover" else flag
+    target.judge(proves, all(flags[at] is (at in chosen) for at in flags), f"{way} of {chosen}: the flags are {flags}")
+
+
+@case("AMQP091-REJ-01", needs={"amqp091"})
+def test_what_one_rejects_another_gets(target: Bench) -> None:
+    """A consumer with a prefetch of 1 gives each message back; another one gets them all, and acknowledges."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=3)
+    queue = queue_of(peer)
+    peer.call("basic.qos", {"prefetch-count": 1}, channel=2)
+    peer.consume(queue, channel=2)
+    fill_without_waiting(peer, queue, 3)
+    (first,) = arrive(peer, 1, channel=2)
+    peer.consume(queue, channel=3)
+    arrive_and_ack = arrive(peer, 2, channel=3)
+    peer.send("basic.reject", {"delivery-tag": first["delivery-tag"], "requeue": True}, channel=2)
+    peer.call("basic.cancel", {"consumer-tag": "nobody"}, channel=2)
+    found = {*bodies(arrive_and_ack), *bodies(arrive(peer, 1, channel=3)), *bodies(peer.deliveries(2))}
+    target.judge(proves, found == {b"0", b"1", b"2"}, f"in the end {sorted(found)} had come again or to the other")
+
+
+def fill_without_waiting(peer: Amqp091Peer, queue: str, count: int) -> None:
+    """Publishes; a consumer may take it at once."""
+    for at in range(count):
+        peer.publish(b"%d" % at, queue)
+    peer.settle()

@@ -1,0 +1,162 @@
+"""Publisher confirms and transactions (RabbitMQ: confirms; class tx)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp091 import Amqp091Peer
+from harness.wire.amqp091 import Method
+from harness.wire.conversation import PATIENCE
+from suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, fill, queue_of
+
+ANSWERS = ("basic.ack", "basic.nack")
+
+
+def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int, str], list[int]]:
+    """What came of the messages 1 to ``upto``, ``basic.ack`` or ``basic.nack``, and the numbers that were answered twice
+    or never published."""
+    found: dict[int, str] = {}
+    wrong: list[int] = []
+
+    def read() -> bool:
+        for each in [each for each in peer.inbox if each.name in ANSWERS and each.channel == channel]:
+            peer.inbox.remove(each)
+            tag = each["delivery-tag"]
+            numbers: Iterable[int] = range(1, tag + 1) if each["multiple"] else (tag,)
+            new = [number for number in numbers if number not in found]
+            wrong.extend([tag] if tag in found or tag > upto else [])
+            found.update(dict.fromkeys(new, each.name))
+        return len(found) >= upto
+
+    peer.world.wait_until(read, peer.world.now() + PATIENCE)
+    peer.world.wait_until(lambda: peer.ended is not None, peer.world.now() + QUIET)
+    read()
+    return found, wrong
+
+
+@case("RABBITMQ-AMQP091-CONF-01", needs={"amqp091"})
+@over(examples=10, counts=st.lists(st.sampled_from([1, 2, 7, 100]), min_size=1, max_size=3), routed=st.booleans())
+def test_every_message_is_confirmed_once(target: Bench, counts: list[int], routed: bool) -> None:
+    """Messages are published in runs on a channel in confirm mode, to a queue or to nowhere. Each is acknowledged, once; those
+    published before the mode was chosen do not count."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    queue = queue_of(peer)
+    peer.publish(b"before", queue)
+    peer.call("confirm.select", proves=proves)
+    last = 0
+    for count in counts:
+        for _ in range(count):
+            peer.publish(b"x", queue if routed else target.fresh_name())
+        last += count
+    found, wrong = answers(peer, last)
+    acked = [number for number, name in found.items() if name == "basic.ack"]
+    target.judge(
+        proves, sorted(acked) == list(range(1, last + 1)), f"of {last} messages {len(acked)} were acknowledged"
+    )
+    target.judge(proves, not wrong, f"answered twice, or never published: {wrong}")
+
+
+@case("RABBITMQ-AMQP091-CONF-02", needs={"amqp091"})
+def test_a_return_comes_before_its_confirm(target: Bench) -> None:
+    """Mandatory messages that nobody gets are returned, each before it is confirmed."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    peer.call("confirm.select")
+    for at in range(3):
+        peer.publish(b"%d" % at, target.fresh_name(), mandatory=True)
+    settled = _answered(target, peer, 3)
+    names = [each.name for each in settled]
+    returned = 0
+    for each in settled:
+        if each.name == "basic.return":
+            returned += 1
+        else:
+            last = each["delivery-tag"]
+            target.judge(
+                proves, returned >= last, f"message {last} is confirmed when {returned} were returned: {names}"
+            )
+    target.judge(proves, names.count("basic.return") == 3, f"{names} came")
+
+
+def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
+    def done() -> bool:
+        tags = [each["delivery-tag"] for each in peer.inbox if each.name in ANSWERS]
+        return bool(tags) and max(tags) >= upto
+
+    target.wait_until(done, PATIENCE)
+    return [each for each in peer.inbox if each.name in (*ANSWERS, "basic.return")]
+
+
+@case("RABBITMQ-AMQP091-CONF-03", needs={"amqp091"})
+@over(examples=2, first=st.sampled_from(["confirm.select", "tx.select"]))
+def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> None:
+    """A channel in one mode is put in the other. Twice the same is no mistake."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    for _ in range(2):
+        peer.call(first)
+    peer.send("tx.select" if first == "confirm.select" else "confirm.select", channel=1)
+    peer.refused(CHANNEL, 406, proves=proves)
+
+
+@case("AMQP091-TX-01", needs={"amqp091"})
+@over(examples=8, runs=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3))
+def test_messages_of_a_transaction_come_with_its_commit(target: Bench, runs: list[tuple[int, bool]]) -> None:
+    """Messages are published in transactions, which are committed or rolled back."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer, channel=2)
+    peer.call("tx.select")
+    wanted: list[bytes] = []
+    for run, (count, commit) in enumerate(runs):
+        sent = [b"%d-%d" % (run, at) for at in range(count)]
+        for body in sent:
+            peer.publish(body, queue)
+        peer.settle()
+        waiting = peer.count(queue, channel=2)
+        target.judge(proves, waiting == len(wanted), f"before its end {waiting - len(wanted)} messages of one waited")
+        peer.call("tx.commit" if commit else "tx.rollback", proves=proves)
+        wanted += sent if commit else []
+        waiting = peer.count(queue, channel=2)
+        target.judge(proves, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}")
+    found = bodies(drained(peer, queue, channel=2))
+    target.judge(proves, found == wanted, f"{found} came, should be {wanted}")
+
+
+@case("AMQP091-TX-02", needs={"amqp091"})
+@over(examples=4, commit=st.booleans(), multiple=st.booleans())
+def test_acknowledgements_of_a_transaction_count_with_its_commit(target: Bench, commit: bool, multiple: bool) -> None:
+    """Deliveries are acknowledged in a transaction. After a rollback they can be acknowledged again, and come back when the
+    channel ends; after a commit they are gone."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"1", b"2"])
+    peer.call("tx.select", channel=2)
+    peer.consume(queue, channel=2)
+    tags = [each["delivery-tag"] for each in arrive(peer, 2, channel=2)]
+    for tag in tags[1:] if multiple else tags:
+        peer.ack(tag, multiple=multiple, channel=2)
+    peer.call("tx.commit" if commit else "tx.rollback", channel=2, proves=proves)
+    if not commit:
+        peer.ack(tags[0], channel=2)
+        peer.call("tx.rollback", channel=2, proves=proves)
+    peer.close_channel(2)
+    target.wait_until(lambda: peer.ended is not None, QUIET)
+    found = bodies(drained(peer, queue))
+    target.judge(proves, found == ([] if commit else [b"1", b"2"]), f"{found} came back")
+
+
+@case("AMQP091-TX-03", needs={"amqp091"})
+@over(examples=2, name=st.sampled_from(["tx.commit", "tx.rollback"]))
+def test_only_transactional_channels_have_transactions(target: Bench, name: str) -> None:
+    """A commit or rollback comes on a channel that never had tx.select."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    peer.send(name, channel=1)
+    peer.refused(CHANNEL, 406, proves=proves)

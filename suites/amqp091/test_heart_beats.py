@@ -1,0 +1,115 @@
+"""Heart-beats, both ways (4.2.7; RabbitMQ: heartbeats)."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp091 import Amqp091Peer
+from harness.trace.events import HeartBeatReceived
+from harness.words import Duration, Instant, ms, seconds
+from suites.amqp091.steps import QUIET
+
+REAL_S = 1
+"""Seconds: the interval in real time. One second is the least there is."""
+
+
+def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
+    return [
+        each.at_ns
+        for each in target.outcome.events
+        if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
+    ]
+
+
+def _interval(target: Bench, virtual_s: int) -> int:
+    return virtual_s if target.virtual else REAL_S
+
+
+@case("AMQP091-HB-02", "RABBITMQ-AMQP091-HB-01", needs={"amqp091"})
+@over(examples=4, virtual_s=st.sampled_from([1, 2, 7, 60]))
+def test_the_server_beats(target: Bench, virtual_s: int) -> None:
+    """An interval is agreed on, and the client keeps it and says nothing else: the server's heart-beats come every half of it
+    (what RabbitMQ documents), and never further apart than the whole."""
+    within, halves = target.cited
+    interval = _interval(target, virtual_s)
+    peer = target.amqp091(heartbeat=interval)
+    since = target.now()
+    half = seconds(interval) // 2
+    for _ in range(7):
+        target.advance(half)
+        peer.beat()
+    beats = _beats(target, peer, since)
+    target.require(
+        within,
+        len(beats) >= 4,
+        f"{len(beats)} heart-beats came in {7 * half / seconds(1):g} s of interval {interval} s",
+    )
+    gaps = [later - before for before, later in itertools.pairwise(beats)]
+    late = target.punctuality(seconds(interval))
+    for at, gap in zip(beats, gaps, strict=False):
+        target.judge_duration(within, "between two heart-beats", gap, (0, seconds(interval) + late), at)
+        target.judge_duration(halves, "between two heart-beats of a half", gap, (half - late, half + late), at)
+
+
+@case("AMQP091-HB-03", "AMQP091-HB-04", "RABBITMQ-AMQP091-HB-01", needs={"amqp091"})
+@over(examples=4, virtual_s=st.sampled_from([1, 3, 60]), speaks=st.sampled_from([0, 1, 2]))
+def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int) -> None:
+    """The client falls silent, at once or after some heart-beats: it is disconnected after two to three intervals, and not
+    told."""
+    gives_up, silent, between = target.cited
+    interval = seconds(_interval(target, virtual_s))
+    peer = target.amqp091(heartbeat=interval // seconds(1))
+    for _ in range(speaks):
+        target.advance(interval * 3 // 4)
+        peer.beat()
+    assert peer.spoke_at is not None
+    since = peer.spoke_at
+    peer.expect_end(within=interval * 4 + seconds(2), proves=gives_up)
+    assert peer.ended is not None
+    gone = peer.ended.at - since
+    target.judge_duration(gives_up, "from the last octet to the end", gone, (2 * interval, None), since)
+    late = target.punctuality(interval)
+    target.judge_duration(between, "until it is given up", gone, (2 * interval, 3 * interval + late), since)
+    said = [each.brief() for each in peer.inbox]
+    target.judge(silent, not said, f"before the end came {said or 'nothing'}")
+
+
+@case("AMQP091-HB-05", needs={"amqp091"})
+@over(examples=4, what=st.sampled_from(["heart-beats", "methods", "octets"]))
+def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
+    """A client sends heart-beats, or methods instead, or one octet of a frame after the other: it stays for five intervals."""
+    (proves,) = target.cited
+    interval: Duration = seconds(_interval(target, 2))
+    peer = target.amqp091(heartbeat=interval // seconds(1))
+    frame = b"\x01\x00\x01\x00\x00\x00\x08\x00\x14\x00\x14\x01"  # the beginning of a method, octet by octet
+    for step in range(10):
+        target.advance(interval // 2)
+        if peer.ended is not None:
+            break
+        if what == "heart-beats":
+            peer.beat()
+        elif what == "methods":
+            peer.send("channel.flow", {"active": True}, channel=1)
+        else:
+            peer.write(frame[step : step + 1])
+    target.judge(proves, peer.ended is None, f"with {what} every half interval: {peer.instead()}")
+
+
+@case("AMQP091-HB-06", needs={"amqp091"})
+@over(examples=2, virtual_s=st.sampled_from([180, 1000]))
+def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: int) -> None:
+    """The client wants no heart-beats: none come, and it may be silent."""
+    (proves,) = target.cited
+    peer = target.amqp091(heartbeat=0)
+    since = target.now()
+    target.advance(seconds(virtual_s) if target.virtual else ms(3500))
+    beats = _beats(target, peer, since)
+    target.judge(proves, not beats, f"{len(beats)} heart-beats came, and none was wanted")
+    target.judge(proves, peer.ended is None, f"a silent client: {peer.instead()}")
+    if peer.ended is None:
+        peer.settle()
+        peer.expect_nothing(for_=QUIET)

@@ -1,0 +1,229 @@
+"""The life of a connection: protocol header, start, tune, open, close (4.2.2, 2.2.4, class connection)."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.wire.conversation import PATIENCE
+from suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of
+
+HEADER = "protocol-header"
+
+
+@case("AMQP091-VER-01", "AMQP091-START-01", "AMQP091-START-02", needs={"amqp091"})
+def test_the_header_is_answered_with_start(target: Bench) -> None:
+    """The client begins with AMQP 0 0 9 1."""
+    begins, locale, about = target.cited
+    peer = target.amqp091_peer()
+    start = peer.start(proves=begins)
+    told = f"start says version {start['version-major']}-{start['version-minor']}"
+    target.judge(begins, (start["version-major"], start["version-minor"]) == (0, 9), told)
+    target.judge(locale, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}")
+    known = start["server-properties"]
+    missing = [each for each in ("product", "version", "platform", "copyright", "information") if not known.get(each)]
+    target.judge(about, not missing, f"the server's properties lack {missing or 'nothing'}")
+
+
+@case("AMQP091-VER-02", "AMQP091-VER-03", needs={"amqp091"})
+@over(
+    examples=12,
+    always=lambda target: [{"octets": b"AMQP\0\0\x09\x02"}, {"octets": b"HTTP/1.1"}],
+    octets=st.sampled_from(
+        [
+            *(b"AMQP\0\0\x0b\0", b"AMQP\0\0\x09\x02", b"AMQP\0\0\x0a\0", b"AMQP\0\x02\0\0", b"AMQP\0\x09\0\x01"),
+            *(b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n", b"amqp\0\0\x09\x01", b"\0" * 8, b"AMQQ\0\0\x09\x01"),
+        ]
+    ),
+)
+def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octets: bytes) -> None:
+    """The client begins with a version that nobody has, or with something else."""
+    version, other = target.cited
+    proves = version if octets.startswith(b"AMQP") else other
+    peer = target.amqp091_peer()
+    peer.write(octets)
+    header = peer.expect(method(HEADER), proves=proves)
+    said = (header["id"], header["major"], header["minor"], header["revision"])
+    spoken = ((0, 0, 9, 1), (0, 1, 0, 0), (3, 1, 0, 0), (2, 1, 0, 0), (1, 1, 0, 9), (1, 1, 9, 1))
+    target.judge(proves, said in spoken, f"to {octets!r} the server answered with AMQP {said}")
+    peer.expect_end(proves=proves)
+    target.judge(proves, not peer.inbox, f"behind the header came {peer.instead()}")
+
+
+@case("AMQP091-START-03", needs={"amqp091"})
+def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
+    """The client chooses a mechanism that start does not name: the connection ends, and nothing more comes."""
+    (proves,) = target.cited
+    peer = target.amqp091_peer()
+    start = peer.start()
+    target.control("NOBODYS" not in start["mechanisms"].split(), "there should be no mechanism NOBODYS")
+    peer.start_ok("NOBODYS", b"")
+    peer.expect_end(proves=proves)
+    target.judge(proves, not peer.inbox, f"before the end came {peer.instead()}")
+
+
+@case("RABBITMQ-AMQP091-AUTH-01", needs={"amqp091", "login"})
+@over(examples=4, understands=st.booleans(), mechanism=st.sampled_from(["PLAIN", "AMQPLAIN"]))
+def test_a_login_that_is_refused_is_told_to_whom_understands(target: Bench, understands: bool, mechanism: str) -> None:
+    """The passcode is wrong. The client is told with 403, if it has the capability; else there is the end alone."""
+    (proves,) = target.cited
+    peer = target.amqp091_peer()
+    target.control(mechanism in peer.start()["mechanisms"].split(), f"{mechanism} should be offered")
+    response = b"\0nobody\0nothing"
+    if mechanism == "AMQPLAIN":
+        response = b"\x05LOGINS\0\0\0\x06nobody\x08PASSWORDS\0\0\0\x07nothing"
+    peer.start_ok(mechanism, response, {"capabilities": {"authentication_failure_close": understands}})
+    if understands:
+        peer.refused(CONNECTION, 403, proves=proves)
+    peer.expect_end(proves=proves)
+    target.judge(proves, not peer.inbox, f"behind that came {peer.instead()}")
+
+
+@case("AMQP091-TUNE-01", needs={"amqp091"})
+def test_the_server_proposes_limits(target: Bench) -> None:
+    """frame-max is no limit or at least 4096."""
+    (proves,) = target.cited
+    tuned = target.amqp091().tuned
+    assert tuned is not None
+    target.judge(proves, tuned["frame-max"] == 0 or tuned["frame-max"] >= 4096, f"frame-max is {tuned['frame-max']}")
+
+
+LIMITS = ("channel_max", "frame_max", "frame_max least")
+
+
+def _wrong(what: str, tuned: int) -> list[int]:
+    if what == "channel_max":
+        return [tuned + 1, 65535] if 0 < tuned < 65535 else []
+    return [tuned + 1, 2**32 - 1] if tuned else []
+
+
+@case("AMQP091-TUNE-02", "AMQP091-TUNE-03", "AMQP091-TUNE-04", needs={"amqp091"})
+@over(
+    examples=8,
+    always=lambda target: [{"what": what, "most": False} for what in LIMITS],
+    what=st.sampled_from(LIMITS),
+    most=st.booleans(),
+)
+def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most: bool) -> None:
+    """The client answers with more than the server proposed, or with a frame-max below 4096: it is not let in."""
+    channels, frames, least = target.cited
+    peer = target.amqp091_peer()
+    peer.start()
+    peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    assert peer.tuned is not None
+    if what == "frame_max least":
+        proves, choices = least, [4095, 8]
+    else:
+        proves = channels if what == "channel_max" else frames
+        choices = _wrong(what, peer.tuned[what])
+    if not choices:
+        return
+    value = choices[-1] if most else choices[0]
+    peer.tune_ok(**{what.split()[0]: value})
+    peer.send("connection.open", {"virtual-host": "/"})
+    never_opens(target, peer, proves, f"{what} {value}")
+
+
+@case("AMQP091-OPEN-01", needs={"amqp091"})
+def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
+    """The client opens a virtual host that nobody has made."""
+    (proves,) = target.cited
+    peer = target.amqp091_peer()
+    peer.start()
+    peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    peer.tune_ok()
+    peer.send("connection.open", {"virtual-host": f"/{target.fresh_name()}"})
+    never_opens(target, peer, proves, "a virtual host that does not exist")
+
+
+@case("AMQP091-START-04", needs={"amqp091"})
+@over(
+    examples=10,
+    after=st.sampled_from(["start", "tune", "tune-ok"]),
+    name=st.sampled_from(
+        [
+            "connection.open",
+            "connection.start-ok",
+            "connection.tune-ok",
+            "connection.secure-ok",
+            "basic.qos",
+            "channel.open",
+        ]
+    ),
+)
+def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str) -> None:
+    """Before the connection is open a method comes that is not due: it never is."""
+    (proves,) = target.cited
+    peer = target.amqp091_peer()
+    peer.start()
+    due = {"start": "connection.start-ok", "tune": "connection.tune-ok", "tune-ok": "connection.open"}
+    if name == due[after]:
+        return
+    if after != "start":
+        peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+    if after == "tune-ok":
+        peer.tune_ok()
+    peer.send(name, {}, channel=0 if name.startswith("connection") else 1)
+    never_opens(target, peer, proves, f"{name} behind {after}")
+
+
+@case("AMQP091-CLOSE-01", needs={"amqp091"})
+@over(examples=4, busy=st.booleans())
+def test_a_close_is_answered(target: Bench, busy: bool) -> None:
+    """The client closes while messages are on their way to it, or not: close-ok comes, and then nothing but the end."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    if busy:
+        queue = queue_of(peer)
+        for _ in range(50):
+            peer.publish(b"x" * 100, queue)
+        peer.consume(queue, no_ack=True)
+    peer.send("connection.close", {"reply-code": 200, "reply-text": "done"})
+    peer.expect(method("connection.close-ok", channel=0), proves=proves)
+    target.wait_until(lambda: peer.ended is not None, PATIENCE)
+    late = [each.brief() for each in peer.inbox if each.name != "basic.deliver"]
+    target.judge(proves, not late, f"with close-ok came {late or 'nothing'}")
+
+
+def _hard_error(peer: Amqp091Peer) -> None:
+    peer.send("channel.open", {}, channel=1)
+
+
+@case("AMQP091-CLOSE-02", needs={"amqp091"})
+def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
+    """The server closes the connection for a mistake. Behind that a queue is declared and a message published: nobody
+    answers, and the queue is not there. A close of the client's own is answered with close-ok."""
+    (proves,) = target.cited
+    name = target.fresh_name()
+    peer = target.amqp091()
+    _hard_error(peer)
+    peer.expect(method("connection.close", channel=0))
+    peer.send("queue.declare", {"queue": name}, channel=1)
+    peer.send("connection.close", {"reply-code": 200})
+    peer.expect(method("connection.close-ok", channel=0), proves=proves)
+    answers = [each.brief() for each in peer.inbox if each.name == "queue.declare-ok"]
+    target.judge(proves, not answers, f"a method behind close was answered with {answers or 'nothing'}")
+    other = target.amqp091()
+    other.send("queue.declare", {"queue": name, "passive": True}, channel=1)
+    other.refused(CHANNEL, 404, proves=proves)
+
+
+@case("AMQP091-CLOSE-03", "AMQP091-CLOSE-04", needs={"amqp091"})
+def test_channels_are_closed_by_both(target: Bench) -> None:
+    """The client closes a channel and gets close-ok; the server closes one, discards what comes on it, and forgets it with
+    the client's close-ok: it can be opened anew."""
+    answered, discards = target.cited
+    peer = target.amqp091(channels=2)
+    peer.close_channel(1, proves=answered)
+    peer.open_channel(1, proves=answered)
+    name = target.fresh_name()
+    peer.send("queue.declare", {"queue": name, "passive": True}, channel=2)
+    peer.expect(method("channel.close", channel=2))
+    peer.send("queue.declare", {"queue": name}, channel=2)
+    peer.expect_nothing(for_=QUIET, proves=discards, why="the channel is closed")
+    peer.send("channel.close-ok", channel=2)
+    peer.open_channel(2, proves=discards)
+    peer.send("queue.declare", {"queue": name, "passive": True}, channel=2)
+    peer.refused(CHANNEL, 404, proves=discards)

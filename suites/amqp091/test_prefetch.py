@@ -1,0 +1,174 @@
+"""Flow control towards consumers: the prefetch (basic.qos; RabbitMQ: consumer prefetch)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.wire.conversation import PATIENCE
+from suites.amqp091.steps import QUIET, arrive, fill, queue_of
+
+LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
+
+
+@case("AMQP091-QOS-01", "AMQP091-QOS-02", "RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
+@over(examples=25, limit=LIMITS, count=st.sampled_from([1, 2, 5, 12]), steps=st.lists(st.integers(1, 4), max_size=4))
+def test_a_consumer_has_as_much_as_its_prefetch(target: Bench, limit: int, count: int, steps: list[int]) -> None:
+    """More messages wait than a consumer may have: as many come, and with every acknowledgement as many more."""
+    not_more, as_many, each_consumer = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"%d" % at for at in range(count)])
+    peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
+    peer.consume(queue, channel=2)
+    waiting: list[int] = []
+    came = 0
+    for acks in [0, *steps]:
+        if acks and waiting:
+            tag = waiting[min(acks, len(waiting)) - 1]
+            peer.ack(tag, multiple=True, channel=2)
+            waiting = [each for each in waiting if each > tag]
+        should = min(count, came + (limit - len(waiting) if limit else count)) - came
+        found = [each["delivery-tag"] for each in arrive(peer, should, channel=2)]
+        came += len(found)
+        waiting += found
+        told = f"prefetch {limit}, {count} messages: {len(found)} came, {len(waiting)} wait for their acknowledgement"
+        target.judge(not_more, not limit or len(waiting) <= limit, told)
+        target.judge((as_many, each_consumer), len(found) == should, f"{told}; {should} should have come")
+
+
+@dataclass
+class _Consumer:
+    limit: int
+    waiting: list[int] = field(default_factory=list)
+
+
+@case("AMQP091-QOS-01", "RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
+@over(
+    examples=12,
+    limits=st.lists(st.sampled_from([1, 2, 4]), min_size=2, max_size=3),
+    whole=st.sampled_from([0, 2, 3]),
+)
+def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
+    target: Bench, limits: list[int], whole: int
+) -> None:
+    """Consumers of one channel begin with different prefetches, and with another for all of the channel, or none. None has
+    more than its own, nor all together more than theirs; and while messages wait they have as much as they may."""
+    not_more, both = target.cited
+    peer = target.amqp091(channels=2)
+    if whole:
+        peer.call("basic.qos", {"prefetch-count": whole, "global": True}, channel=2)
+    consumers: dict[str, _Consumer] = {}
+    queues = []
+    for limit in limits:
+        queue = queue_of(peer)
+        queues.append(queue)
+        fill(peer, queue, [b"x"] * 8)
+        peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
+        consumers[peer.consume(queue, channel=2)] = _Consumer(limit)
+    together = min(sum(limits), whole) if whole else sum(limits)
+    for _ in range(3):
+        free = together - sum(len(each.waiting) for each in consumers.values())
+        for each in arrive(peer, free, channel=2):
+            consumers[each["consumer-tag"]].waiting.append(each["delivery-tag"])
+        have = [len(each.waiting) for each in consumers.values()]
+        told = f"with prefetches {limits} and {whole or 'none'} for the channel the consumers have {have}"
+        target.judge(not_more, all(len(each.waiting) <= each.limit for each in consumers.values()), told)
+        target.judge(not_more, not whole or sum(have) <= whole, told)
+        target.judge(both, sum(have) == together, f"{told}; together they should have {together}")
+        first = next((each for each in consumers.values() if each.waiting), None)
+        if first is not None:
+            peer.ack(first.waiting.pop(0), channel=2)
+
+
+@case("RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
+def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> None:
+    """A consumer began with a prefetch of 2; then it is set to 5. The consumer keeps 2, one that begins now has 5."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=2)
+    first, second = queue_of(peer), queue_of(peer)
+    for queue in (first, second):
+        fill(peer, queue, [b"x"] * 10)
+    peer.call("basic.qos", {"prefetch-count": 2}, channel=2)
+    peer.consume(first, channel=2)
+    peer.call("basic.qos", {"prefetch-count": 5}, channel=2)
+    before = len(arrive(peer, 2, channel=2))
+    peer.consume(second, channel=2)
+    after = len(arrive(peer, 5, channel=2))
+    target.judge(proves, (before, after) == (2, 5), f"the consumers have {before} and {after}, should be 2 and 5")
+
+
+@case("AMQP091-QOS-03", needs={"amqp091"})
+@over(examples=3, whole=st.booleans())
+def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool) -> None:
+    """A consumer without acknowledgement on a channel with a prefetch of 1 gets everything."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"x"] * 10)
+    peer.call("basic.qos", {"prefetch-count": 1, "global": whole}, channel=2)
+    peer.consume(queue, channel=2, no_ack=True)
+    found = len(arrive(peer, 10, channel=2))
+    target.judge(proves, found == 10, f"{found} of 10 messages came")
+
+
+@case("AMQP091-QOS-02", needs={"amqp091"})
+@over(
+    examples=6,
+    limit=st.sampled_from([1, 3, 10]),
+    multiple=st.booleans(),
+    way=st.sampled_from(["ack", "nack", "reject"]),
+)
+def test_all_messages_come_as_they_are_settled(target: Bench, limit: int, multiple: bool, way: str) -> None:
+    """A consumer with a prefetch settles what it has, again and again: in the end it had everything, and never too much."""
+    (proves,) = target.cited
+    count = 40
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"%d" % at for at in range(count)])
+    peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
+    peer.consume(queue, channel=2)
+    bodies: list[int] = []
+    most = 0
+    while len(bodies) < count:
+        here = _at_least_one(target, peer)
+        if not here:
+            break
+        most = max(most, len(here))
+        bodies += [body for body, _ in here]
+        if multiple and way != "reject":
+            peer.send(f"basic.{way}", {"delivery-tag": here[-1][1], "multiple": True}, channel=2)
+        else:
+            for _, tag in here:
+                peer.send(f"basic.{way}", {"delivery-tag": tag}, channel=2)
+    told = f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
+    target.judge(proves, bodies == list(range(count)) and most <= limit, told)
+
+
+def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
+    wanted = method("basic.deliver", channel=2)
+    target.wait_until(lambda: any(wanted.accepts(each) for each in peer.inbox), PATIENCE)
+    return [(int(each.body), each["delivery-tag"]) for each in peer.deliveries(2)]
+
+
+@case("AMQP091-QOS-01", needs={"amqp091"})
+@over(examples=4, limit=st.sampled_from([1, 4]))
+def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, limit: int) -> None:
+    """Nobody acknowledges: nothing more comes, however long it takes; another consumer gets the rest."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=3)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"x"] * 10)
+    peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
+    peer.consume(queue, channel=2)
+    target.control(len(arrive(peer, limit, channel=2)) == limit, f"{limit} messages should come")
+    peer.expect_nothing(
+        for_=QUIET * 3, of=method("basic.deliver", channel=2), proves=proves, why="nothing was acknowledged"
+    )
+    peer.consume(queue, channel=3, no_ack=True)
+    rest = len(arrive(peer, 10 - limit, channel=3))
+    target.control(rest == 10 - limit, f"another consumer should get the rest, it got {rest}")

@@ -1,0 +1,244 @@
+"""Queues: declaration, names, who may use them, when they go (class queue)."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.wire.amqp091_values import Typed
+from suites.amqp091.steps import CHANNEL, QUIET, arrive, bind, bodies, drained, eventually, fill, queue_of
+
+
+@case("AMQP091-QUEUE-01", "AMQP091-QUEUE-12", needs={"amqp091"})
+def test_the_server_names_queues(target: Bench) -> None:
+    """Queues are declared without a name; declare-ok has one, and another each time, and counts what is there."""
+    names, counts = target.cited
+    peer = target.amqp091()
+    found = [peer.declare(exclusive=True, proves=names)["queue"] for _ in range(3)]
+    target.judge(names, all(found) and len(set(found)) == 3, f"the names are {found}")
+    fill(peer, found[0], [b"1", b"2"])
+    peer.consume(found[1])
+    told = [
+        (each["message-count"], each["consumer-count"]) for each in (peer.declare(name, passive=True) for name in found)
+    ]
+    target.judge(counts, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}")
+
+
+def _exists(target: Bench, name: str) -> bool:
+    peer = target.amqp091()
+    peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)
+    found = peer.watch_for(method("queue.declare-ok", channel=1))
+    peer.leave()
+    return found is not None
+
+
+@case("AMQP091-QUEUE-02", needs={"amqp091"})
+def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
+    """A passive declaration of a queue that does not exist; it does not make it."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    name = target.fresh_name()
+    for _ in range(2):
+        peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)
+        peer.refused(CHANNEL, 404, proves=proves)
+        peer.open_channel(1)
+
+
+@case("AMQP091-QUEUE-03", needs={"amqp091"})
+@over(examples=6, other=st.sampled_from(["", "durable", "auto-delete", "exclusive", "x-max-length", "x-message-ttl"]))
+def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
+    """A queue is declared again, alike or with one property otherwise."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    name = target.fresh_name()
+    arguments = {"x-max-length": 10}
+    peer.declare(name, durable=True, arguments=arguments)
+    changed = {
+        "": {},
+        "durable": {"durable": False},
+        "auto-delete": {"auto-delete": True},
+        "exclusive": {"exclusive": True},
+        "x-max-length": {"arguments": {"x-max-length": 11}},
+        "x-message-ttl": {"arguments": {**arguments, "x-message-ttl": 1000}},
+    }[other]
+    peer.send("queue.declare", {"queue": name, "durable": True, "arguments": arguments, **changed}, channel=1)
+    if other:
+        peer.refused(CHANNEL, 406, 405, proves=proves)
+        peer.open_channel(1)
+    else:
+        peer.expect(method("queue.declare-ok", channel=1), proves=proves)
+    peer.call("queue.delete", {"queue": name})
+
+
+@case("AMQP091-QUEUE-04", "AMQP091-QUEUE-05", needs={"amqp091"})
+@over(
+    examples=5,
+    name=st.sampled_from(["queue.declare", "basic.consume", "basic.get", "queue.purge", "queue.delete"]),
+    gone=st.booleans(),
+)
+def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
+    """Another connection cannot use an exclusive queue; when its own connection ends, in order or not, it is gone."""
+    locked, deleted = target.cited
+    owner, other = target.amqp091(), target.amqp091()
+    queue = target.fresh_name()
+    owner.declare(queue, exclusive=True)
+    other.send(name, {"queue": queue, **({"passive": True} if name == "queue.declare" else {})}, channel=1)
+    other.refused(CHANNEL, 405, proves=locked)
+    owner.publish(b"mine", queue)
+    owner.settle()
+    target.control(owner.count(queue) == 1, "its owner should be able to use it")
+    if gone:
+        owner.leave()
+    else:
+        owner.close()
+    left = eventually(other, lambda: not _exists(target, queue))
+    target.judge(deleted, left, "an exclusive queue is there after its connection has ended")
+
+
+@case("AMQP091-QUEUE-06", needs={"amqp091"})
+@over(examples=4, way=st.sampled_from(["cancel", "channel", "connection", "gone"]))
+def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: str) -> None:
+    """It is there before it has a consumer, and while one of two is left; it goes with the last, however that leaves."""
+    (proves,) = target.cited
+    peer, watcher = target.amqp091(channels=2), target.amqp091()
+    name = target.fresh_name()
+    peer.declare(name, **{"auto-delete": True})
+    target.judge(proves, _exists(target, name), "before it had a consumer the queue should be there")
+    tags = [peer.consume(name, channel=channel) for channel in (1, 2)]
+    peer.call("basic.cancel", {"consumer-tag": tags[0]})
+    target.judge(proves, _exists(target, name), "with one of two consumers the queue should be there")
+    match way:
+        case "cancel":
+            peer.call("basic.cancel", {"consumer-tag": tags[1]}, channel=2)
+        case "channel":
+            peer.close_channel(2)
+        case "connection":
+            peer.close()
+        case "gone":
+            peer.leave()
+    left = eventually(watcher, lambda: not _exists(target, name))
+    target.judge(proves, left, f"its last consumer has left ({way}), and the queue is there")
+
+
+@case("AMQP091-QUEUE-07", needs={"amqp091"})
+def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
+    """A new queue whose name begins with amq."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    peer.send("queue.declare", {"queue": f"amq.{target.fresh_name()}"}, channel=1)
+    peer.refused(CHANNEL, 403, proves=proves)
+
+
+@case("AMQP091-QUEUE-08", needs={"amqp091"})
+def test_a_purge_takes_what_waits(target: Bench) -> None:
+    """Of five messages two were delivered and wait for their acknowledgement; a purge takes three. The two come back."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer)
+    fill(peer, queue, [b"1", b"2", b"3", b"4", b"5"])
+    for _ in range(2):
+        target.control(peer.get(queue, channel=2).name == "basic.get-ok", "a message should wait")
+    answer = peer.call("queue.purge", {"queue": queue}, proves=proves)
+    target.judge(proves, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}")
+    target.judge(proves, not drained(peer, queue), "behind purge-ok nothing should wait")
+    peer.close_channel(2)
+    target.wait_until(lambda: False, QUIET)
+    found = bodies(drained(peer, queue))
+    target.judge(proves, found == [b"1", b"2"], f"what was not acknowledged came back as {found}")
+
+
+@case("AMQP091-QUEUE-09", "AMQP091-QUEUE-10", needs={"amqp091"})
+def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None:
+    """A queue with a consumer is not deleted if-unused, one with a message not if-empty; deleted otherwise, it tells how
+    many messages it had."""
+    unused, empty = target.cited
+    peer = target.amqp091()
+    queue = queue_of(peer)
+    fill(peer, queue, [b"1", b"2"])
+    peer.send("queue.delete", {"queue": queue, "if-empty": True}, channel=1)
+    peer.refused(CHANNEL, 406, proves=empty)
+    peer.open_channel(1)
+    other = queue_of(peer)
+    peer.open_channel(2)
+    peer.consume(other, channel=2)
+    peer.send("queue.delete", {"queue": other, "if-unused": True}, channel=1)
+    peer.refused(CHANNEL, 406, proves=unused)
+    peer.open_channel(1)
+    peer.call("queue.delete", {"queue": other, "if-empty": True}, proves=empty)
+    answer = peer.call("queue.delete", {"queue": queue, "if-unused": True}, proves=unused)
+    target.judge(unused, answer["message-count"] == 2, f"delete-ok counts {answer['message-count']}")
+
+
+@case("AMQP091-QUEUE-11", needs={"amqp091"})
+def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
+    """Two queues are declared; then one is bound, consumed and purged without a name. On a channel that has declared none
+    it is 404."""
+    (proves,) = target.cited
+    peer = target.amqp091(channels=2)
+    queue_of(peer)
+    queue = queue_of(peer)
+    key = target.fresh_name()
+    bind(peer, "", "amq.direct", key)
+    peer.publish(b"here", key, exchange="amq.direct")
+    peer.settle()
+    target.judge(proves, peer.count(queue) == 1, "the last queue should be the one that was bound")
+    peer.call("queue.purge", {}, proves=proves)
+    peer.send("queue.purge", {}, channel=2)
+    peer.refused(CHANNEL, 404, channel=2, proves=proves)
+
+
+BAD: list[dict[str, object]] = [
+    {"x-max-length": -1},
+    {"x-max-length": "many"},
+    {"x-max-length-bytes": -5},
+    {"x-message-ttl": -1},
+    {"x-message-ttl": 1.5},
+    {"x-expires": 0},
+    {"x-overflow": "drop-tail"},
+    {"x-overflow": 5},
+    {"x-dead-letter-exchange": 5},
+    {"x-dead-letter-routing-key": "k"},
+    {"x-queue-type": "nobodys"},
+    {"x-max-length": Typed("t", True)},
+]
+
+
+@case("RABBITMQ-AMQP091-ARG-01", needs={"amqp091"})
+@over(examples=12, arguments=st.sampled_from(BAD))
+def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str, object]) -> None:
+    """An argument has a value of another type, or one that makes no sense. One that nobody knows is no mistake."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    peer.send("queue.declare", {"exclusive": True, "arguments": arguments}, channel=1)
+    peer.refused(CHANNEL, 406, proves=proves)
+    peer.open_channel(1)
+    peer.declare(exclusive=True, arguments={"x-nobody-knows": 5}, proves=proves)
+
+
+@case("RABBITMQ-AMQP091-CANCEL-01", needs={"amqp091"})
+@over(examples=2, understands=st.booleans())
+def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
+    """The queue of a consumer is deleted by another connection; the channel goes on."""
+    (proves,) = target.cited
+    name = target.fresh_name()
+    peer = target.amqp091(capabilities={"consumer_cancel_notify": understands})
+    other = target.amqp091()
+    peer.declare(name)
+    tag = peer.consume(name)
+    other.call("queue.delete", {"queue": name})
+    if understands:
+        peer.expect(method("basic.cancel", channel=1, consumer_tag=tag), proves=proves)
+    else:
+        peer.expect_nothing(
+            for_=QUIET, of=method("basic.cancel"), proves=proves, why="the client does not understand it"
+        )
+    _works(target, peer)
+
+
+def _works(target: Bench, peer: Amqp091Peer) -> None:
+    queue = queue_of(peer)
+    peer.consume(queue, no_ack=True)
+    peer.publish(b"on", queue)
+    target.control(bodies(arrive(peer, 1)) == [b"on"], "the channel should work as before")
