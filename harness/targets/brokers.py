@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.targets import artemis, proton_examples, rabbitmq, rabbitmq_release
+from harness.targets import activemq, artemis, proton_examples, rabbitmq, rabbitmq_release
+from harness.targets.activemq import ActivemqProcess
 from harness.targets.artemis import ArtemisProcess
 from harness.targets.cache import cache_folder, locked, remove
 from harness.targets.failure import SetUpFailed
@@ -41,6 +42,11 @@ class _Kind:
 def _start_artemis(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
     config = artemis.our_files() / "broker.xml" if config is None else config
     return ArtemisProcess(config, version, folder, ports=ports, free=True).start()
+
+
+def _start_activemq(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
+    config = activemq.our_files() / "activemq.xml" if config is None else config
+    return ActivemqProcess(config, version, folder, ports=ports, free=True).start()
 
 
 def _start_rabbitmq(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
@@ -77,6 +83,13 @@ _KINDS: Mapping[str, _Kind] = {
         release=lambda version: version or artemis.default_version(),
         start=_start_artemis,
         stop_s=artemis.STOP_S,
+    ),
+    "activemq": _Kind(
+        install=activemq.install,
+        installed=activemq.installed,
+        release=lambda version: version or activemq.default_version(),
+        start=_start_activemq,
+        stop_s=activemq.STOP_S,
     ),
     "rabbitmq": _Kind(
         install=lambda version: _rabbitmq(version).folder,

@@ -25,6 +25,7 @@ DOWNLOAD_TIMEOUT_S = 900
 """How long one ``mvn`` call may take."""
 READ_TIMEOUT_S = 60
 """How long a repository may be silent."""
+_RUNTIME = ["-DincludeScope=runtime"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,46 @@ def download(candidates: Sequence[Coordinates], folder: Path, environment: Mappi
     return once(folder / candidates[0].file_name, make)
 
 
+def collect(pom: str, what: str, folder: Path, environment: Mapping[str, str] | None = None) -> Path:
+    """The jars that the project described by ``pom`` runs with, in ``folder``; not asked for again once there.
+
+    ``what`` names them for people. Needs ``mvn``: only it works out which release of what goes together. Raises
+    :class:`SetUpFailed`.
+    """
+    environment = os.environ if environment is None else environment
+
+    def make(scratch: Path) -> Path:
+        mvn = shutil.which("mvn", path=environment.get("PATH", ""))
+        if mvn is None:
+            raise SetUpFailed(f"{what}: cannot be put together without mvn on the PATH: install Maven")
+        (scratch / "pom.xml").write_text(pom, "utf-8")
+        jars = scratch / "lib"
+        problem = _ran(mvn, ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", *_RUNTIME], scratch)
+        if problem is None and not any(jars.glob("*.jar")):
+            problem = "mvn brought no jar"
+        if problem is not None:
+            raise SetUpFailed(f"{what}: cannot be downloaded ({problem})")
+        return jars
+
+    return once(folder, make)
+
+
 def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Lets ``mvn`` fetch the file, checksums strict; what went wrong, or None."""
-    command = [mvn, "-q", "-B", "-C", "dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"]
+    """Lets ``mvn`` fetch the file; what went wrong, or None."""
+    problem = _ran(mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder)
+    if problem is None and not (folder / coordinates.file_name).is_file():
+        return "mvn brought no such file"
+    return problem
+
+
+def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
+    """Runs a goal in ``folder``, checksums strict; what went wrong, or None."""
+    command = [mvn, "-q", "-B", "-C", *arguments]
     try:
         ran = subprocess.run(command, cwd=folder, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         return f"mvn was not done after {DOWNLOAD_TIMEOUT_S} s"
-    if ran.returncode == 0 and (folder / coordinates.file_name).is_file():
+    if ran.returncode == 0:
         return None
     # Even with -B some releases put colour codes before the first line.
     said = re.sub(r"\x1b\[[\d;]*m", "", (ran.stdout + ran.stderr).decode("utf-8", "replace"))

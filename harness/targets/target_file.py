@@ -6,12 +6,12 @@ Other parts of the house add targets under a word of their own, as ``WORD:NAME``
 ``brokerproof.targets`` called WORD is a function from NAME to a target, and raises ``ValueError`` with one sentence for a
 name that it does not know. A file has::
 
-    kind = "virtual" | "process" | "artemis" | "rabbitmq" | "proton" | "address"
+    kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "address"
     profile = "artemis"            # what is expected of it
-    config = "broker.xml"          # beside the file; virtual, process, artemis, rabbitmq
+    config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process
-    version = "2.56.0"             # artemis, rabbitmq, proton; optional
+    version = "2.56.0"             # artemis, activemq, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
@@ -34,6 +34,7 @@ from urllib.parse import unquote
 from harness.catalogue import profiles
 from harness.catalogue.tables import BadData
 from harness.targets import endpoint
+from harness.targets.activemq_target import ActivemqTarget
 from harness.targets.address import AddressTarget
 from harness.targets.artemis_target import ArtemisTarget
 from harness.targets.process import ProcessTarget
@@ -71,6 +72,7 @@ _OF_KIND: dict[str, dict[str, type]] = {
     "virtual": {"factory": str, "config": str},
     "process": {"command": list, "config": str},
     "artemis": {"config": str, "version": str},
+    "activemq": {"config": str, "version": str},
     "rabbitmq": {"config": str, "version": str, "queue_type": str},
     "proton": {"broker": str, "version": str},
     "address": {"endpoints": dict, "config": str},
@@ -245,6 +247,7 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "virtual": lambda who, values, path: VirtualTarget(who, values["factory"], _beside(path, values["config"])),
     "process": lambda who, values, path: ProcessTarget(who, values["command"], _beside(path, values["config"])),
     "artemis": lambda who, values, path: ArtemisTarget(who, _beside(path, values["config"]), values.get("version")),
+    "activemq": lambda who, values, path: ActivemqTarget(who, _beside(path, values["config"]), values.get("version")),
     "rabbitmq": _rabbitmq,
     "proton": _proton,
     "address": _address,

@@ -1,0 +1,37 @@
+"""A real Apache ActiveMQ Classic as a target: the process of :mod:`harness.targets.activemq` with its connectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.targets import parameters
+from harness.targets.activemq import ActivemqProcess
+from harness.targets.sockets import SocketTarget
+from harness.targets.target import Identity, TargetFacts
+
+
+class ActivemqTarget(SocketTarget):
+    """Puts together (once), configures, starts and stops an ActiveMQ of ``version`` (None: our default) with ``config``."""
+
+    def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
+        super().__init__(identity)  # what the suites do arithmetic with is in the profile
+        self._path, self._version = config, version
+        self._process: ActivemqProcess | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        self._process = ActivemqProcess(self._path, self._version, folder / self.identity.name)
+        running = self._process.start()
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
+        self.watch_the_host()
+        return TargetFacts(
+            broker="Apache ActiveMQ Classic",
+            version=running.version,
+            configuration=parameters.describe(self._path),
+            endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
+        )
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
