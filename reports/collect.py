@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from harness.verdicts.verdict import WORST_FIRST
@@ -47,10 +47,11 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a run the HTML shows, however large the run."""
+    """How much of a run the HTML shows, however large the run. ``pages`` are cases whose page is a file of its own, the worst
+    ones; the pages of the others are packed together."""
 
     columns: int = 12
-    cases: int = 4000
+    cases: int = 200_000
     pages: int = 1500
     requirements: int = 1500
     unjudged: int = 600
@@ -95,31 +96,43 @@ def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]
 
 
 def case_rows(cases: DataFrame, runs: Sequence[Run], limits: Limits) -> list[CaseRow]:
-    """The worst cases first; the first ``limits.pages`` have a page."""
+    """The worst cases first; the first ``limits.pages`` have a page in a file of its own."""
     facts = {run.name: run.cases for run in runs}
-    return [
-        case_row(row, facts, f"cases/{slug(row.run, row.target, row.case)}.html" if place < limits.pages else None)
-        for place, row in enumerate(worst_first(cases).limit(limits.cases).collect())
-    ]
+    found: list[CaseRow] = []
+    for batch in worst_first(cases).limit(limits.cases).toArrow().to_batches():
+        for row in batch.to_pylist():
+            place = len(found)
+            packed = place >= limits.pages
+            page = (
+                f"cases/more.html#{place}" if packed else f"cases/{slug(row['run'], row['target'], row['case'])}.html"
+            )
+            found.append(case_row(row, facts, page, place if packed else None))
+    return found
 
 
-def case_row(row: Row, facts: Mapping[str, Mapping[str, CaseFacts]], page: str | None = None) -> CaseRow:
+def case_row(
+    row: Mapping[str, Any],
+    facts: Mapping[str, Mapping[str, CaseFacts]],
+    page: str | None = None,
+    place: int | None = None,
+) -> CaseRow:
     """A row of the table of cases, with what its run (``facts`` has runs by name) knows of the case."""
-    about = facts[row.run].get(row.case)
+    about = facts[row["run"]].get(row["case"])
     return CaseRow(
-        run=row.run,
-        target=row.target,
-        case=row.case,
-        verdict=row.verdict,
-        detail=row.detail,
-        requirements=tuple(row.requirements),
-        attempts=row.attempts,
-        duration_s=row.duration_s,
-        measured=row.measured,
-        expected=row.expected,
+        run=row["run"],
+        target=row["target"],
+        case=row["case"],
+        verdict=row["verdict"],
+        detail=row["detail"],
+        requirements=tuple(row["requirements"]),
+        attempts=row["attempts"],
+        duration_s=row["duration_s"],
+        measured=row["measured"],
+        expected=row["expected"],
         page=page,
         doc=about.doc if about else "",
         source=about.source if about else "",
+        place=place,
     )
 
 

@@ -1,7 +1,8 @@
 """``brokerproof report``: from run folders to a report to read and to publish.
 
-``report RUN… --out DIR [--master URL] [--json] [--quiet]``. Exit: 0 the report was written, whatever it says; 3 there is
-no usable Java or Spark; 4 a path that holds no readable run, or an ``--out`` that cannot be written; 5 our own error.
+``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--json] [--quiet]``. Exit: 0 the report was written, whatever
+it says; 3 there is no usable Java or Spark; 4 a path that holds no readable run, or an ``--out`` that cannot be written; 5
+our own error.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from harness.catalogue.requirements import load
 from harness.catalogue.tables import BadData
 from harness.java import NoJava
 from harness.verdicts.results import UnreadableResults
+from reports.brokers import read_measured
 from reports.gateway import NoGateway
 from reports.outcomes import flatten
 from reports.pipeline import Report, Step, build
@@ -63,9 +65,23 @@ class OurError(Refusal):
     "--out", type=click.Path(path_type=Path), help="Where the report goes; for one run RUN/report by default."
 )
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
+@click.option(
+    "--infer",
+    "inferred",
+    multiple=True,
+    metavar="[TARGET=]FILE",
+    help="What `brokerproof infer --json` printed, for the page of that target; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--quiet", is_flag=True, help="Print nothing when all goes well.")
-def report(runs: tuple[Path, ...], out: Path | None, master: str | None, as_json: bool, quiet: bool) -> None:
+def report(
+    runs: tuple[Path, ...],
+    out: Path | None,
+    master: str | None,
+    inferred: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Write the conformance report on one or more run folders.
 
     Exit: 0 written · 3 no usable Java or Spark · 4 a path that is no readable run, or an --out that cannot be written.
@@ -75,17 +91,23 @@ def report(runs: tuple[Path, ...], out: Path | None, master: str | None, as_json
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
     with in_one_sentence():
-        written = write(
-            runs, out if out is not None else runs[0] / "report", master, _silent if quiet or as_json else _say
-        )
+        say = _silent if quiet or as_json else _say
+        written = write(runs, out if out is not None else runs[0] / "report", master, say, inferred)
     if as_json:
         click.echo(json.dumps(facts(written), indent=1))
     elif not quiet:
         click.echo(f"report: {written.index}")
 
 
-def write(runs: Iterable[Path], out: Path, master: str | None = None, step: Step = lambda _: None) -> Report:
-    """Writes the report on ``runs`` to ``out``; raises what :func:`report` turns into sentences.
+def write(
+    runs: Iterable[Path],
+    out: Path,
+    master: str | None = None,
+    step: Step = lambda _: None,
+    inferred: Iterable[str] = (),
+) -> Report:
+    """Writes the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises what :func:`report` turns
+    into sentences.
 
     Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment with a whole footer,
     shows later, and is then looked for without Spark so that it can be named.
@@ -93,10 +115,11 @@ def write(runs: Iterable[Path], out: Path, master: str | None = None, step: Step
     requirements = Requirements(load().values())
     opened = open_runs(runs)
     outcomes = flatten(opened, requirements.level)
+    measured = read_measured(inferred)
     out.mkdir(parents=True, exist_ok=True)
     try:
         with session(master, brief=sum(run.events() for run in opened) < BRIEF_EVENTS) as spark:
-            return build(spark, opened, out, requirements, outcomes=outcomes, step=step)
+            return build(spark, opened, out, requirements, outcomes=outcomes, measured=measured, step=step)
     except (PySparkException, Py4JError):
         check_data(opened)
         raise

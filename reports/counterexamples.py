@@ -22,10 +22,11 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """One file: its name, what it is, and a link that holds it (empty when it is too large)."""
+    """One file: its name, what it is, its text, and a link that holds it (both empty when it is too large)."""
 
     name: str
     what: str
+    text: str
     link: str
 
 
@@ -41,7 +42,7 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
         if path.is_file():
             data = path.read_bytes() if path.stat().st_size <= MOST_OCTETS else b""
             link = f"data:text/plain;charset=utf-8;base64,{base64.b64encode(data).decode()}" if data else ""
-            found.append(Kept(path.name, what, link))
+            found.append(Kept(path.name, what, data.decode("utf-8", "replace"), link))
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -49,20 +49,14 @@ class Excerpt:
     rows: list[dict[str, Any]]
 
 
-def excerpts(trace: DataFrame, chosen: DataFrame, examples: int = EXAMPLES) -> DataFrame:
-    """The events for the pages of ``chosen`` (``run, target, case, page``), ordered by page, example and position.
-
-    Of a property: failing examples first, the last of them (the shrunk one) before the others; then those nearest to
-    a bound. Of an example: its beginning, its end, and what was judged and measured between.
-    """
-    events = trace.join(F.broadcast(chosen), list(CASE))
-    best = _examples(events, examples)
+def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
+    """The events for the pages of ``examples`` (see :func:`chosen_examples`), a bounded number of each: its beginning, its
+    end, and what was judged and measured between; ``choice`` and ``position`` are their order."""
+    events = trace.join(F.broadcast(examples), [*CASE, "part"])
     of_example = Window.partitionBy("page", "part")
     marked = F.col("kind").isin(*_MARKED).cast("long")
-    numbered = (
-        events.join(best, ["page", "part"])
-        .withColumn("index", F.row_number().over(of_example.orderBy("position")))
-        .withColumn("mark", F.sum(marked).over(of_example.orderBy("position")))
+    numbered = events.withColumn("index", F.row_number().over(of_example.orderBy("position"))).withColumn(
+        "mark", F.sum(marked).over(of_example.orderBy("position"))
     )
     in_reach = (F.col("index") <= HEAD) | (F.col("index") > F.col("events") - TAIL)
     return (
@@ -80,13 +74,18 @@ def excerpts(trace: DataFrame, chosen: DataFrame, examples: int = EXAMPLES) -> D
                 ),
             ),
         )
-        .drop("run", "target", "case", "mark")
-        .orderBy("page", "choice", "position")
+        .drop("run", "target", "case", "mark", "seq", "clock", "segment")
     )
 
 
-def _examples(events: DataFrame, most: int) -> DataFrame:
-    """``page, example, choice, events, examples`` of the examples to show."""
+def chosen_examples(trace: DataFrame, chosen: DataFrame) -> DataFrame:
+    """``page, part, choice, events, examples`` with the case: the examples to show on the pages of ``chosen`` (``run, target,
+    case, page, examples``: at most so many of each).
+
+    Of a property: failing examples first, the last of them (the shrunk one) before the others; then those nearest to
+    a bound.
+    """
+    events = trace.join(F.broadcast(chosen.withColumnRenamed("examples", "most")), list(CASE))
     violated = F.max(((F.col("kind") == "Judged") & (F.col("seen") == "VIOLATED")).cast("int"))
     room = F.least(F.col("value") - F.col("lo"), F.col("hi") - F.col("value"))
     width = F.greatest(F.coalesce(F.col("hi") - F.col("lo"), F.col("lo")), F.lit(1))
@@ -98,21 +97,18 @@ def _examples(events: DataFrame, most: int) -> DataFrame:
         "part",
     )
     return (
-        events.groupBy("page", "part")
+        events.groupBy("page", *CASE, "part", "most")
         .agg(violated.alias("violated"), F.min(room / width).alias("nearest"), F.count("*").alias("events"))
         .withColumn("choice", F.row_number().over(ranked))
         .withColumn("examples", F.sum((F.col("part") > 0).cast("long")).over(Window.partitionBy("page")))
-        .where(F.col("choice") <= most)
-        .select("page", "part", "choice", "events", "examples")
+        .where(F.col("choice") <= F.col("most"))
+        .select("page", *CASE, "part", "choice", "events", "examples")
     )
 
 
-def by_page(rows: Iterator[dict[str, Any]]) -> Iterator[tuple[int, list[Excerpt]]]:
-    """Rows of :func:`excerpts`, page by page; only one page is in memory at a time."""
-    for page, of_page in groupby(rows, key=lambda row: int(row["page"])):
-        found: list[Excerpt] = []
-        for _, group in groupby(of_page, key=lambda row: int(row["choice"])):
-            events = list(group)
-            first = events[0]
-            found.append(Excerpt(first["part"], first["events"], first["examples"], events))
-        yield page, found
+def of_page(events: Sequence[dict[str, Any]]) -> Iterator[Excerpt]:
+    """Rows of :func:`excerpts` that belong to one page, in any order, by example."""
+    in_order = sorted(events, key=lambda row: (row["choice"], row["position"]))
+    for _, group in groupby(in_order, key=lambda row: row["choice"]):
+        rows = list(group)
+        yield Excerpt(rows[0]["part"], rows[0]["events"], rows[0]["examples"], rows)

@@ -66,9 +66,12 @@ class Bar:
         return sum(count for _, count in self.counts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case on one target. ``page`` is the path of its page from the report's folder, None when it has none."""
+    """One case on one target. ``page`` is the path of its page from the report's folder, None when it has none.
+
+    ``place`` is its number in the list where its page is packed with others; None where it has a file of its own.
+    """
 
     run: str
     target: str
@@ -83,6 +86,7 @@ class CaseRow:
     page: str | None = None
     doc: str = ""
     source: str = ""
+    place: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from harness.catalogue import profiles
 from harness.oracles.ground import Ground, ground
+from reports.brokers import Broker, Measured, brokers
 from reports.collect import Limits, Tables, case_row, model
-from reports.excerpts import by_page, excerpts
 from reports.exports import badge, ctrf, junit, summary
+from reports.html.case_page import CasePages
 from reports.html.render import Pages
+from reports.keepers import Keeper, keepers
 from reports.model import CaseRow, Model
 from reports.outcomes import Outcomes, flatten
+from reports.pages import write
 from reports.past import in_order
-from reports.read import CASE, arrow, trace
+from reports.read import arrow, trace
 from reports.requirements import Requirements
 from reports.runs import Run
+from reports.slugs import plain_slug
 from reports.tables.again import again, beside_verdicts
 from reports.tables.cases import cases
 from reports.tables.counts import counts
@@ -45,7 +46,6 @@ from reports.tables.stalls import stalls
 INDEX_OCTETS = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
 
-_PAGE = re.compile(r".*-[0-9a-f]{10}\.html")
 _SMALL = ("cases", "counts", "matrix", "coverage", "errors", "history", "again", "latencies", "kills")
 
 Step = Callable[[str], None]
@@ -74,9 +74,11 @@ def build(
     *,
     outcomes: Outcomes | None = None,
     limits: Limits | None = None,
+    measured: Measured | None = None,
     step: Step = lambda _: None,
 ) -> Report:
-    """Writes the report on ``runs`` into ``out``, over an older one if there is one.
+    """Writes the report on ``runs`` into ``out``, over an older one if there is one; ``measured`` is what was inferred of
+    targets (:func:`reports.brokers.read_measured`).
 
     Raises :class:`harness.verdicts.results.UnreadableResults` for a line that is no result, and ``OSError`` when
     ``out`` cannot be written.
@@ -93,9 +95,15 @@ def build(
         step("index")
         shown = model(tables, runs, requirements, limits)
         pages = Pages(requirements)
-        step("case pages")
-        written = _write_pages(spark, shown, tables.trace, findings, pages, out / "cases", limits)
         _write_index(shown, pages, out / "index.html")
+        step("targets and requirements")
+        places = {(row.run, row.target, row.case): row.page for row in shown.cases if row.page is not None}
+        of_targets = brokers(runs, shown.bars, shown.groups, shown.columns, tables.cases, findings, measured or {})
+        _write_brokers(out / "targets", of_targets, pages)
+        _write_requirements(out / "requirements", keepers(findings, shown.columns, places), pages)
+        step("case pages")
+        of_cases = CasePages(requirements, runs)
+        written = write(spark, shown.cases, runs, tables.trace, findings, of_cases, out / "cases")
         step("exports")
         _write_exports(tables, runs, shown, out)
         return Report(out, shown, written)
@@ -161,55 +169,24 @@ def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
         list(pool.map(write, names))
 
 
-def _write_pages(
-    spark: SparkSession,
-    shown: Model,
-    events: DataFrame,
-    findings: DataFrame,
-    pages: Pages,
-    folder: Path,
-    limits: Limits,
-) -> int:
+def _write_brokers(folder: Path, found: Sequence[Broker], pages: Pages) -> None:
+    emptied(folder)
+    for each in found:
+        (folder / f"{plain_slug(each.target)}.html").write_text(pages.target(each), "utf-8")
+
+
+def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pages: Pages) -> None:
+    emptied(folder)
+    for words in pages.requirements(known):
+        text = pages.requirement(words, known.get(words.id, ()))
+        (folder / f"{plain_slug(words.id)}.html").write_text(text, "utf-8")
+
+
+def emptied(folder: Path) -> None:
+    """Makes a folder of pages, without the pages of an older report."""
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        if _PAGE.fullmatch(old.name):
-            old.unlink()
-    wanted = [row for row in shown.cases if row.page is not None][: limits.pages]
-    if not wanted:
-        return 0
-    runs = {run.name: run for run in shown.runs}
-    chosen = arrow(spark, _chosen(wanted))
-    judged = _findings(findings.join(F.broadcast(chosen), list(CASE)))
-    recorded = by_page(row.asDict() for row in excerpts(events, chosen).coalesce(1).toLocalIterator())
-    ready = next(recorded, None)
-    for place, row in enumerate(wanted):
-        parts = []
-        if ready is not None and ready[0] == place:
-            parts, ready = ready[1], next(recorded, None)
-        text = pages.case(runs[row.run], row, judged.get(place, []), parts)
-        assert row.page is not None
-        (folder.parent / row.page).write_text(text, "utf-8")
-    return len(wanted)
-
-
-def _chosen(wanted: Sequence[CaseRow]) -> pa.Table:
-    """``run, target, case, page`` of the cases that get a page."""
-    return pa.table(
-        {
-            "run": [row.run for row in wanted],
-            "target": [row.target for row in wanted],
-            "case": [row.case for row in wanted],
-            "page": pa.array(range(len(wanted)), pa.int64()),
-        }
-    )
-
-
-def _findings(rows: DataFrame) -> Mapping[int, list[Mapping[str, Any]]]:
-    """Findings by page; a page has as many as its case cites requirements."""
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    for row in rows.orderBy("page", "number").collect():
-        found.setdefault(row.page, []).append(row.asDict())
-    return found
+    for old in folder.glob("*.html"):
+        old.unlink()
 
 
 def _write_index(shown: Model, pages: Pages, path: Path) -> None:
@@ -237,4 +214,4 @@ def _in_columns(table: DataFrame, runs: Sequence[Run], shown: Model) -> Iterator
     if not places:
         return
     for row in table.orderBy(place[key], "case").coalesce(1).toLocalIterator():
-        yield case_row(row, facts)
+        yield case_row(row.asDict(), facts)

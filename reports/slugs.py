@@ -1,4 +1,4 @@
-"""File names for case pages: readable, safe on every file system, and never the same for two cases."""
+"""File names for pages: readable, safe on every file system, and never the same for two things."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ import re
 
 def slug(run: str, target: str, case: str) -> str:
     """A name of at most 90 ASCII characters; a digest of all three parts keeps apart what reads alike."""
-    digest = hashlib.sha256("\0".join((run, target, case)).encode()).hexdigest()[:10]
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", f"{target}-{case}").strip("-")[:78].strip("-").lower()
-    return f"{readable}-{digest}"
+    return _named(f"{target}-{case}".lower(), "\0".join((run, target, case)))
+
+
+def plain_slug(name: str) -> str:
+    """``name`` itself where it is a safe file name, as ids of requirements are; else with a digest."""
+    return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}", name) else _named(name, name)
+
+
+def _named(readable: str, whole: str) -> str:
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:10]
+    return f"{re.sub(r'[^A-Za-z0-9]+', '-', readable).strip('-')[:78].strip('-')}-{digest}"

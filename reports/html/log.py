@@ -1,18 +1,16 @@
-"""The wire log of an example: one line per event, heart-beats in a row folded into one."""
+"""The wire log of an example: one line per event, what repeats itself folded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
 
 from reports.excerpts import BODY_OCTETS, HEADERS, Excerpt
 from reports.html.marks import ending
+from reports.html.steps import steps
 from reports.html.times import clock, duration, quantity
-
-FOLD_FROM = 4
-"""So many heart-beats of one connection and direction in a row become one line."""
 
 
 @dataclass
@@ -27,40 +25,44 @@ class Line:
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: str = ""
     note: str = ""
+    inside: list[str] = field(default_factory=list)
+    """What a folded line holds, a line of text each."""
 
 
 def lines(excerpt: Excerpt) -> Iterator[Line]:
     """Every shown event of ``excerpt`` as a line, and a line wherever events were left out."""
     zero = min(row["at_ns"] for row in excerpt.rows)
     before = None
-    for group in _folded(excerpt.rows):
+    for group in steps(excerpt.rows):
         first = group[0]
         if before is not None and first["index"] > before + 1:
             missing = first["index"] - before - 1
             yield Line("", "", "", "left-out", f"{missing} events not shown")
         before = group[-1]["index"]
-        yield _line(first, zero) if len(group) == 1 else _together(group, zero)
-
-
-def _folded(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Neighbours that make one line: many heart-beats, and one expectation that serves several requirements."""
-    for key, group in groupby(enumerate(rows), key=_alike):
-        members = [row for _, row in group]
-        if key[0] == "IntervalExpected" or len(members) >= FOLD_FROM:
-            yield members
+        if len(group) > 1 and first["kind"] in ("FrameSent", "FrameReceived"):
+            yield from _alike(group, zero)
         else:
-            yield from ([row] for row in members)
+            yield _line(first, zero) if len(group) == 1 else _together(group, zero)
 
 
-def _alike(numbered: tuple[int, dict[str, Any]]) -> tuple[object, ...]:
-    """What neighbours in one line have in common; ``index - place`` differs where events were left out between them."""
-    place, row = numbered
-    kind, unbroken = row["kind"], row["index"] - place
-    if kind in ("HeartBeatSent", "HeartBeatReceived"):
-        return kind, row["conn"], unbroken
-    if kind == "IntervalExpected":
-        return kind, row["label"], row["lo_ns"], row["hi_ns"], unbroken
-    return "alone", place
+def _alike(group: list[dict[str, Any]], zero: int) -> Iterator[Line]:
+    """Frames of one command in a row: the first and the last as they are, the others in one line."""
+    first, *others, last = group
+    yield _line(first, zero)
+    sizes = [row["size"] or 0 for row in others]
+    least, most = quantity(min(sizes), "octets"), quantity(max(sizes), "octets")
+    title = f"{len(others)} more {first['command']}"
+    note = f"until {clock(others[-1]['at_ns'] - zero)}, {least if least == most else f'{least} to {most}'} each"
+    conn = "" if first["conn"] is None else str(first["conn"])
+    inside = [_in_short(row, zero) for row in others]
+    yield Line(clock(others[0]["at_ns"] - zero), conn, _way(first["kind"]), "folded", title, note=note, inside=inside)
+    yield _line(last, zero)
+
+
+def _in_short(row: dict[str, Any], zero: int) -> str:
+    line = _line(row, zero)
+    said = " ".join(f"{name}:{value}" for name, value in line.headers)
+    return "  ".join(each for each in (line.at, line.note, said, line.body) if each)
 
 
 def _together(group: list[dict[str, Any]], zero: int) -> Line:
@@ -141,6 +143,10 @@ def _remark(kind: str, row: dict[str, Any], zero: int) -> tuple[str, str, str, s
         return "", "observed", f"the broker took a branch of {row['requirement']}", detail
     if kind == "ExampleStarted":
         return "", "note", f"example {row['example']}", detail
+    if kind in ("OctetsSentUnseen", "OctetsReceivedUnseen"):
+        way = "sent" if kind == "OctetsSentUnseen" else "received"
+        size = quantity(row["size"], "octets") if row["size"] else "octets"
+        return way, "octets", f"{size} that the recording does not hold", detail
     words = {"CaseStarted": "case began", "CaseEnded": "case ended", "LinkFaulted": "link disturbed", "Noted": "note"}
     return "", "note", words.get(kind, kind), detail
 

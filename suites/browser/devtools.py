@@ -12,7 +12,7 @@ import os
 import select
 import subprocess
 import tempfile
-import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +24,8 @@ _FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-pipe"),
 )
 _ANSWERS_WITHIN_S = 60.0
-_LOOKS_AGAIN_S = 0.05
+_LOOKS, _LOOKS_AGAIN_MS = 1200, 50
+"""How often the browser is asked whether something has come, and how long it waits between."""
 
 
 class BrowserGone(Exception):
@@ -74,7 +75,9 @@ class Browser:
             self._call(f"{domain}.enable")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
+    ) -> None:
         os.close(self._write)
         self._process.terminate()
         try:
@@ -94,14 +97,13 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def open(self, path: Path, fragment: str = "") -> float:
-        """Loads a file; returns how many seconds it took until the page said so and had drawn once."""
+        """Loads a file; returns how many seconds it took, by the page's own clock, until it had drawn once."""
         self._call("Page.navigate", url="about:blank")
         self.events.clear()
-        began = time.monotonic()
         self._call("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         self._until(lambda: any(each["method"] == "Page.loadEventFired" for each in self.events))
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return time.monotonic() - began
+        return float(self.run("performance.now()")) / 1000
 
     def run(self, script: str) -> Any:
         """The value of an expression of JavaScript in the page, a promise's once it is there. Raises ``RuntimeError`` with what
@@ -151,9 +153,8 @@ class Browser:
         if self._session:
             asked["sessionId"] = self._session
         os.write(self._write, json.dumps(asked).encode() + b"\0")
-        ends = time.monotonic() + _ANSWERS_WITHIN_S
         while True:
-            said = self._next(ends, method)
+            said = self._next(method)
             if said.get("id") == self._number:
                 if "error" in said:
                     raise RuntimeError(f"{method}: {said['error']['message']}")
@@ -162,9 +163,9 @@ class Browser:
             if "method" in said:
                 self.events.append(said)
 
-    def _next(self, ends: float, waiting_for: str) -> dict[str, Any]:
+    def _next(self, waiting_for: str) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._read], [], [], max(0.0, ends - time.monotonic()))
+            ready, _, _ = select.select([self._read], [], [], _ANSWERS_WITHIN_S)
             data = os.read(self._read, 1 << 20) if ready else b""
             if not data:
                 raise BrowserGone(f"Chromium {'ended' if ready else 'did not answer'} while {waiting_for} was asked")
@@ -173,9 +174,9 @@ class Browser:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def _until(self, true: Any) -> None:
-        ends = time.monotonic() + _ANSWERS_WITHIN_S
-        while not true():
-            if time.monotonic() > ends:
-                raise BrowserGone(f"nothing came of it within {_ANSWERS_WITHIN_S:.0f} s")
-            self.run(f"new Promise(done => setTimeout(done, {int(_LOOKS_AGAIN_S * 1000)}))")
+    def _until(self, true: Callable[[], bool]) -> None:
+        for _ in range(_LOOKS):
+            if true():
+                return
+            self.run(f"new Promise(done => setTimeout(done, {_LOOKS_AGAIN_MS}))")
+        raise BrowserGone(f"nothing came of it within {_LOOKS * _LOOKS_AGAIN_MS // 1000} s")

@@ -13,9 +13,11 @@ from harness.trace.columns import FIELDS, SCHEMA
 from harness.words import CloseHow, ms, seconds
 from reports.excerpts import Excerpt
 from reports.html.axis import axis, gauge
+from reports.html.examples import endings
+from reports.html.gauges import gauges
 from reports.html.log import between, lines, shown
 from reports.html.marks import Band, End, gaps, marks
-from reports.html.render import endings, gauges, paragraphs, took
+from reports.html.templates import paragraphs, took
 from reports.html.times import clock, duration, quantity, step
 from reports.model import CaseRow
 from reports.slugs import slug
@@ -120,6 +122,17 @@ def test_drawings_escape_what_the_broker_sent() -> None:
     drawing = axis(marks(excerpt([frame])))
     assert "<script>" not in drawing
     ElementTree.fromstring(drawing)
+
+
+def test_frames_of_one_command_in_a_row_are_folded_and_all_there() -> None:
+    sends = [
+        ev.FrameSent(at_ns=ms(each), conn=1, protocol="STOMP", command="SEND", headers=(("n", str(each)),), size=40)
+        for each in range(9)
+    ]
+    found = list(lines(excerpt(sends)))
+    assert [line.title for line in found] == ["SEND", "7 more SEND", "SEND"]
+    assert [line.split("  ")[-1] for line in found[1].inside] == [f"n:{each}" for each in range(1, 8)]
+    assert found[1].note == "until 0.007000, 40 octets each"
 
 
 def test_a_row_of_heart_beats_becomes_one_line() -> None:

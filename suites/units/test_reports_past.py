@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.collect import bars, columns, shown_columns
-from reports.html.render import breakable, minute
+from reports.html.templates import breakable, minute
 from reports.past import Step, in_order, pasts
 from reports.runs import Run
 from suites.units.synthetic_run import header

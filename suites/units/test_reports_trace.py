@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 from pyspark.testing import assertDataFrameEqual
 
@@ -15,7 +16,7 @@ from harness.trace import events as ev
 from harness.trace.columns import SCHEMA
 from harness.trace.recorder import Recorder
 from harness.words import Clock, ms, seconds
-from reports.excerpts import HEAD, MARKED, TAIL, by_page, excerpts
+from reports.excerpts import HEAD, MARKED, TAIL, chosen_examples, excerpts, of_page
 from reports.read import ordered, trace
 from reports.runs import Run, open_runs
 from reports.schema import TRACE, spark_type
@@ -84,8 +85,13 @@ def test_examples_number_the_parts_of_a_case(spark: SparkSession) -> None:
     assertDataFrameEqual(ordered(given).select("position", "part"), expected)
 
 
-def chosen(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([("r", "t", "c", 0)], "run string, target string, case string, page int")
+def shown(spark: SparkSession, events: list[ev.Event]) -> list[dict[str, Any]]:
+    """What the page of a case with these events shows, as rows."""
+    chosen = spark.createDataFrame(
+        [("r", "t", "c", 0, 3)], "run string, target string, case string, page int, examples int"
+    )
+    everything = recorded(spark, events)
+    return [row.asDict(recursive=True) for row in excerpts(everything, chosen_examples(everything, chosen)).collect()]
 
 
 def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_bound(spark: SparkSession) -> None:
@@ -96,9 +102,9 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
         if closed > seconds(4):
             part.append(ev.Judged(at_ns=closed, requirement="R", seen="VIOLATED", detail="late"))
         events += part
-    rows = excerpts(recorded(spark, events), chosen(spark)).collect()
-    ((page, parts),) = by_page(row.asDict() for row in rows)
-    assert page == 0
+    rows = shown(spark, events)
+    parts = list(of_page(rows))
+    assert {row["page"] for row in rows} == {0}
     assert [(each.part, each.examples) for each in parts] == [(5, 6), (4, 6), (2, 6)]
     assert parts[0].rows[0]["kind"] == "ExampleStarted"
     assert [row["index"] for row in parts[0].rows] == list(range(1, parts[0].events + 1))
@@ -110,8 +116,7 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkS
         for each in range(1000)
     ]
     events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
-    rows = excerpts(recorded(spark, events), chosen(spark)).collect()
-    ((_, (only,)),) = by_page(row.asDict() for row in rows)
+    (only,) = of_page(shown(spark, events))
     assert [row["index"] for row in only.rows] == [*range(1, HEAD + 1), 501, *range(1000 - TAIL + 1, 1001)]
     assert (only.events, only.part) == (1000, 0)
     assert max(len(row["body"] or b"") for row in only.rows) <= 400
@@ -119,7 +124,7 @@ def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkS
 
 def test_no_case_can_make_its_page_grow(spark: SparkSession) -> None:
     events = [ev.Judged(at_ns=each, requirement="R", seen="HELD", detail="again") for each in range(1000)]
-    rows = excerpts(recorded(spark, events), chosen(spark)).collect()
+    rows = shown(spark, events)
     assert len(rows) <= HEAD + TAIL + MARKED
 
 
@@ -135,7 +140,7 @@ def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
         ),
         ev.OctetsSent(at_ns=2, conn=1, data=b"CONNECT\nAuthorization : hush\r\nx:y\n\n\x00", size=36),
     ]
-    connect, octets = excerpts(recorded(spark, events), chosen(spark)).collect()
-    assert [tuple(each) for each in connect["headers"]] == [("login", "me"), ("passcode", "(blanked)")]
+    connect, octets = sorted(shown(spark, events), key=lambda row: row["position"])
+    assert [tuple(each.values()) for each in connect["headers"]] == [("login", "me"), ("passcode", "(blanked)")]
     assert octets["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
     assert octets["data_size"] == 36

@@ -1,0 +1,115 @@
+"""The page of one case. Made in Spark's workers, so everything here can be pickled and reads no file of the run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reports.counterexamples import kept, replay
+from reports.excerpts import Excerpt
+from reports.html.examples import example
+from reports.html.gauges import gauges
+from reports.html.templates import templates
+from reports.html.times import duration
+from reports.model import CaseRow
+from reports.requirements import Requirements, Words
+from reports.runs import Run
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One finding on a case's page."""
+
+    words: Words
+    verdict: str
+    seen: str
+    detail: str
+    uncertain: str
+
+
+class CasePages:
+    """Pages of the cases of some runs."""
+
+    def __init__(self, requirements: Requirements, runs: Iterable[Run]) -> None:
+        self._requirements = requirements
+        self._runs = {run.name: replace(run, cases={}) for run in runs}
+
+    def case(
+        self,
+        case: CaseRow,
+        findings: Sequence[Mapping[str, Any]],
+        parts: Sequence[Excerpt],
+        curves: Mapping[int, str],
+        *,
+        alone: bool = True,
+    ) -> str:
+        """The page of one case; ``alone`` is a whole page, else what goes into the page that shows packed ones. ``curves``
+        are what :mod:`reports.series` found, by example."""
+        run = self._runs[case.run]
+        host = run.header.get("host")
+        canary = host.get("canary_p99_ns") if isinstance(host, dict) else None
+        judgements = [self._judgement(each) for each in findings]
+        return (
+            templates()
+            .get_template("case.html.j2" if alone else "case_body.html.j2")
+            .render(
+                case=case,
+                run=run,
+                target=next((each for each in run.targets if each["name"] == case.target), {}),
+                judgements=judgements,
+                gauges=gauges(case),
+                examples=[example(each, curves.get(each.part)) for each in parts if each.rows],
+                examples_total=parts[0].examples if parts else 0,
+                again=_again(run, case),
+                entry=entry(case, judgements),
+                canary=duration(canary) if isinstance(canary, int) else "",
+            )
+        )
+
+    def kept(self, run: Run, case: CaseRow) -> str:
+        """The part of a page that holds the counterexample which the run kept; empty where it kept none."""
+        return templates().get_template("kept.html.j2").render(kept=kept(run, case), replay=replay(case))
+
+    def more(self, each: int, first: int) -> str:
+        """The page that shows packed ones: ``each`` of them in a chunk, from number ``first`` on."""
+        return templates().get_template("more.html.j2").render(each=each, first=first)
+
+    def _judgement(self, finding: Mapping[str, Any]) -> Judgement:
+        return Judgement(
+            words=self._requirements.find(finding["requirement"]),
+            verdict=finding["verdict"],
+            seen=finding["seen"].replace("_", " ").lower(),
+            detail=finding["detail"],
+            uncertain=finding["uncertain"] or "",
+        )
+
+
+def _again(run: Run, case: CaseRow) -> str:
+    """The command that judges this case again with the same examples."""
+    function = case.case.partition("[")[0].rpartition(".")[2]
+    header = run.header
+    chosen = ("--effort", str(header.get("effort", "normal")), "--seed", str(header.get("seed", 0)))
+    return shlex.join(["brokerproof", "run", "--target", case.target, "--case", function, *chosen])
+
+
+def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
+    """An entry for a list of known deviations, filled in as far as the page knows it."""
+    violated = next((each for each in judgements if each.seen == "violated"), judgements[0] if judgements else None)
+    expected = re.escape(violated.detail[:120]).replace("\\ ", " ") if violated else ".*"
+    lines = [
+        "[[deviation]]",
+        *([f"requirement = {_quoted(violated.words.id)}"] if violated else []),
+        f"case = {_quoted(case.case)}",
+        'versions = ""  # of the broker, such as ">=2.56"; leave the line out for every version',
+        f"expected = '''{expected}'''  # a regular expression: what the finding has to say",
+        'reason = ""  # why the broker does it, in a sentence',
+        'link = ""  # where that can be read: its documentation, its source, its tracker',
+    ]
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,89 @@
+"""One example of a case: its drawings, its log, and how each of its connections ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from reports.excerpts import Excerpt
+from reports.html.axis import axis
+from reports.html.log import Line, lines
+from reports.html.marks import Marks, ending, marks
+from reports.html.plots import in_words, plot
+from reports.html.sequence import sequence
+from reports.html.times import duration
+from reports.series import Curve
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example on a case's page; ``drawing`` is empty where all of it has one instant of virtual time."""
+
+    title: str
+    detail: str
+    drawing: Markup
+    sequence: Markup
+    plots: list[tuple[Markup, str]]
+    marks: Marks
+    lines: list[Line]
+    endings: list[str]
+    events: int
+
+
+def example(excerpt: Excerpt, curves: str | None = None) -> Example:
+    """One example, drawn and written out; ``curves`` is what :mod:`reports.series` found in it."""
+    start = next((row for row in excerpt.rows if row["kind"] == "ExampleStarted"), None)
+    found = marks(excerpt)
+    return Example(
+        title="" if start is None else f"Example {start['example']}",
+        detail="" if start is None else start["detail"] or "",
+        drawing=axis(found) if found.last > found.first else Markup(""),
+        sequence=sequence(excerpt, found),
+        plots=[(plot(each, found.zero), in_words(each, found.zero)) for each in _curves(curves)],
+        marks=found,
+        lines=list(lines(excerpt)),
+        endings=endings(excerpt, found.zero),
+        events=excerpt.events,
+    )
+
+
+def _curves(text: str | None) -> list[Curve]:
+    found: list[Mapping[str, Any]] = json.loads(text) if text else []
+    return [
+        Curve(each["title"], each["unit"], [(at, value) for at, value in each["points"]], each["bound"])
+        for each in found
+    ]
+
+
+def endings(excerpt: Excerpt, zero: int) -> list[str]:
+    """How each connection ended, one sentence each."""
+    opened: dict[int, int] = {}
+    last: dict[int, tuple[str, int]] = {}
+    found: dict[int, str] = {}
+    for row in excerpt.rows:
+        conn, kind, at = row["conn"], row["kind"], row["at_ns"]
+        if conn is None or row["vantage"] == "BROKER":
+            continue
+        if kind == "ConnectionOpened":
+            opened[conn] = at
+        elif kind in ("ConnectionClosed", "ConnectionAbandoned"):
+            said = last.get(conn)
+            after = (
+                f", {duration(at - said[1])} after {said[0]}"
+                if said and at > said[1]
+                else f", right after {said[0]}"
+                if said
+                else ""
+            )
+            found.setdefault(conn, f"Connection {conn} was {ending(kind, row['how'])} at {duration(at - zero)}{after}.")
+        elif kind == "FrameReceived":
+            last[conn] = (f"it sent {row['command']}", at)
+        elif kind == "FrameSent":
+            last[conn] = (f"the harness sent {row['command']}", at)
+    for conn in opened:
+        found.setdefault(conn, f"Connection {conn} was still open when the trace ended.")
+    return [found[conn] for conn in sorted(found)]

@@ -1,0 +1,180 @@
+(function () {
+  "use strict";
+  var PAGE = 100, CHOICES = ["suite", "level", "source", "target"], SORTS = ["verdict", "case", "target", "took"];
+  var packed = document.getElementById("listing");
+  var box = document.getElementById("text"), said = document.getElementById("status"), table = document.getElementById("rows");
+  var previous = document.getElementById("previous"), next = document.getElementById("next"), where = document.getElementById("where");
+  var matrix = document.getElementById("matrix"), data = null, state = read(), found = [], talk = 0;
+
+  /* The state is the part of the address behind #, as name=value&…; a fragment without = is a place on the page. */
+  function read() {
+    var hash = location.hash.slice(1), given = new URLSearchParams(hash.indexOf("=") >= 0 ? hash : ""), state = {};
+    state.verdict = new Set((given.get("verdict") || "").split(",").filter(Boolean));
+    CHOICES.forEach(function (name) { state[name] = given.get(name) || ""; });
+    state.text = given.get("text") || "";
+    state.sort = given.get("sort") || "verdict";
+    state.page = Math.max(parseInt(given.get("page") || "1", 10) || 1, 1);
+    return state;
+  }
+  function write() {
+    var told = new URLSearchParams();
+    if (state.verdict.size) told.set("verdict", Array.from(state.verdict).join(","));
+    CHOICES.concat("text").forEach(function (name) { if (state[name]) told.set(name, state[name]); });
+    if (state.sort !== "verdict") told.set("sort", state.sort);
+    if (state.page > 1) told.set("page", state.page);
+    var hash = told.toString().replace(/%2C/g, ",");
+    history.replaceState(null, "", location.href.split("#")[0] + (hash ? "#" + hash : ""));
+  }
+  function unpack(text) {
+    var octets = Uint8Array.from(atob(text.trim()), function (each) { return each.charCodeAt(0); });
+    return new Response(new Blob([octets]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  }
+
+  function words() { return state.text.toLowerCase().split(/\s+/).filter(Boolean); }
+  function text_of(at) {
+    if (data.text[at] === undefined) {
+      var column = data.columns[data.column[at]];
+      data.text[at] = [data.verdicts[data.verdict[at]], data.names[data.name[at]], data.details[data.detail[at]], column.target, column.run,
+        data.sets[data.set[at]].map(function (each) { return data.requirements[each][0]; }).join(" ")].join(" ").toLowerCase();
+    }
+    return data.text[at];
+  }
+  function select() {
+    var verdicts = new Set(data.verdicts.map(function (_, at) { return at; }).filter(function (at) { return !state.verdict.size || state.verdict.has(data.verdicts[at]); }));
+    var columns = new Set(data.columns.map(function (_, at) { return at; }).filter(function (at) { return !state.target || data.columns[at].target === state.target; }));
+    var suites = data.names.map(function (each) { return !state.suite || each.split(".")[0] === state.suite; });
+    var sets = data.sets.map(function (each) { return (!state.level && !state.source) || each.some(function (id) {
+      return (!state.level || data.requirements[id][1] === state.level) && (!state.source || data.requirements[id][2] === state.source); }); });
+    var needed = words();
+    found = [];
+    for (var at = 0; at < data.verdict.length; at++) {
+      if (verdicts.has(data.verdict[at]) && columns.has(data.column[at]) && suites[data.name[at]] && sets[data.set[at]]
+          && needed.every(function (word) { return text_of(at).indexOf(word) >= 0; })) found.push(at);
+    }
+    var down = state.sort[0] === "-", by = state.sort.replace("-", "");
+    var key = { "case": function (at) { return data.order[data.name[at]]; }, target: function (at) { return data.column[at]; }, took: function (at) { return data.took[at]; }, verdict: function (at) { return data.verdict[at]; } }[by];
+    if (key && (by !== "verdict" || down)) found.sort(function (a, b) { return (down ? -1 : 1) * (key(a) - key(b)) || a - b; });
+  }
+  function add(parent, tag, name, text) {
+    var made = document.createElement(tag);
+    if (name) made.className = name;
+    if (text) made.textContent = text;
+    parent.append(made);
+    return made;
+  }
+  function row(at) {
+    var made = document.createElement("tr"), verdict = data.verdicts[data.verdict[at]], column = data.columns[data.column[at]];
+    add(add(made, "td"), "span", "v " + verdict, verdict).title = verdict + ": " + data.meanings[verdict];
+    var name = add(made, "th", "case");
+    name.scope = "row";
+    var link = add(name, "a");
+    link.href = at < data.pages.length ? "cases/" + data.pages[at] + ".html" : "cases/more.html#" + at;
+    data.names[data.name[at]].split(/([_.])/).forEach(function (part) { link.append(part); if (part === "_" || part === ".") link.append(document.createElement("wbr")); });
+    if (verdict !== "PASS" && data.details[data.detail[at]]) add(name, "div", "detail", data.details[data.detail[at]]);
+    var target = add(made, "td", "target", column.target);
+    if (data.several) add(target, "div", "reqs", column.run);
+    var cited = add(made, "td", "reqs mono"), set = data.sets[data.set[at]];
+    set.slice(0, 6).forEach(function (id) { var each = add(cited, "a", "", data.requirements[id][0]); each.href = "requirements/" + data.requirements[id][3] + ".html"; cited.append(" "); });
+    if (set.length > 6) cited.append("…");
+    var took = add(made, "td", "num", data.took[at] < 1000 ? data.took[at] + " ms" : +(data.took[at] / 1000).toFixed(3) + " s");
+    if (data.attempts[at] > 1) add(took, "div", "reqs", data.attempts[at] + " attempts");
+    return made;
+  }
+  function list() {
+    var pages = Math.max(Math.ceil(found.length / PAGE), 1);
+    state.page = Math.min(state.page, pages);
+    var start = (state.page - 1) * PAGE, shown = found.slice(start, start + PAGE), body = document.createElement("tbody");
+    shown.forEach(function (at) { body.append(row(at)); });
+    if (!shown.length) { var none = add(add(body, "tr"), "td", "soft", "No result fits these filters."); none.colSpan = 5; }
+    table.tBodies[0].replaceWith(body);
+    table.querySelectorAll("th[data-sort]").forEach(function (head) {
+      var by = state.sort.replace("-", "") === head.dataset.sort;
+      if (by) head.setAttribute("aria-sort", state.sort[0] === "-" ? "descending" : "ascending"); else head.removeAttribute("aria-sort");
+    });
+    previous.disabled = state.page <= 1;
+    next.disabled = state.page >= pages;
+    where.textContent = found.length ? "Results " + (start + 1) + " to " + (start + shown.length) + " of " + found.length : "";
+  }
+  function narrow() {
+    var hidden = [].map.call(matrix.querySelectorAll("thead th.cell"), function (head) { var off = state.target && head.dataset.target !== state.target; head.hidden = off; return off; });
+    var needed = words(), rows = 0, shown = 0;
+    [].forEach.call(matrix.tBodies, function (group) {
+      var any = false;
+      [].forEach.call(group.rows, function (row) {
+        if (!row.dataset.id) return;
+        rows += 1;
+        var cells = row.querySelectorAll("td.cell"), verdicts = [];
+        cells.forEach(function (cell, at) { cell.hidden = !!hidden[at]; if (!hidden[at] && cell.dataset.v) verdicts.push(cell.dataset.v); });
+        var hit = (!state.level || row.dataset.level === state.level) && (!state.source || group.dataset.source === state.source)
+          && (!state.suite || (data.suites[row.dataset.id] || []).indexOf(state.suite) >= 0)
+          && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
+          && needed.every(function (word) { return (row.dataset.text || (row.dataset.text = row.textContent.toLowerCase())).indexOf(word) >= 0; });
+        row.hidden = !hit;
+        any = any || hit;
+        shown += hit;
+      });
+      group.hidden = !any;
+    });
+    return shown + " of " + rows + " requirements";
+  }
+  function apply(quiet) {
+    select();
+    list();
+    var told = found.length + " of " + data.verdict.length + " results, " + narrow();
+    /* Read out once somebody has stopped typing. */
+    clearTimeout(talk);
+    talk = setTimeout(function () { said.textContent = told; }, quiet ? 0 : 250);
+    if (!quiet) write();
+  }
+  function reflect() {
+    box.value = state.text;
+    CHOICES.forEach(function (name) { var choice = document.getElementById(name); if (choice) choice.value = state[name]; });
+    document.querySelectorAll("button[data-verdict]").forEach(function (button) { button.setAttribute("aria-pressed", String(state.verdict.has(button.dataset.verdict))); });
+  }
+  function changed() { state.page = 1; apply(false); }
+
+  box.addEventListener("input", function () { state.text = box.value.trim(); changed(); });
+  CHOICES.forEach(function (name) {
+    var choice = document.getElementById(name);
+    if (choice) choice.addEventListener("change", function () { state[name] = choice.value; changed(); });
+  });
+  document.querySelectorAll("button[data-verdict]").forEach(function (button) {
+    button.addEventListener("click", function () {
+      if (!state.verdict.delete(button.dataset.verdict)) state.verdict.add(button.dataset.verdict);
+      reflect(); changed();
+    });
+  });
+  document.getElementById("reset").addEventListener("click", function () { history.replaceState(null, "", location.href.split("#")[0]); state = read(); reflect(); apply(true); box.focus(); });
+  table.querySelectorAll("th[data-sort] button").forEach(function (button) {
+    button.addEventListener("click", function () {
+      var by = button.parentElement.dataset.sort;
+      state.sort = state.sort === by ? "-" + by : by;
+      changed();
+    });
+  });
+  function turn(by) { state.page += by; apply(false); table.scrollIntoView(); table.focus({ preventScroll: true }); }
+  previous.addEventListener("click", function () { turn(-1); });
+  next.addEventListener("click", function () { turn(1); });
+  addEventListener("hashchange", function () { if (!data || (location.hash.length > 1 && location.hash.indexOf("=") < 0)) return; state = read(); reflect(); apply(true); });
+
+  reflect();
+  unpack(packed.textContent).then(function (told) {
+    data = told;
+    data.text = new Array(data.verdict.length);
+    data.suites = {};
+    data.order = new Array(data.names.length);
+    data.names.map(function (_, at) { return at; }).sort(function (a, b) { return data.names[a] < data.names[b] ? -1 : 1; }).forEach(function (at, place) { data.order[at] = place; });
+    var seen = {};
+    for (var at = 0; at < data.verdict.length; at++) {
+      var suite = data.names[data.name[at]].split(".")[0], pair = suite + " " + data.set[at];
+      if (seen[pair]) continue;
+      seen[pair] = true;
+      data.sets[data.set[at]].forEach(function (id) { var of = data.suites[data.requirements[id][0]] = data.suites[data.requirements[id][0]] || []; if (of.indexOf(suite) < 0) of.push(suite); });
+    }
+    document.querySelectorAll(".scripted").forEach(function (each) { each.hidden = false; });
+    document.querySelectorAll(".unscripted").forEach(function (each) { each.hidden = true; });
+    apply(true);
+    document.documentElement.dataset.ready = "";
+    if (location.hash.length > 1 && location.hash.indexOf("=") < 0) { var place = document.getElementById(location.hash.slice(1)); if (place) place.scrollIntoView(); }
+  }).catch(function () { said.textContent = "This browser cannot unpack the whole list; what is shown is its beginning."; });
+})();

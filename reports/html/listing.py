@@ -1,0 +1,91 @@
+"""Every case of the index as packed data: columns of small numbers, compressed, so that a hundred thousand are one page."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from reports.model import MEANINGS, VERDICTS, Model
+from reports.requirements import Requirements
+from reports.slugs import plain_slug
+
+DETAIL = 260
+"""Characters of a case's detail in the list."""
+
+
+class _Numbers:
+    """Numbers things in the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, int] = {}
+
+    def __call__(self, thing: Hashable) -> int:
+        return self._places.setdefault(thing, len(self._places))
+
+    @property
+    def things(self) -> list[Any]:
+        return list(self._places)
+
+
+def listing(model: Model, requirements: Requirements) -> str:
+    """What ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order; those without a file of their own are
+    found by their number."""
+    names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
+    verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
+    rows = model.cases
+    told = {
+        "verdict": [verdicts[row.verdict] for row in rows],
+        "column": [columns((row.target, row.run)) for row in rows],
+        "name": [names(row.case) for row in rows],
+        "detail": [details("" if row.verdict == "PASS" else _cut(row.detail)) for row in rows],
+        "set": [sets(tuple(ids(each) for each in row.requirements)) for row in rows],
+        "took": [round(row.duration_s * 1000) for row in rows],
+        "attempts": [row.attempts for row in rows],
+        "pages": [_file(row.page) for row in rows if row.page is not None and row.place is None],
+    }
+    words = [requirements.find(each) for each in ids.things]
+    told |= {
+        "verdicts": list(VERDICTS),
+        "meanings": dict(MEANINGS),
+        "columns": [{"target": target, "run": run} for target, run in columns.things],
+        "names": names.things,
+        "details": details.things,
+        "sets": sets.things,
+        "requirements": [[each.id, each.level, each.source, plain_slug(each.id)] for each in words],
+        "several": len(model.runs) > 1,
+    }
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    # Without a time of its own, the same cases make the same page.
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+
+
+def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, list[str]]]:
+    """The filters that are lists: name in the address, label, values."""
+    suites: dict[str, None] = {}
+    cited: dict[str, None] = {}
+    for row in model.cases:
+        suites |= {row.case.partition(".")[0]: None}
+        cited |= dict.fromkeys(row.requirements)
+    words = [requirements.find(each) for each in sorted(cited, key=requirements.place)]
+
+    def values(of: Callable[[Any], str]) -> list[str]:
+        return [each for each in dict.fromkeys(map(of, words)) if each]
+
+    targets = dict.fromkeys(bar.column.target for bar in model.bars)
+    return [
+        ("suite", "Suite", sorted(suites)),
+        ("level", "Level", values(lambda each: each.level)),
+        ("source", "Document", values(lambda each: each.source)),
+        ("target", "Target", list(targets)),
+    ]
+
+
+def _cut(detail: str) -> str:
+    return detail if len(detail) <= DETAIL else detail[: DETAIL - 1] + "…"
+
+
+def _file(page: str) -> str:
+    return page.removeprefix("cases/").removesuffix(".html")

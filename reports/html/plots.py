@@ -1,0 +1,107 @@
+"""Draws a quantity over time as a stepped curve with its bound: inline SVG, no script, no network.
+
+Not Altair: its charts need Vega's megabyte of JavaScript in every page, or a rendered picture that knows no dark scheme; these
+take the page's colours, print, and are a few kilobytes of text each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from markupsafe import Markup, escape
+
+from reports.html.times import duration, quantity, step
+from reports.series import Curve
+
+WIDTH, HEIGHT = 560, 150
+_LEFT, _RIGHT, _TOP, _FOOT = 64, 12, 12, 24
+
+
+def plot(curve: Curve, zero: int) -> Markup:
+    """The drawing; ``zero`` is the instant that the page counts from. A curve has at least two points.
+
+    Where many changes share an instant, as in virtual time, they stand in their order, evenly, and not on a time axis.
+    """
+    points = [(at - zero, value) for at, value in curve.points]
+    places = list(range(len(points))) if _in_order(curve) else [at for at, _ in points]
+    first, last = places[0], max(places[-1], places[0] + 1)
+    values = [value for _, value in points]
+    shown = values if curve.bound is None else [*values, curve.bound]
+    low, high = min(0, *shown), max(shown)
+    high = high if high > low else low + 1
+
+    def x(place: int) -> float:
+        return round(_LEFT + (place - first) / (last - first) * (WIDTH - _LEFT - _RIGHT), 1)
+
+    def y(value: float) -> float:
+        return round(_TOP + (high - value) / (high - low) * (HEIGHT - _TOP - _FOOT), 1)
+
+    right = WIDTH - _RIGHT
+    parts = [
+        Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
+            WIDTH, HEIGHT, in_words(curve, zero)
+        )
+    ]
+    rise = _round(high - low)
+    mark = -(-low // rise) * rise
+    while mark <= high:
+        parts.append(Markup(f'<line class="grid" x1="{_LEFT}" y1="{y(mark)}" x2="{right}" y2="{y(mark)}"/>'))
+        parts.append(Markup(f'<text class="tick end" x="{_LEFT - 6}" y="{y(mark) + 4}">{escape(_short(mark))}</text>'))
+        mark += rise
+    for place, words in _ticks(points, first, last, in_order=_in_order(curve)):
+        where = min(max(x(place), _LEFT + 8), right - 16)
+        parts.append(Markup(f'<text class="tick" x="{where}" y="{HEIGHT - 7}">{escape(words)}</text>'))
+    if curve.bound is not None:
+        level = y(curve.bound)
+        parts.append(Markup(f'<line class="bound" x1="{_LEFT}" y1="{level}" x2="{right}" y2="{level}"/>'))
+    path = f"M{x(places[0])} {y(values[0])}"
+    for place, value in zip(places[1:], values[1:], strict=True):
+        path += f"H{x(place)}V{y(value)}"
+    parts.append(Markup(f'<path class="curve" d="{path}H{x(last)}"/></svg>'))
+    return Markup("").join(parts)
+
+
+def _in_order(curve: Curve) -> bool:
+    return len({at for at, _ in curve.points}) * 3 < len(curve.points)
+
+
+def _ticks(points: list[tuple[int, int]], first: int, last: int, *, in_order: bool) -> Iterator[tuple[int, str]]:
+    """Where the axis says what, at most five times; in order, only where the time has moved."""
+    if not in_order:
+        stride = step(last - first, 5)
+        yield from ((at, duration(at)) for at in range(-(-first // stride) * stride, last + 1, stride))
+        return
+    told: tuple[int, int] | None = None
+    for place in range(first, len(points)):
+        at = points[place][0]
+        if told is None or (at != told[1] and place - told[0] >= (last - first) / 5):
+            yield place, duration(at)
+            told = (place, at)
+
+
+def in_words(curve: Curve, zero: int) -> str:
+    """What the drawing shows, for whoever does not see it, and as its caption."""
+    values = [value for _, value in curve.points]
+    most = max(curve.points, key=lambda point: point[1])
+    bound = "" if curve.bound is None else f"; the bound is {quantity(curve.bound, curve.unit)}"
+    return (
+        f"{curve.title}: from {quantity(min(values), curve.unit)} to {quantity(most[1], curve.unit)}, "
+        f"at most at {duration(most[0] - zero)}{bound}{'; in the order of the frames' if _in_order(curve) else ''}"
+    )
+
+
+def _round(span: int) -> int:
+    """A round step that cuts ``span`` in two to five."""
+    size = 1
+    while True:
+        for factor in (1, 2, 5):
+            if span / (factor * size) <= 4:
+                return factor * size
+        size *= 10
+
+
+def _short(value: int) -> str:
+    for scale, letter in ((1_000_000, "M"), (1000, "k")):
+        if abs(value) >= 10 * scale:
+            return f"{value / scale:g}\N{NARROW NO-BREAK SPACE}{letter}"
+    return str(value)

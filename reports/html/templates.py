@@ -1,0 +1,87 @@
+"""The templates with what all of them use: loaded once a process, the driver or a worker."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from harness.words import NS_PER_MS
+from reports.html.times import duration
+from reports.model import LETTERS, MEANINGS, VERDICTS
+from reports.past import WORDS
+from reports.slugs import plain_slug
+
+_SCRIPTS = ("theme.js", "index.js", "more.js")
+
+
+@cache
+def templates() -> Environment:
+    """The environment of all templates; whatever they are given is escaped."""
+    found = Environment(
+        loader=PackageLoader("reports.html", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    loader = found.loader
+    assert loader is not None
+    texts = {name: loader.get_source(found, name)[0] for name in (*_SCRIPTS, "style.css")}
+    found.globals.update(
+        letters=LETTERS,
+        meanings=MEANINGS,
+        verdicts=VERDICTS,
+        went=WORDS,
+        style=Markup(texts["style.css"]),
+        script=lambda name: Markup(texts[name]),
+        trusted=" ".join(_digest(texts[name]) for name in _SCRIPTS),
+    )
+    found.filters.update(
+        took=took,
+        paragraphs=paragraphs,
+        minute=minute,
+        breakable=breakable,
+        of_requirement=of_requirement,
+        of_target=of_target,
+    )
+    return found
+
+
+def _digest(script: str) -> str:
+    """How a page says that this script is its own: nothing else that looks like one is ever run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def of_requirement(requirement: str) -> str:
+    """The page of a requirement, from the report's folder."""
+    return f"requirements/{plain_slug(requirement)}.html"
+
+
+def of_target(target: str) -> str:
+    """The page of a target, from the report's folder."""
+    return f"targets/{plain_slug(target)}.html"
+
+
+def took(duration_s: float) -> str:
+    """How long a case took, to the millisecond."""
+    return duration(round(duration_s * 1000) * NS_PER_MS)
+
+
+def breakable(name: str) -> Markup:
+    """A case's name that may be broken between its words, and is then still found and copied as it is."""
+    return Markup(re.sub(r"([_.])(?=\w)", r"\1<wbr>", str(escape(name))))
+
+
+def minute(instant: str) -> str:
+    """When a run began, to the minute: ``2026-11-21T12:00:00+00:00`` as ``2026-11-21 12:00``."""
+    return instant[:16].replace("T", " ")
+
+
+def paragraphs(doc: str) -> list[str]:
+    """A docstring without the line ends that were there for the editor."""
+    return [" ".join(each.split()) for each in re.split(r"\n\s*\n", doc) if each.strip()]

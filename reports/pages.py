@@ -1,0 +1,184 @@
+"""The pages of cases: rendered where their events are, in Spark's workers, and written by the driver.
+
+The worst cases get a file each: it can be sent to somebody as it is. The pages of all others are packed by :data:`EACH` into
+chunks, which ``cases/more.html`` shows: a hundred thousand files help nobody. A chunk is a script, because a page that was
+opened from a disk may load scripts and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from reports.excerpts import EXAMPLES, chosen_examples, excerpts, of_page
+from reports.html.case_page import CasePages
+from reports.model import CaseRow
+from reports.read import CASE, arrow
+from reports.runs import Run
+from reports.schema import spark_schema
+from reports.series import series
+
+EACH = 50
+"""Pages in a chunk."""
+PER_TASK = 200
+"""Pages that a task renders."""
+PACKED_EXAMPLES = 1
+"""Examples of a property on a page that is packed: the one that came nearest to a bound."""
+KEPT = "<!--kept-->"
+"""Where the driver puts the counterexample of a case: the files lie in its folder, not on the workers."""
+
+_OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
+_CHUNK = re.compile(r"\d{5}\.js")
+
+_PAGES = pa.schema(
+    [
+        ("page", pa.int64()),
+        ("case", pa.string()),
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("group", pa.int64()),
+        ("examples", pa.int64()),
+        ("row", pa.string()),
+    ]
+)
+_RENDERED = pa.schema([("group", pa.int64()), ("page", pa.int64()), ("octets", pa.binary())])
+
+
+def write(
+    spark: SparkSession,
+    cases: Sequence[CaseRow],
+    runs: Sequence[Run],
+    events: DataFrame,
+    findings: DataFrame,
+    pages: CasePages,
+    folder: Path,
+) -> int:
+    """Writes the page of every case of ``cases`` below ``folder``, over older ones; how many there are."""
+    _clear(folder)
+    if not cases:
+        return 0
+    alone = sum(row.place is None for row in cases)
+    by_name = {run.name: run for run in runs}
+    for group, page, octets in _rendered(spark, cases, alone, events, findings, pages):
+        if group < alone:
+            row = cases[page]
+            assert row.page is not None
+            text = zlib.decompress(octets).decode()
+            if row.verdict == "FAIL":
+                text = text.replace(KEPT, pages.kept(by_name[row.run], row), 1)
+            (folder.parent / row.page).write_text(text, "utf-8")
+        else:
+            chunk = group - alone
+            script = f'brokerproof_pages({chunk},"{base64.b64encode(octets).decode()}");\n'
+            (folder / "more" / f"{chunk:05}.js").write_text(script, "ascii")
+    if alone < len(cases):
+        (folder / "more.html").write_text(pages.more(EACH, alone), "utf-8")
+    return len(cases)
+
+
+def _clear(folder: Path) -> None:
+    (folder / "more").mkdir(parents=True, exist_ok=True)
+    for old in (*folder.iterdir(), *(folder / "more").iterdir()):
+        if (_OURS if old.parent == folder else _CHUNK).fullmatch(old.name):
+            old.unlink()
+
+
+def _rendered(
+    spark: SparkSession,
+    cases: Sequence[CaseRow],
+    alone: int,
+    events: DataFrame,
+    findings: DataFrame,
+    pages: CasePages,
+) -> Iterator[tuple[int, int, bytes]]:
+    """Group, page and octets: of a page alone its HTML (zlib), of a chunk the JSON of its pages (gzip)."""
+    chosen = arrow(spark, _chosen(cases, alone)).persist(StorageLevel.MEMORY_AND_DISK)
+    keys = chosen.select("page", *CASE, "examples")
+    parts = chosen_examples(events, keys).persist(StorageLevel.MEMORY_AND_DISK)
+    judged = findings.join(F.broadcast(keys.select("page", *CASE)), list(CASE))
+    in_order = F.sort_array(F.collect_list(F.struct("number", "requirement", "seen", "detail", "uncertain", "verdict")))
+    together = (
+        chosen.join(judged.groupBy("page").agg(in_order.alias("findings")), "page", "left")
+        .join(_packed(excerpts(events, parts)), "page", "left")
+        .join(_curves(events, parts), "page", "left")
+        .drop(*CASE, "examples")
+    )
+    tasks = max(-(-len(cases) // PER_TASK), min(spark.sparkContext.defaultParallelism, len(cases)))
+    ready = (
+        together.repartitionByRange(tasks, "group")
+        .sortWithinPartitions("group", "page")
+        .mapInArrow(_worker(pages, alone), spark_schema(_RENDERED))
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
+    try:
+        ready.count()  # every task at once; the iterator below takes one after the other
+        for row in ready.toLocalIterator():
+            yield row.group, row.page, bytes(row.octets)
+    finally:
+        for frame in (ready, parts, chosen):
+            frame.unpersist()
+
+
+def _worker(pages: CasePages, alone: int) -> Any:
+    def render(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for group, some in groupby(rows, key=lambda row: int(row["group"])):
+            if group < alone:
+                (row,) = some
+                octets, page = zlib.compress(_page(pages, row, alone=True).encode("utf-8", "replace"), 1), row["page"]
+            else:
+                texts = [_page(pages, row, alone=False) for row in some]
+                text = json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")
+                octets, page = gzip.compress(text, 6, mtime=0), -1
+            yield pa.RecordBatch.from_pylist([{"group": group, "page": page, "octets": octets}], schema=_RENDERED)
+
+    return render
+
+
+def _page(pages: CasePages, row: dict[str, Any], *, alone: bool) -> str:
+    case = CaseRow(**{**(told := json.loads(row["row"])), "requirements": tuple(told["requirements"])})
+    curves = {each["part"]: each["curves"] for each in row["curves"] or ()}
+    return pages.case(case, row["findings"] or (), list(of_page(row["events"] or ())), curves, alone=alone)
+
+
+def _packed(events: DataFrame) -> DataFrame:
+    """One row a page; what a page shows is bounded."""
+    return events.groupBy("page").agg(
+        F.collect_list(F.struct(*[name for name in events.columns if name != "page"])).alias("events")
+    )
+
+
+def _curves(events: DataFrame, parts: DataFrame) -> DataFrame:
+    found = series(events, parts.select("page", "part", *CASE))
+    return found.groupBy("page").agg(F.collect_list(F.struct("part", "curves")).alias("curves"))
+
+
+def _chosen(cases: Sequence[CaseRow], alone: int) -> pa.Table:
+    names = [each.name for each in fields(CaseRow)]
+    return pa.table(
+        {
+            "page": pa.array(range(len(cases)), pa.int64()),
+            "case": [row.case for row in cases],
+            "run": [row.run for row in cases],
+            "target": [row.target for row in cases],
+            "group": pa.array(
+                [at if at < alone else alone + (at - alone) // EACH for at in range(len(cases))], pa.int64()
+            ),
+            "examples": pa.array([EXAMPLES if at < alone else PACKED_EXAMPLES for at in range(len(cases))], pa.int64()),
+            "row": [json.dumps({name: getattr(row, name) for name in names}) for row in cases],
+        },
+        schema=_PAGES,
+    )

@@ -1,0 +1,267 @@
+"""The report in a real Chromium: filters and the address, both widths, keyboard, what a screen reader is told, print.
+
+Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``. With
+``BROKERPROOF_SHOTS=FOLDER`` it leaves a picture of each page there, at both widths, light and dark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.catalogue.requirements import load
+from harness.verdicts.results import Result
+from harness.words import Verdict
+from reports.collect import Limits
+from reports.pipeline import build
+from reports.requirements import Requirements
+from reports.runs import open_runs
+from reports.session import session
+from suites.browser.devtools import Browser
+from suites.units.synthetic_run import full_run, header, write_header
+
+DESKTOP, PHONE = 1400, 390
+MANY, ALONE = 1200, 40
+HOSTILE = '<img src=x onerror="document.title=1">'
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A report on two targets with every verdict, and one on many cases whose pages are packed."""
+    folder = tmp_path_factory.mktemp("reports")
+    requirements = Requirements(load().values())
+    full = full_run(folder / "full")
+    write_header(folder / "many", header("many"))
+    ids = list(load())
+    lines = [
+        Result(
+            f"{('stomp', 'flow')[number % 2]}.part.case_{number:04}",
+            "reference",
+            (ids[number % 50],),
+            Verdict.FAIL if number % 100 == 0 else Verdict.PASS,
+            f"{HOSTILE} {number}" if number % 100 == 0 else "",
+            duration_s=number / 1000,
+        ).line()
+        for number in range(MANY)
+    ]
+    (folder / "many" / "results.ndjson").write_text("\n".join(lines) + "\n", "utf-8")
+    with session(brief=True) as spark:
+        for run, limits in ((full, Limits()), (folder / "many", Limits(pages=ALONE))):
+            build(spark, open_runs([run]), run / "report", requirements, limits=limits)
+    return full / "report", folder / "many" / "report"
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with Browser() as found:
+        found.look(width=DESKTOP)
+        yield found
+
+
+def index(browser: Browser, report: Path, fragment: str = "") -> None:
+    """The index, once its list is unpacked."""
+    browser.open(report / "index.html", fragment)
+    browser.wait_for("'ready' in document.documentElement.dataset")
+
+
+def names(browser: Browser) -> list[str]:
+    """The cases that the list shows."""
+    found: list[str] = browser.run(
+        "[...document.querySelectorAll('#rows tbody th')].map(each => each.firstChild.textContent)"
+    )
+    return found
+
+
+def fragment(browser: Browser) -> str:
+    """What the address says behind #."""
+    return str(browser.run("location.hash.slice(1)"))
+
+
+def status(browser: Browser) -> str:
+    """What a screen reader is told of the filters."""
+    browser.wait_for("document.getElementById('status').textContent")
+    return str(browser.run("document.getElementById('status').textContent"))
+
+
+def failures(browser: Browser) -> list[Any]:
+    """What the page threw, and what the browser complained of."""
+    return [each for each in browser.events if each["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")]
+
+
+def test_a_shared_address_shows_what_its_sender_saw(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[0], "verdict=FAIL,KNOWN&suite=stomp&level=DOC")
+    assert names(browser) == [
+        "stomp.liveness.a_silent_connection_is_closed[1.2]",
+        "stomp.liveness.the_ttl_follows_the_arithmetic",
+    ]
+    pressed = "[...document.querySelectorAll('button[aria-pressed=true]')].map(each => each.dataset.verdict)"
+    assert browser.run(pressed) == ["FAIL", "KNOWN"]
+    assert browser.run("[document.getElementById('suite').value, document.getElementById('level').value]") == [
+        "stomp",
+        "DOC",
+    ]
+    rows = "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each => !each.hidden).map(each => each.dataset.id)"
+    assert browser.run(rows) == ["ARTEMIS-STOMP-ttl-3"]
+    assert status(browser).startswith("2 of 16 results, 1 of ")
+    assert failures(browser) == []
+
+
+def test_filters_go_into_the_address_and_come_back(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[0])
+    assert len(names(browser)) == 16
+    browser.run("document.getElementById('text').focus()")
+    browser.type("silent artemis")
+    assert fragment(browser) == "text=silent+artemis"
+    assert names(browser) == ["stomp.liveness.a_silent_connection_is_closed[1.2]"]
+    browser.run("document.querySelector('button[data-verdict=PASS]').click()")
+    assert fragment(browser) == "verdict=PASS&text=silent+artemis"
+    assert names(browser) == ["No result fits these filters."] or names(browser) == []
+    browser.run("document.getElementById('reset').click()")
+    assert (fragment(browser), len(names(browser))) == ("", 16)
+    browser.run("location.hash = 'target=reference'")
+    browser.wait_for("document.querySelectorAll('#rows tbody tr').length === 8")
+    hidden = "[...document.querySelectorAll('#matrix thead th.cell')].map(each => each.hidden)"
+    assert browser.run(hidden) == [False, True]
+
+
+def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[1])
+    assert len(names(browser)) == 100
+    browser.press("Tab", 9)
+    assert browser.run("document.activeElement.className") == "skip"
+    browser.run("document.querySelector('th[data-sort=took] button').focus()")
+    browser.press("Enter", 13)
+    browser.press("Enter", 13)
+    assert fragment(browser) == "sort=-took"
+    assert browser.run("document.querySelector('th[data-sort=took]').getAttribute('aria-sort')") == "descending"
+    assert names(browser)[0] == f"flow.part.case_{MANY - 1}"
+    browser.run("document.getElementById('next').focus()")
+    browser.press("Enter", 13)
+    assert fragment(browser) == "sort=-took&page=2"
+    assert names(browser)[0] == f"flow.part.case_{MANY - 101}"
+    assert browser.run("document.getElementById('where').textContent") == "Results 101 to 200 of 1200"
+
+
+def test_packed_pages_are_shown_from_a_disk(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[1], "text=case_0777")
+    link = browser.run("document.querySelector('#rows tbody a').getAttribute('href')")
+    path, _, number = link.partition("#")
+    assert path == "cases/more.html"
+    browser.open(reports[1] / path, number)
+    browser.wait_for("'ready' in document.documentElement.dataset")
+    assert browser.run("document.querySelector('h1').textContent") == "flow.part.case_0777"
+    browser.run("location.hash = '999999'")
+    browser.wait_for("document.getElementById('main').textContent.includes('There is no page')")
+
+
+def test_nothing_that_a_broker_said_becomes_markup(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[1], "verdict=FAIL")
+    assert HOSTILE in browser.run("document.querySelector('#rows .detail').textContent")
+    assert browser.run("document.images.length") == 0
+    assert browser.run("document.title") != "1"
+
+
+PAGES = ("index.html", "targets/artemis.html", "requirements/ARTEMIS-STOMP-ttl-3.html")
+
+
+def pages(report: Path) -> list[Path]:
+    """One of each kind."""
+    failing = next((report / "cases").glob("artemis-*silent-connection*.html"))
+    return [*(report / each for each in PAGES), failing]
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_is_wider_than_its_window(
+    reports: tuple[Path, Path], browser: Browser, width: int, scheme: str
+) -> None:
+    browser.look(width=width, scheme=scheme)
+    for page in pages(reports[0]):
+        browser.open(page)
+        assert browser.run("document.documentElement.scrollWidth") <= width, page.name
+        dark = browser.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 80")
+        assert dark is (scheme == "dark")
+        if folder := os.environ.get("BROKERPROOF_SHOTS"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            browser.shot(Path(folder) / f"{page.parent.name}-{page.stem[:30]}-{width}-{scheme}.png", whole=True)
+
+
+def test_the_theme_can_be_chosen(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[0])
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = browser.run(colour)
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run("document.getElementById('theme').textContent") == "Theme: light"
+    browser.run("document.getElementById('theme').click()")
+    assert browser.run(colour) != light
+
+
+def test_a_screen_reader_is_told_what_everything_is(reports: tuple[Path, Path], browser: Browser) -> None:
+    for page in pages(reports[0]):
+        browser.open(page)
+        tree = browser.tree()
+        roles = [each["role"]["value"] for each in tree]
+        assert {"main", "heading", "banner", "contentinfo"} <= set(roles), page.name
+        assert roles.count("main") == 1
+        nameless = [
+            each["role"]["value"]
+            for each in tree
+            if each["role"]["value"] in ("link", "button", "searchbox", "combobox", "image")
+            and not each.get("name", {}).get("value")
+        ]
+        assert nameless == [], page.name
+        levels = browser.run("[...document.querySelectorAll('h1,h2,h3')].map(each => +each.tagName[1])")
+        assert levels[0] == 1
+        assert all(after - before <= 1 for before, after in pairwise(levels)), page.name
+        unscoped = browser.run("[...document.querySelectorAll('th')].filter(each => !each.scope).length")
+        assert unscoped == 0, page.name
+        repeated = (
+            "(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(each => each.id))"
+        )
+        assert browser.run(repeated) == 0, page.name
+
+
+CONTRAST = """(() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const part = each => (each /= 255) <= .03928 ? each / 12.92 : ((each + .055) / 1.055) ** 2.4;
+  const luminance = colours => {
+    canvas.clearRect(0, 0, 1, 1);
+    colours.forEach(colour => { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); });
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(part);
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const texts = [...document.querySelectorAll('body *')].filter(each => each.firstChild && each.firstChild.nodeType === 3
+    && each.firstChild.textContent.trim() && each.offsetParent && !each.closest('svg') && !each.disabled);
+  return texts.map(each => {
+    const behind = [];
+    for (let at = each; at; at = at.parentElement) behind.unshift(getComputedStyle(at).backgroundColor);
+    const [a, b] = [luminance(behind), luminance([...behind, getComputedStyle(each).color])];
+    return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), each.className + ' ' + each.textContent.trim().slice(0, 30)];
+  }).filter(([ratio]) => ratio < 4.5).slice(0, 5);
+})()"""
+"""Texts whose contrast is below what WCAG 2.2 asks for (AA, 4.5 to 1)."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_what_is_behind_them(reports: tuple[Path, Path], browser: Browser, scheme: str) -> None:
+    browser.look(scheme=scheme)
+    for page in pages(reports[0]):
+        browser.open(page)
+        assert browser.run(CONTRAST) == [], page.name
+
+
+def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Path) -> None:
+    browser.look(media="print", scheme="dark")
+    for page in pages(reports[0]):
+        browser.open(page)
+        buttons = "[...document.querySelectorAll('button, .tools, .pager')]"
+        shown = browser.run(f"{buttons}.filter(each => each.offsetParent && !each.closest('th')).length")
+        assert shown == 0, page.name
+        assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        browser.printed(tmp_path / "page.pdf")
+        assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
