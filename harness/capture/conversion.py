@@ -220,7 +220,7 @@ class Converter:
             return stream.first == packet.seq
         half = stream.halves[0 if found.ends[0] == packet.source else 1]
         # What follows a SYN may overtake it; by chance no other connection begins so near.
-        return half.next is not None and 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
+        return half.next is None or 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
 
     def _late(self, key: tuple[Endpoint, Endpoint], packet: Packet, opening: bool) -> bool:
         """Whether a packet belongs to a connection that has ended."""

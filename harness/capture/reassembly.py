@@ -11,6 +11,7 @@ Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -78,6 +79,7 @@ class _Half:
     """Octets in ``runs``."""
     acked: int = -1
     acked_at: Instant = 0
+    """When what is missing was first acknowledged."""
     hole_at: Instant = 0
     """When the present hole was first noticed."""
     end: int | None = None
@@ -158,6 +160,11 @@ class _Half:
         yield from self.ready()
 
 
+def _rank(number: int, piece: Piece) -> tuple[Instant, bool, int]:
+    """The order of pieces of both sides: what is missing may have been what the other side answered at the same instant."""
+    return piece.at, not isinstance(piece, Missing), number
+
+
 @dataclass
 class Stream:
     """One connection between two endpoints, in both directions (side 0 is the one whose packet came first)."""
@@ -231,7 +238,9 @@ class Stream:
         if half.end is not None and number > half.end:
             number = half.end  # a FIN counts one
         if number > half.acked:
-            half.acked, half.acked_at = number, at
+            # Whatever answers to what is missing comes behind the first acknowledgement of it.
+            half.acked_at = half.acked_at if half.acked > half.next else at
+            half.acked = number
             if half.holed and not half.hole_at:
                 half.hole_at = at
 
@@ -257,7 +266,9 @@ class Stream:
 
     def _release(self) -> Iterator[Piece]:
         held, self._held, self._held_octets = self._held, [], 0
-        yield from sorted(held, key=lambda piece: piece.at)
+        sides = [deque(each for each in enumerate(held) if each[1].side == side) for side in (0, 1)]
+        while any(sides):
+            yield min((side for side in sides if side), key=lambda side: _rank(*side[0])).popleft()[1]
 
     def _reset(self, side: int, at: Instant) -> Iterator[Piece]:
         for half in self.halves:

@@ -1,0 +1,84 @@
+"""What tcpdump saw of a session is judged as what the harness recorded of it: the same frames, and the same verdicts.
+
+Not collected with the rest, since it needs tcpdump and the right to capture: name the file, or run ``tox -e captures``. With
+``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
+"""
+
+from __future__ import annotations
+
+from harness.bench import Bench
+from harness.case import case
+from harness.trace import stamp
+from harness.trace.events import HeartBeatReceived
+from harness.words import ms
+from suites.scale.tcpdump import Capture, captured, keep, of_family, spoken, verdicts
+
+COUNT = 6
+
+
+def agree(target: Bench, capture: Capture) -> None:
+    """Both recordings hold the same frames and come to the same verdicts."""
+    live, passive = spoken(capture.live), spoken(capture.passive)
+    target.control(len(live) == len(passive), f"{len(live)} connections were recorded, {len(passive)} captured")
+    for ours, theirs in zip(live, passive, strict=True):
+        target.control(ours == theirs, f"recorded and captured: {_first_difference(ours, theirs)}")
+    target.control(bool(live), "frames crossed the wire")
+    known = of_family(target)
+    keep(capture, known)
+    one, other = verdicts(capture.live, known), verdicts(capture.passive, known)
+    target.control(one == other, f"the recording is judged {one}, the capture {other}")
+
+
+def _first_difference(ours: list[tuple[object, ...]], theirs: list[tuple[object, ...]]) -> str:
+    pairs = (f"{one} and {other}" for one, other in zip(ours, theirs, strict=False) if one != other)
+    return next(pairs, f"{len(ours)} and {len(theirs)} frames")
+
+
+def stamped(number: int) -> bytes:
+    """A message that says who sent it."""
+    return stamp.stamp(1, number) + b"." * (number * 30)
+
+
+@case("STOMP12-RCPT-01", "STOMP12-HB-07", needs={"stomp", "sockets"})
+def test_stomp_py(target: Bench) -> None:
+    """stomp.py sends, subscribes, acknowledges one by one, beats, and leaves."""
+    receipts, beats = target.cited
+    with captured(target, "stomppy", target.target.identity.default_acceptor) as capture:
+        place = target.destination()
+        sender, consumer = target.stomppy(heart_beat=(500, 500)), target.stomppy(heart_beat=(500, 500))
+        consumer.subscribe(place, ack="client-individual")
+        for number in range(COUNT):
+            sender.publish(place, stamped(number))
+            consumer.ack(consumer.message(body=stamped(number)))
+        target.advance(ms(1200))
+        consumer.unsubscribe()
+        for peer in (sender, consumer):
+            peer.disconnect()
+            peer.expect_end() if peer.left is None and peer.ended is None else None
+    agree(target, capture)
+    target.judge(receipts, True, f"{COUNT} messages were sent, received and acknowledged with receipts")
+    heard = sum(isinstance(each, HeartBeatReceived) for each in capture.passive)
+    target.judge(beats, heard >= 2, f"{heard} heart-beats of the broker were captured")
+
+
+@case("AMQP10-MSG-02", "AMQP10-CREDIT-09", needs={"amqp", "sockets"})
+def test_proton(target: Bench) -> None:
+    """Proton's BlockingConnection sends, receives by credit, accepts, and closes."""
+    whole, credit = target.cited
+    with captured(target, "proton", target.target.identity.default_amqp_acceptor) as capture:
+        node = target.node()
+        sender, consumer = target.proton_blocking(), target.proton_blocking()
+        link = sender.sender(node.address, capabilities=node.capabilities)
+        for number in range(COUNT):
+            sender.publish(link, stamped(number))
+        receiver = consumer.receiver(node.address, credit=5, capabilities=node.capabilities)
+        for number in range(COUNT):
+            message = consumer.receive(receiver)
+            came = bytes(message.body)  # looks into memory that goes with the message
+            target.judge(whole, came == stamped(number), f"message {number} came with {len(came)} octets")
+            receiver.accept()
+        for peer in (sender, consumer):
+            peer.close()
+    agree(target, capture)
+    wrong = [kind for kind, uncertain in verdicts(capture.passive, of_family(target)) if not uncertain]
+    target.judge(credit, "over the credit" not in wrong, f"the capture shows {wrong or 'nothing wrong'}")

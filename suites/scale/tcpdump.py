@@ -1,0 +1,149 @@
+"""tcpdump on the loopback interface while a case runs, and what comes of it beside what the harness recorded itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from harness.bench import Bench
+from harness.capture.conversion import Converter
+from harness.capture.series import Series
+from harness.oracles import lives, recording
+from harness.oracles.ground import Ground, ground
+from harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
+from harness.words import CloseHow, seconds
+from reports.judges import amqp
+
+KEEP = "BROKERPROOF_CAPTURES"
+"""A folder in which captures stay, where the environment names one."""
+
+
+@dataclass
+class Capture:
+    """A capture file, and the events of both recordings once the case's connections have ended."""
+
+    path: Path
+    live: list[Event] = field(default_factory=list)
+    passive: list[Event] = field(default_factory=list)
+
+
+@contextmanager
+def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
+    """Captures what passes the acceptor. When the block ends, everything that it opened has to have been closed."""
+    target.control(shutil.which("tcpdump") is not None, "tcpdump is installed")
+    probe = target.peer(acceptor=acceptor)
+    port = probe.channel.remote.rpartition(":")[2]
+    probe.leave(CloseHow.EOF)
+    began = len(target.outcome.events)
+    with tempfile.TemporaryDirectory() as folder:
+        kept = os.environ.get(KEEP)
+        capture = Capture(Path(kept or folder) / f"{name}-{target.target.identity.name}.pcap")
+        with _tcpdump(capture.path, port):
+            yield capture
+            capture.live = [each for each in target.outcome.events[began:] if each.conn is not None]
+            opened = sum(isinstance(each, ConnectionOpened) for each in capture.live)
+
+            def whole() -> bool:
+                capture.passive = events(capture.path)
+                return sum(type(each).__name__ in _ENDS for each in capture.passive) >= opened
+
+            target.control(target.wait_until(whole, seconds(10)), f"{opened} connections begin and end in the capture")
+
+
+_ENDS = ("ConnectionClosed", "ConnectionAbandoned")
+
+
+@contextmanager
+def _tcpdump(path: Path, port: str) -> Iterator[None]:
+    command = [
+        "tcpdump",
+        "-i",
+        "lo",
+        "--immediate-mode",
+        "-U",
+        "-s",
+        "0",
+        "-Z",
+        "root",
+        "-w",
+        str(path),
+        f"tcp port {port}",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "listening on" in line:
+                break
+        else:
+            raise AssertionError(f"tcpdump did not start; it needs root: {' '.join(command)}")
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+
+
+def events(*paths: Path) -> list[Event]:
+    """The events of captures."""
+    series, converter = Series(list(paths)), Converter()
+    return [each.event for each in chain(converter.events(series), _rest(converter, series))]
+
+
+def _rest(converter: Converter, series: Series) -> Iterator[object]:
+    yield from converter.finish(series.last)
+
+
+def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
+    """What each side of each connection said, connections in the order in which they were opened."""
+    told: dict[int, list[tuple[object, ...]]] = {}
+    for each in recorded:
+        if each.conn is not None and isinstance(each, (FrameSent, FrameReceived)):
+            said = (type(each).__name__, each.protocol, each.command, each.headers, each.body, each.body_size)
+            told.setdefault(each.conn, []).append(said)
+    # Which of two frames that cross passed first is another question at another place.
+    return [sorted(told[conn], key=lambda said: str(said[0])) for conn in sorted(told)]
+
+
+def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str, bool]]:
+    """What is wrong, and whether surely."""
+    found = [*recording.judge(recorded, held_against)]
+    for life in lives.lifetimes(recorded).values():
+        found += lives.judge(life, held_against)
+    for conn in {each.conn for each in recorded if getattr(each, "protocol", "") == "AMQP" and each.conn is not None}:
+        own = [each for each in recorded if each.conn == conn]
+        found += [wrong for wrong, _ in amqp.irregularities(own, conn)]
+    return sorted((each.kind, each.uncertain) for each in found)
+
+
+def told(recorded: Sequence[Event], held_against: Ground) -> dict[str, object]:
+    """What a recording holds, in short, and what it comes to: what a capture that is kept is compared with later."""
+    frames = [
+        [[kind.removeprefix("Frame"), protocol, command, size] for kind, protocol, command, _, _, size in connection]
+        for connection in spoken(recorded)
+    ]
+    return {
+        "profile": held_against.name,
+        "frames": frames,
+        "verdicts": [list(each) for each in verdicts(recorded, held_against)],
+    }
+
+
+def keep(capture: Capture, held_against: Ground) -> None:
+    """What the harness recorded, beside the capture that stays."""
+    if os.environ.get(KEEP):
+        text = json.dumps(told(capture.live, held_against))
+        capture.path.with_suffix(".json").write_text(text + "\n", "utf-8")
+
+
+def of_family(target: Bench) -> Ground:
+    """What the target's profile promises."""
+    return ground(target.profile.name, target.profile.parameters)
