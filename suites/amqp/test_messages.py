@@ -172,6 +172,19 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     )
 
 
+@case("AMQP10-MSG-02", needs={"amqp", "amqp-multi-transfer", "large-messages"})
+@over(examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3))
+def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sections: int) -> None:
+    """A message of mebibytes, five over real sockets, in one data section or several, comes out as it went in."""
+    size = (1 if target.virtual else 5) * 1024 * 1024
+    parts = [b"".join(b"%d-%d," % (at, number) for number in range(size // sections // 9)) for at in range(sections)]
+    bare = amqp_messages.encode(amqp_messages.section("data", part) for part in parts)
+    came = carried(target, bare).message.bare
+    same = came == bare
+    words = "the same" if same else "others"
+    target.judge("AMQP10-MSG-02", same, f"{len(bare)} octets went in, {len(came)} came, {words}")
+
+
 @case("AMQP10-MSG-01", "AMQP10-MSG-09", needs={"amqp"})
 @over(
     examples=40,

@@ -170,3 +170,24 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     target.judge(
         whole, kept, f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}"
     )
+
+
+@case(BODY, "ARTEMIS-STOMP-large-1", needs={"stomp", "amqp", "crossing", "large-messages"})
+@over(
+    examples=0,
+    always=lambda target: [{"counted": True}, {"counted": False}],
+    counted=st.booleans(),
+)
+def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
+    """A body larger than any frame goes in by STOMP, with content-length or without, and comes out by AMQP as data or as a
+    string; one as large goes in by AMQP and comes out by STOMP. Both come whole."""
+    body = b"".join(b"%07d," % number for number in range(60_000))
+    wanted: object = body if counted else body.decode()
+    came = to_amqp(target, body, counted=counted)
+    what = f"{len(body)} octets {'with' if counted else 'without'} content-length"
+    right = kind(came) == ("data" if counted else "amqp-value") and came.message.body == wanted
+    target.judge(target.cited, right, f"{what} came as {kind(came)} of {len(came.payload)} octets")
+    back = to_stomp(target, message(wanted))
+    target.judge(
+        target.cited, back.body == body, f"{len(body)} octets as {type(wanted).__name__}: {len(back.body)} came"
+    )

@@ -16,8 +16,9 @@ from harness.case import case, over
 from harness.clients.raw_stomp import Destination, StompPeer
 from harness.targets.parameters import speaking
 from harness.targets.target import Target
+from harness.wire.conversation import PATIENCE
 from harness.words import RoutingType
-from suites.queues import INDIVIDUAL, bodies, collect, receive
+from suites.queues import INDIVIDUAL, bodies, collect, left_in, receive
 
 NEEDS = {"large-messages"}
 LARGE = "ARTEMIS-STOMP-large-1"
@@ -183,3 +184,38 @@ def test_a_body_larger_than_the_window_comes_all_the_same(target: Bench, place: 
             consumer.ack(each, receipt=True)
         if len(messages) > 1:  # the window was larger than a body
             return
+
+
+@case(LARGE, needs=NEEDS)
+@over(
+    examples=0,
+    always=lambda target: [{"octets": True, "waits": False}, {"octets": False, "waits": True}],
+    octets=st.booleans(),
+    waits=st.booleans(),
+)
+def test_a_body_far_larger_than_any_buffer_comes_whole(target: Bench, octets: bool, waits: bool) -> None:
+    """A body of mebibytes, five over real sockets, is sent to a subscriber who is there or comes later. It comes whole, with a
+    message before and one behind it in their places, and is gone when it is acknowledged."""
+    queue = target.destination()
+    producer, consumer = target.stomp(), target.stomp()
+    body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, octets=octets)
+    mode = {"ack": "client", "headers": {"consumer-window-size": "-1"}}
+    if not waits:
+        consumer.subscribe(queue, **mode)
+    producer.publish(queue, b"before")
+    send(producer, queue, body, octets=octets)
+    producer.publish(queue, b"behind")
+    if waits:
+        consumer.subscribe(queue, **mode)
+    messages = receive(target, consumer, 3, within=2 * PATIENCE)
+    came = bodies(messages)
+    what = f"{len(body)} octets sent as {'octets' if octets else 'text'}"
+    words = difference(body, came[1]) if len(came) > 1 else f"{len(came)} messages came; {consumer.instead()}"
+    target.require(target.cited, came[1:2] == [body], f"{what}: {words}")
+    target.judge(
+        target.cited, came[::2] == [b"before", b"behind"], f"{what}: around it {[each[:9] for each in came[::2]]}"
+    )
+    consumer.ack(messages[-1], receipt=True)
+    consumer.request("DISCONNECT")
+    left = left_in(target, queue, "1.2", 0)
+    target.judge(target.cited, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left")
