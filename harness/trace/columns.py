@@ -17,6 +17,7 @@ from harness.trace import events
 from harness.words import CloseHow, Vantage
 
 HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)])
+HEADERS = pa.list_(pa.field("element", HEADER, nullable=False))
 
 _ARROW: dict[object, pa.DataType] = {
     str: pa.string(),
@@ -24,7 +25,7 @@ _ARROW: dict[object, pa.DataType] = {
     bytes: pa.binary(),
     CloseHow: pa.string(),
     Vantage: pa.string(),
-    events.Headers: pa.list_(pa.field("element", HEADER, nullable=False)),
+    events.Headers: HEADERS,
 }
 
 ENVELOPE: tuple[tuple[str, pa.DataType], ...] = (

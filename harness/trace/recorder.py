@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.trace.columns import FIELDS, SCHEMA
+from harness.trace.columns import FIELDS, HEADER, HEADERS, SCHEMA
 from harness.trace.events import Event
 from harness.words import Clock, Vantage
 
@@ -105,23 +105,22 @@ class Recorder:
 
     def _batch(self, case: str, events: Sequence[Event], first: int = 0) -> pa.RecordBatch:
         size = len(events)
-        columns: dict[str, list[Any]] = {name: [None] * size for name in SCHEMA.names}
-        columns["run"] = [self._run] * size
-        columns["target"] = [self._target] * size
-        columns["case"] = [case] * size
+        columns: dict[str, list[Any]] = {"run": [self._run] * size, "target": [self._target] * size}
+        columns |= {"case": [case] * size, "clock": [self._clock.value] * size}
         columns["seq"] = list(range(first, first + size))
-        columns["clock"] = [self._clock.value] * size
-        at_ns, conn, vantage, kind = columns["at_ns"], columns["conn"], columns["vantage"], columns["kind"]
-        for row, event in enumerate(events):
-            name = type(event).__name__
-            at_ns[row], conn[row], vantage[row], kind[row] = event.at_ns, event.conn, event.vantage, name
-            for field in FIELDS[name]:
-                value = getattr(event, field)
-                if field == "headers":
-                    value = [{"name": each, "value": text} for each, text in value]
-                columns[field][row] = value
-        arrays = [pa.array(columns[field.name], type=field.type) for field in SCHEMA]
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        columns["at_ns"] = [each.at_ns for each in events]
+        columns["conn"] = [each.conn for each in events]
+        columns["vantage"] = [each.vantage for each in events]
+        columns["kind"] = kinds = [type(each).__name__ for each in events]
+        for row, (kind, event) in enumerate(zip(kinds, events, strict=True)):
+            for field in FIELDS[kind]:
+                column = columns.get(field)
+                if column is None:
+                    column = columns[field] = [None] * size
+                column[row] = getattr(event, field)
+        return pa.RecordBatch.from_arrays(
+            [_array(columns.get(each.name), each, size) for each in SCHEMA], schema=SCHEMA
+        )
 
     def _close_segment(self) -> None:
         assert self._folder is not None
@@ -142,3 +141,25 @@ class Recorder:
         partial.rename(self._folder / name)
         self._batches, self._rows, self._segment = [], 0, self._segment + 1
         self.segments += 1
+
+
+def _array(values: list[Any] | None, field: pa.Field, size: int) -> pa.Array:
+    """A column; None for one that has no value in any of its ``size`` rows."""
+    if values is None:
+        return pa.nulls(size, field.type)
+    if field.type != HEADERS:
+        return pa.array(values, type=field.type)
+    # Headers are pairs; as two columns of their own they need not be made into a dict each.
+    offsets: list[int | None] = []
+    names: list[str] = []
+    texts: list[str] = []
+    for each in values:
+        offsets.append(None if each is None else len(names))
+        for name, text in each or ():
+            names.append(name)
+            texts.append(text)
+    offsets.append(len(names))
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(names, pa.string()), pa.array(texts, pa.string())], fields=list(HEADER)
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs, type=HEADERS)

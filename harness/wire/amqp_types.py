@@ -261,16 +261,25 @@ def encode(what: Item) -> bytes:
             return octets
         case Described(descriptor, inner):
             return b"\x00" + encode(descriptor) + encode(inner)
-    code = code_of(what)
-    return bytes((code,)) + _layout(code, what)
+    body = _body_of(what) if what.code is None else None
+    code = _code(what, body)
+    return bytes((code,)) + _layout(code, what, body)
 
 
-def code_of(what: Value | Array) -> int:
-    """The constructor that a value is written with: the forced one, else the shortest that holds it."""
-    if what.code is not None:
+def _body_of(what: Value | Array) -> bytes:
+    """The items of a list, map or array, which decide how it is written; nothing for any other value."""
+    if isinstance(what, Array):
+        return _array_body(what)
+    return _compound_body(what) if what.type in ("list", "map") else b""
+
+
+def _code(what: Value | Array, body: bytes | None) -> int:
+    """The constructor that a value is written with: the forced one, else the shortest that holds it and its ``body``."""
+    if what.code is not None or body is None:
+        assert what.code is not None
         return what.code
     if isinstance(what, Array):
-        return 0xE0 if len(_array_body(what)) + 1 < 256 and len(what.items) < 256 else 0xF0
+        return 0xE0 if len(body) + 1 < 256 and len(what.items) < 256 else 0xF0
     value = what.value
     match what.type:
         case "boolean":
@@ -287,21 +296,21 @@ def code_of(what: Value | Array) -> int:
             return 0x45
         case "list" | "map":
             # the count takes one octet of the size
-            small = len(_compound_body(what)) + 1 < 256 and _count(what) < 256
+            small = len(body) + 1 < 256 and _count(what) < 256
             return (_SMALL if small else _LARGE)[what.type]
     return _ONLY[what.type]
 
 
-def _layout(code: int, what: Item) -> bytes:
-    """What stands behind the constructor ``code``."""
+def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
+    """What stands behind the constructor ``code``; ``body`` has the items of a list, map or array, if they are known."""
     shape = CONSTRUCTORS.get(code)
     if shape is None or isinstance(what, (Described, Raw)):
         raise ValueError(f"{what!r} cannot be written with the constructor 0x{code:02x}; use Raw")
     try:
         if isinstance(what, Array):
-            body, count = _array_body(what), len(what.items)
+            body, count = _array_body(what) if body is None else body, len(what.items)
         elif shape.kind == "compound":
-            body, count = _compound_body(what), _count(what)
+            body, count = _compound_body(what) if body is None else body, _count(what)
         elif shape.kind == "variable":
             octets = _octets(what)
             return len(octets).to_bytes(shape.width) + octets
