@@ -1,0 +1,323 @@
+"""Credit of producers in octets, over CORE: what is asked for and granted, and what a full address does with who asks.
+
+That a producer keeps to its credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are the client: what the broker
+does is to grant, to wait with it, or to refuse. A grant that does not come is waited for a little longer than any that
+came, and the connection is proved to work before that silence counts.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.management import Admin
+from harness.clients.raw_core import CorePeer, packet
+from harness.oracles import core_credit
+from harness.wire.conversation import PATIENCE
+from harness.wire.core import Packet
+from harness.words import RoutingType
+from suites.core_steps import (
+    CORE,
+    FIXTURES,
+    QUIET,
+    Producer,
+    bystander,
+    judge_trace,
+    number_of,
+    numbers,
+    publish,
+    queue,
+    sized,
+    take,
+)
+from suites.full import LIMIT, MESSAGES
+
+COST, WITHIN_ROOM, OVERSHOOT = (f"ARTEMIS-FLOW-producer-{each}" for each in (1, 2, 3))
+BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (f"ARTEMIS-FLOW-block-{each}" for each in (1, 2, 3, 5))
+FULL = {CORE, FIXTURES, "address-full"}
+GRANT = packet("producer-credits")
+MOST = 2**31 - 1
+AMOUNTS = [1, 2, 1000, 65_535, 65_536, MOST]
+
+
+def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
+    """The next ``count`` grants, fewer when they do not come, and what comes a little longer besides; in octets."""
+
+    def here() -> int:
+        return sum(GRANT.accepts(each) for each in peer.inbox)
+
+    if count:
+        target.wait_until(
+            lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
+        )
+    peer.settle()
+    target.wait_until(lambda: here() > count, QUIET)
+    found = []
+    while (came := peer.take(GRANT)) is not None:
+        found.append(int(came["credits"]))
+    return found
+
+
+def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
+    """A queue at an address of that kind (block, fail, three.block …) with as many messages as make it full, and one more
+    where that is taken. They cost 1000 octets each."""
+    name = queue(target, peer, f"full.{kind}.")
+    for number in range(-(-LIMIT // 1000) + 1):
+        peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
+    peer.settle()
+    return name
+
+
+def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None) -> list[Packet]:
+    """``count`` messages of a queue, each acknowledged."""
+    peer = consumer or target.core()
+    peer.create_consumer(name, 9)
+    peer.credit(-1, 9)
+    got = take(target, peer, count, 9)[:count]
+    for each in got:
+        peer.acknowledge(each, one=True)
+    peer.close_consumer(9)
+    return got
+
+
+# --- what is asked for --------------------------------------------------------------------------------------------------
+
+
+@case(COST, needs={CORE})
+@over(
+    examples=10,
+    asked=st.lists(st.sampled_from(AMOUNTS), min_size=1, max_size=5),
+    always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
+)
+def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
+    """An address without a limit: whatever a producer asks for in one go is granted, as often as it asks, in that order, and
+    nothing besides."""
+    peer = target.core()
+    name = queue(target, peer)
+    for each in asked:
+        peer.request_credits(name, each)
+    got = grants(target, peer, len(asked))
+    target.judge(COST, got == asked, f"{asked} octets were asked for, {got} granted")
+    judge_trace(target, peer, core_credit.producers)
+
+
+@case(COST, needs={CORE})
+@over(
+    examples=8,
+    window=st.sampled_from([1, 500, 1000, 5000, 65_536]),
+    cost=st.sampled_from([300, 499, 500, 501, 2000]),
+    always=lambda target: [{"window": 1, "cost": 500}, {"window": 1000, "cost": 500}],
+)
+def test_a_producer_that_keeps_to_its_window_gets_everything_through(target: Bench, window: int, cost: int) -> None:
+    """A producer asks for more as its credit runs low and sends only with credit. It never waits for long, and everything it
+    sends arrives, once and in order."""
+    peer = target.core()
+    name = queue(target, peer)
+    producer = Producer(peer, name, window)
+    for number in range(20):
+        message = sized(name, number, cost)
+        producer.ask(message.cost)
+        target.wait_until(lambda need=message.cost: producer.can_offer(need), PATIENCE)  # type: ignore[misc]
+        went = producer.offer(message, wait=number == 19)
+        target.judge(COST, went, f"with a window of {window} there were {producer.balance} octets for message {number}")
+        if not went:
+            return
+        target.control(
+            producer.balance + producer.arriving <= max(window, message.cost), "the producer keeps to its window"
+        )
+    target.control(core_credit.overdrawn(target.outcome.events, peer.conn) == 0, "the producer keeps to its credit")
+    got = numbers(drain(target, name, 20))
+    target.judge(COST, got == list(range(20)), f"20 messages were sent, {got} came")
+    judge_trace(target, peer, core_credit.producers)
+
+
+# --- room ---------------------------------------------------------------------------------------------------------------
+
+
+@case(WITHIN_ROOM, needs=FULL)
+def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
+    """An empty address that blocks at a limit. Half of that is granted as it is asked for; to a producer that asks for three
+    times the limit no more is granted than there is room."""
+    peer = target.core()
+    modest, greedy = queue(target, peer, "full.block."), queue(target, peer, "full.block.")
+    peer.request_credits(modest, LIMIT // 2)
+    got = grants(target, peer, 1)
+    target.judge(WITHIN_ROOM, got == [LIMIT // 2], f"{LIMIT // 2} octets were asked for of {LIMIT}, {got} granted")
+    peer.request_credits(greedy, 3 * LIMIT)
+    got = grants(target, peer, 1)
+    target.judge_count(WITHIN_ROOM, "octets granted to one producer", sum(got), (1, LIMIT), "octets")
+
+
+def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
+    """What a message of that cost is charged at an address with a name as long as ``name``, in octets."""
+    scratch = f"full.page.x{target.fresh_name()}"
+    target.control(len(scratch) == len(name), f"{scratch} is as long as {name}")
+    peer.create_queue(scratch)
+    peer.publish(sized(scratch, 0, cost))
+    return admin.size(scratch)
+
+
+@case(BLOCKS, needs=FULL | {"admin"})
+@over(examples=3, always=lambda target: [{"gap": gap} for gap in (-1, 0, 1)], gap=st.sampled_from((-1, 0, 1)))
+def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int) -> None:
+    """An address is filled to its limit, or one octet below or above, with messages whose weight was measured. Below, an octet
+    of credit that is asked for is granted; from the limit on it is not, until a message has been consumed."""
+    peer, admin = target.core(), target.admin()
+    name = queue(target, peer, "full.block.")
+    weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
+    target.control(weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 octets weigh {weights}")
+    extra = weights[0] - 1000
+    costs = [1000] * ((LIMIT + gap) // weights[0] - 1)
+    costs.append(LIMIT + gap - len(costs) * weights[0] - extra)
+    for number, cost in enumerate(costs):
+        peer.publish(sized(name, number, cost))
+    state, there = admin.until(name, lambda each: each.size == LIMIT + gap)
+    target.control(there, f"the address should have {LIMIT + gap} octets: {state}")
+    peer.request_credits(name, 1)
+    got = grants(target, peer, int(gap < 0))
+    target.judge(BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} octets to the limit {got} were granted of 1")
+    if gap >= 0:
+        drain(target, name, 1)
+        got = grants(target, peer, 1)
+        target.judge(BLOCKS, got == [1], f"with room again {got} octets were granted of 1")
+    judge_trace(target, peer, core_credit.producers)
+
+
+@case(BLOCKS, needs=FULL)
+def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
+    """An address that is full at three messages: with two of them credit is granted, with the third it is not."""
+    peer = target.core()
+    name = queue(target, peer, "full.three.block.")
+    seen = []
+    for number in range(MESSAGES + 1):
+        peer.request_credits(name, 100)
+        seen.append(grants(target, peer, int(number < MESSAGES)))
+        peer.publish(sized(name, number))
+    wanted = [[100]] * MESSAGES + [[]]
+    target.judge(BLOCKS, seen == wanted, f"with 0 to {MESSAGES} messages {seen} were granted")
+    # the fourth was sent without credit: the address has room when two are gone
+    drain(target, name, 2)
+    got = grants(target, peer, 1)
+    target.judge(BLOCKS, got == [100], f"with room again {got} were granted")
+
+
+@case(BLOCKS, OVERSHOOT, needs=FULL | {"admin"})
+@over(
+    examples=3,
+    producers=st.integers(1, 3),
+    window=st.sampled_from([2000, 8000]),
+    always=lambda target: [{"producers": 2, "window": 6000}],
+)
+def test_producers_wait_for_room_and_go_on_by_themselves(target: Bench, producers: int, window: int) -> None:
+    """Producers with windows send several times what the address holds. They run out of credit when it is full, with no more
+    in it than its limit, their windows and what messages are charged besides. A consumer takes a few at a time: whoever was
+    promised credit gets it without asking again. Everything arrives, once and in the order of its producer."""
+    admin, consumer = target.admin(), target.core()
+    name = queue(target, consumer, "full.block.")
+    scale = weight(target, admin, consumer, name, 1000)
+    crowd = [Producer(target.core(), name, window) for _ in range(producers)]
+    goal = 3 * LIMIT // scale // producers + 2
+    most = LIMIT + producers * (window // 1000 + 1) * scale
+    consumer.create_consumer(name, 9)
+    found: list[Packet] = []
+    waits = 0
+
+    def could_send() -> bool:
+        return any(each.sent < goal and each.can_offer(1000) for each in crowd)
+
+    while len(found) < goal * producers:
+        for who, each in enumerate(crowd):
+            while each.sent < goal and each.offer(sized(name, 1000 * who + each.sent, 1000)):
+                pass
+        if target.wait_until(could_send, QUIET):
+            continue
+        sent = sum(each.sent for each in crowd)
+        if sent < goal * producers:
+            waits += 1
+            # Less than a message below its limit there may be room that is not enough for anybody.
+            bounds = LIMIT - 1000, most
+            target.judge_count(OVERSHOOT, "octets in the address", admin.size(name), bounds, "octets")
+        if sent == len(found):
+            break
+        consumer.credit(1 + 3 * (1000 + 25), 9)
+        got = take(target, consumer, min(4, sent - len(found)), 9)
+        consumer.credit(0, 9)
+        for message in got:
+            consumer.acknowledge(message, one=True)
+        found += got
+        if not got:
+            break
+    target.control(waits > 0, "the producers had to wait")
+    told = numbers(found)
+    came = [[each for each in told if each // 1000 == who] for who in range(producers)]
+    wanted = [[1000 * who + each for each in range(goal)] for who in range(producers)]
+    target.judge(BLOCKS, came == wanted, f"{producers} producers sent {[each.sent for each in crowd]}, {came} came")
+
+
+@case(ADDRESS_WIDE, needs=FULL)
+def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
+    """Two queues of a multicast address: its messages are there until both are done with them. With the first one empty
+    nothing is granted; when the second one has given up a message there is room."""
+    peer = target.core()
+    address = f"full.block.{target.fresh_name()}"
+    queues = [f"{address}-{each}" for each in "ab"]
+    for each in queues:
+        peer.create_queue(each, address, RoutingType.MULTICAST)
+    count = -(-LIMIT // 1000)
+    publish(peer, address, [1000] * count)
+    peer.request_credits(address, 100)
+    got = grants(target, peer, 0)
+    target.judge(ADDRESS_WIDE, not got, f"the address is full, and {got} were granted")
+    drained = drain(target, queues[0], count)
+    target.control(len(drained) == count, f"the first queue has {len(drained)} messages of {count}")
+    got = grants(target, peer, 0)
+    target.judge(ADDRESS_WIDE, not got, f"the other queue still has everything, and {got} were granted")
+    drain(target, queues[1], count)
+    got = grants(target, peer, 1)
+    target.judge(ADDRESS_WIDE, got == [100], f"both queues are empty, and {got} were granted")
+
+
+@case(ONLY_BLOCK, needs=FULL)
+@over(
+    examples=4,
+    always=lambda target: [{"policy": each} for each in ("block", "page", "drop", "fail")],
+    policy=st.sampled_from(["block", "page", "drop", "fail"]),
+)
+def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
+    """The same load under each policy. Who asks for credit at the full address waits under BLOCK; gets it under PAGE and DROP;
+    and is told at once under FAIL that there is none."""
+    peer = target.core()
+    with bystander(target):
+        name = full_queue(target, peer, policy)
+        peer.request_credits(name, 100)
+        got = grants(target, peer, int(policy in ("page", "drop")))
+        refused = peer.take(packet("producer-credits-refused", address=name, credits=100)) is not None
+    wanted = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
+    detail = f"{got} granted{' and 100 refused' if refused else ''}"
+    target.judge(ONLY_BLOCK, (got, refused) == wanted, f"a full address under {policy.upper()}: {detail}")
+
+
+@case(OVERDRAWN, BLOCKS, needs=FULL)
+def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> None:
+    """A producer of a full address never asks for credit and sends on: every message is taken, others are served, and the
+    queue has all of them in order. Afterwards the address grants again."""
+    peer = target.core()
+    name = queue(target, peer, "full.block.")
+    count = 3 * LIMIT // 1000
+    with bystander(target) as other:
+        for number in range(count):
+            peer.publish(sized(name, number, 1000), proves=OVERDRAWN)
+        over_by = core_credit.overdrawn(target.outcome.events, peer.conn)
+        target.control(over_by >= 1000 * count, f"the producer sent {over_by} octets beyond its credit")
+        plain = queue(target, other)
+        other.request_credits(plain, 500)
+        got = grants(target, other, 1)
+        target.judge(OVERDRAWN, got == [500], f"another address granted {got} of 500 meanwhile")
+        peer.request_credits(name, 700)
+        got = grants(target, peer, 0)
+        target.judge(BLOCKS, not got, f"the address is full, and {got} were granted")
+    found = [number_of(each) for each in drain(target, name, count)]
+    target.judge(OVERDRAWN, found == list(range(count)), f"{count} messages were taken, {found} came")
+    got = grants(target, peer, 1)
+    target.judge(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")
