@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.oracles.stomp_trace import anycast
-from reports.judges.codes import Bools, Codes, Ints, Pairs
+from reports.judges.codes import Bools, Codes, Ints, Pairs, starts
 from reports.judges.columns import Columns, Messages, Names
 
 BLOCK = 1024
@@ -133,15 +133,16 @@ class Books:
 def _sets(noted: list[Ints]) -> dict[int, tuple[int, int]]:
     """By block: the set of bits that were noted, and of those noted more than once."""
     every = np.sort(np.concatenate(noted))
-    again = np.unique(every[1:][every[1:] == every[:-1]])
-    twice = dict(_packed(again)) if len(again) else {}
-    return {block: (bits, twice.get(block, 0)) for block, bits in _packed(np.unique(every))}
+    first = starts(every)
+    again = every[~first]
+    twice = dict(_packed(again[starts(again)])) if len(again) else {}
+    return {block: (bits, twice.get(block, 0)) for block, bits in _packed(every[first])}
 
 
 def _packed(ascending: Ints) -> Iterator[tuple[int, int]]:
     """Blocks and their sets of bits, of distinct ascending numbers."""
     blocks = ascending >> _BITS
-    begin = np.flatnonzero(np.concatenate([[True], blocks[1:] != blocks[:-1]]))
+    begin = np.flatnonzero(starts(blocks))
     for low, high in zip(begin.tolist(), [*begin[1:].tolist(), len(ascending)], strict=True):
         bits = np.zeros(BLOCK, np.uint8)
         bits[ascending[low:high] & (BLOCK - 1)] = 1

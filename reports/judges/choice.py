@@ -16,7 +16,7 @@ import pyarrow as pa
 from harness.oracles.stomp_trace import key_of
 from harness.trace.columns import SCHEMA
 from reports.judges import columns as cols
-from reports.judges.codes import Bools, Codes, Ints, Pairs
+from reports.judges.codes import Bools, Ints, Pairs, in_common
 from reports.judges.columns import Columns, Headers, Messages, Names, columns, lines
 from reports.judges.wanted import SCOPE, Line, Wanted
 
@@ -187,13 +187,10 @@ def _keep_answers(kept: Bools, found: Columns, wanted: Bools, cumulative: Bools)
 
 def _matched(line: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array) -> Ints:
     """For each answer the place of the delivery before it that it names; -1: none of this batch, or nobody knows which."""
-    names: Codes[str] = Codes()
-    number, named = names.of(tokens), names.of(answer_tokens)
-    pairs = Pairs()
-    delivery = pairs.of(line[rows], number)
-    answer = pairs.of(line[answers], named)
-    place = np.full(len(pairs), -1, np.int64)
-    place[delivery] = np.where(np.bincount(delivery, minlength=len(pairs))[delivery] == 1, np.arange(len(rows)), -1)
+    delivery, answer = _by_line(line, (rows, answers), (tokens, answer_tokens))
+    size = max(delivery.max(initial=-1), answer.max(initial=-1)) + 1
+    place = np.full(size, -1, np.int64)
+    place[delivery] = np.where(np.bincount(delivery)[delivery] == 1, np.arange(len(rows)), -1)
     match = place[answer]
     match[(match >= 0) & (np.append(rows, -1)[match] > answers)] = -1
     return match
@@ -205,11 +202,15 @@ def _keep_receipts(kept: Bools, found: Columns, headers: Headers) -> None:
     if not len(rows):
         return
     asking = np.flatnonzero((found.what == cols.SEND) | (found.what == cols.ANSWER))
-    names: Codes[str] = Codes()
-    asked, answered = names.of(headers.of("receipt", asking)), names.of(headers.of("receipt-id", rows))
-    pairs = Pairs()
-    asked, answered = pairs.of(found.line[asking], asked), pairs.of(found.line[rows], answered)
+    names = headers.of("receipt", asking), headers.of("receipt-id", rows)
+    asked, answered = _by_line(found.line, (asking, rows), names)
     dropped = ~kept[asking]
-    first = np.full(len(pairs), len(found))
+    first = np.full(max(asked.max(initial=-1), answered.max(initial=-1)) + 1, len(found))
     np.minimum.at(first, asked[dropped], asking[dropped])
     kept[rows] |= (rows < first[answered]) | np.isin(answered, asked[~dropped])
+
+
+def _by_line(line: Ints, rows: tuple[Ints, Ints], names: tuple[pa.Array, pa.Array]) -> list[Ints]:
+    """Common numbers of the names in two sets of rows, each line's its own."""
+    named = in_common(*names)
+    return in_common(*(pa.array((line[some] << 32) | number) for some, number in zip(rows, named, strict=True)))

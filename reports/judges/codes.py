@@ -64,6 +64,14 @@ class Pairs:
         return packed >> 32, packed & 0xFFFFFFFF
 
 
+def in_common(*columns: pa.Array) -> list[Ints]:
+    """Numbers for the values of several arrays of one type, the same for the same value; they mean nothing elsewhere."""
+    indices: Ints = (
+        pa.concat_arrays(columns).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    )
+    return np.split(indices, np.cumsum([len(each) for each in columns])[:-1])
+
+
 class Cells:
     """Named arrays that grow together, with a value to begin with."""
 
