@@ -256,8 +256,11 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
     """Two consumers of a queue with a consumerWindowSize of 0 and rates of their own share its messages, twice over. Who gets
-    which is the same both times: it depends on when they are ready for one, and on nothing else. The chapter says that it can
-    be so, and a busy host can be late, so what differs is held against nobody."""
+    which is the same both times: it depends on when they are ready for one, and on nothing else. Over real sockets the rates
+    are far apart, so that a host that is late changes nothing. The chapter says that it can be so: what differs is held against
+    nobody."""
+    if not target.virtual:
+        speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))
     detail = f"at {speeds} messages a second the consumers got {first}, and the second time {second}"
     target.judge(SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so")

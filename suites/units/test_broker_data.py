@@ -96,6 +96,35 @@ def test_what_was_receipted_is_there_for_the_next_process(tmp_path: Path, how: s
         assert _all(ready["stomp"], 50) == expected
 
 
+def test_a_large_body_is_there_for_the_next_process_and_one_cut_short_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "large-messages"
+    body = "".join(f"{each:07d}," for each in range(20_000))
+    head = "SEND\ndestination:q\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\n\n"
+    options = ("--stomp", "0", "--data", str(tmp_path / "data"))
+    with running(*options) as (process, ready), closing(Peer(ready["stomp"])) as peer:
+        peer.say(f"{head}{body}\0")
+        assert peer.frame() == "RECEIPT\nreceipt-id:1\n\n"
+        peer.say(f"{head}{body[:130_000]}")
+        with closing(Peer(ready["stomp"])) as other:
+            for number in range(2000):  # nobody says when an unfinished body begins to be written
+                if len(list(folder.glob("*.body"))) == 2:
+                    break
+                other.say(f"BEGIN\ntransaction:{number}\nreceipt:{number}\n\n\0")
+                other.frame()
+        assert len(list(folder.glob("*.body"))) == 2
+        process.kill()
+        process.wait(WITHIN_S)
+    with running(*options) as (_, ready), closing(Peer(ready["stomp"])) as peer:
+        peer.say("SUBSCRIBE\nid:0\ndestination:q\nsubscription-type:ANYCAST\nack:client\n\n\0")
+        frame = peer.frame()
+        assert frame.endswith(f"\n\n{body}")
+        assert len(list(folder.glob("*.body"))) == 1
+        acknowledged = next(each[4:] for each in frame.splitlines() if each.startswith("ack:"))
+        peer.say(f"ACK\nid:{acknowledged}\nreceipt:2\n\n\0")
+        assert peer.frame() == "RECEIPT\nreceipt-id:2\n\n"
+        assert not list(folder.glob("*.body"))
+
+
 def test_two_brokers_do_not_share_a_folder(tmp_path: Path) -> None:
     with running("--stomp", "0", "--data", str(tmp_path)):
         code, said = refused("--stomp", "0", "--data", str(tmp_path))
