@@ -38,6 +38,7 @@ from harness.worlds.world import Channel, Unreachable
 
 if TYPE_CHECKING:
     from harness.clients.management import Admin
+    from harness.clients.pika_peer import PikaPeer
     from harness.clients.proton_blocking import BlockingPeer, ContainerPeer
     from harness.clients.proton_engine import ProtonPeer
     from harness.clients.raw_amqp import AmqpPeer, Node
@@ -346,6 +347,17 @@ class Bench:
         peer.magic()
         peer.create_session(identity.login, identity.passcode, name=self._container(), **session)
         peer.start()
+        return peer
+
+    def pika(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> PikaPeer:
+        """pika, connected; ``options`` as for its ``connect``."""
+        from harness.clients.pika_peer import PikaPeer
+
+        identity = self.target.identity
+        self._connections += 1
+        peer = PikaPeer(self, self._connections, acceptor or identity.default_amqp_acceptor)
+        self._connect(peer)
+        peer.connect(identity.login, identity.passcode, proves=proves, **options)
         return peer
 
     def proton(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> ProtonPeer:

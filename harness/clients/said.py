@@ -1,4 +1,4 @@
-"""What clients in JavaScript tell of themselves: a step by name, and what there is to it."""
+"""What clients that tell by callbacks tell of themselves: a step by name, and what there is to it."""
 
 from __future__ import annotations
 

@@ -56,19 +56,22 @@ class _Consumer:
 def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
     target: Bench, limits: list[int], whole: int
 ) -> None:
-    """Consumers of one channel begin with different prefetches, and with another for all of the channel, or none. None has
-    more than its own, nor all together more than theirs; and while messages wait they have as much as they may."""
+    """Consumers of one channel have a prefetch each, and one for all of the channel besides, or none. None has more than its
+    own, nor all together more than theirs; and while messages wait they have as much as they may. The channel's is set last,
+    as in the document: RabbitMQ's channel forgets it when one for consumers is set."""
     not_more, both = target.cited
     peer = target.amqp091(channels=2)
-    if whole:
-        peer.call("basic.qos", {"prefetch-count": whole, "global": True}, channel=2)
-    consumers: dict[str, _Consumer] = {}
-    queues = []
-    for limit in limits:
-        queue = queue_of(peer)
-        queues.append(queue)
+    limits = [limits[0]] * len(limits) if whole else limits
+    queues = [queue_of(peer) for _ in limits]
+    for queue in queues:
         fill(peer, queue, [b"x"] * 8)
-        peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
+    consumers: dict[str, _Consumer] = {}
+    if whole:
+        peer.call("basic.qos", {"prefetch-count": limits[0]}, channel=2)
+        peer.call("basic.qos", {"prefetch-count": whole, "global": True}, channel=2)
+    for queue, limit in zip(queues, limits, strict=True):
+        if not whole:
+            peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
         consumers[peer.consume(queue, channel=2)] = _Consumer(limit)
     together = min(sum(limits), whole) if whole else sum(limits)
     for _ in range(3):

@@ -200,7 +200,6 @@ BAD: list[dict[str, object]] = [
     {"x-overflow": 5},
     {"x-dead-letter-exchange": 5},
     {"x-dead-letter-routing-key": "k"},
-    {"x-queue-type": "nobodys"},
     {"x-max-length": Typed("t", True)},
 ]
 
@@ -215,6 +214,15 @@ def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str
     peer.refused(CHANNEL, 406, proves=proves)
     peer.open_channel(1)
     peer.declare(exclusive=True, arguments={"x-nobody-knows": 5}, proves=proves)
+
+
+@case("RABBITMQ-AMQP091-ARG-01", needs={"amqp091"})
+def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
+    """A queue is declared with x-queue-type = nobodys."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    peer.send("queue.declare", {"exclusive": True, "arguments": {"x-queue-type": "nobodys"}}, channel=1)
+    peer.refused(CHANNEL, 406, proves=proves)
 
 
 @case("RABBITMQ-AMQP091-CANCEL-01", needs={"amqp091"})
