@@ -165,6 +165,7 @@ class Workers:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         for each in others:  # the dealer's ends: while they are open here, nobody learns that it is gone
             each.close()
+        warnings.simplefilter("error")  # as pytest has it around the cases that it runs itself
         run = self._make_run(name)
         try:
             while os.getppid() == dealer:

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,11 @@ def single(target: Bench) -> None:
 
 def leaves(target: Bench) -> None:
     sys.exit(3)
+
+
+def warns(target: Bench) -> None:
+    warnings.warn("this will be an error one day", DeprecationWarning, stacklevel=1)
+    single(target)
 
 
 def call(name: str, function: object, over: Over | None = None) -> Call:
@@ -113,6 +119,12 @@ def test_a_worker_that_dies_takes_one_case_with_it_and_it_is_told_which(run: Run
     assert "the process that ran the case ended with exit code 3" in bad["units.left"]
     assert [each.verdict for each in found].count(Verdict.ERROR) == 2
     assert sorted(each.case for each in results.read(tmp_path)) == sorted(each.id for each in calls)
+
+
+def test_a_warning_is_an_error_there_too(run: Run, tmp_path: Path) -> None:
+    found = judged(run, [call("units.warns", warns), call("units.single", single)], 2, tmp_path)
+    assert [each.verdict for each in found] == [Verdict.ERROR, Verdict.PASS]
+    assert "DeprecationWarning: this will be an error one day" in found[0].detail
 
 
 def test_properties_of_many_examples_come_first(run: Run) -> None:
