@@ -8,7 +8,7 @@ Each packet that a session can be asked is a method here, found by its number in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.words import Outcome, RoutingType
 from reference_broker.core.admission import Verdict
@@ -26,6 +26,8 @@ from reference_broker.selector.selector import Selector, SelectorError, parse
 
 if TYPE_CHECKING:
     from reference_broker.core_protocol.connection import CoreConnection
+
+Handler: TypeAlias = Callable[[Fields, "Wanted"], None]
 
 FORCED = "_hornetq.forced.delivery.seq"
 """The property by which a client knows the answer to its force-delivery."""
@@ -69,12 +71,13 @@ class Session:
 
     def handle(self, type: int, fields: Fields) -> bool:
         """Carries out a packet. False when the session is over. Raises Malformed."""
-        handler = HANDLERS.get(type)
-        if handler is None:
+        name = HANDLERS.get(type)
+        if name is None:
             return True
+        handler: Handler = getattr(self, name)
         wanted = Wanted()
         try:
-            handler(self, fields, wanted)
+            handler(fields, wanted)
         except Refusal as problem:
             if wanted.answer:
                 self._refuse(problem, wanted.correlation)
@@ -426,36 +429,35 @@ def _selector(text: str | None) -> Selector | None:
         raise Refusal(codes.BAD_FILTER, str(problem)) from None
 
 
-Handler = Callable[[Session, Fields, Wanted], None]
-
-HANDLERS: dict[int, Handler] = {
-    codes.START: Session.start,
-    codes.STOP: Session.stop,
-    codes.CLOSE: Session.close,
-    codes.METADATA: Session.metadata,
-    codes.METADATA_2: Session.metadata_2,
-    codes.UNIQUE_METADATA: Session.metadata,
-    codes.CREATE_PRODUCER: Session.ignore,
-    codes.REMOVE_PRODUCER: Session.ignore,
-    codes.CREATE_QUEUE: Session.create_queue,
-    codes.CREATE_QUEUE_2: Session.create_queue_2,
-    codes.CREATE_SHARED_QUEUE: Session.create_shared_queue,
-    codes.CREATE_SHARED_QUEUE_2: Session.create_shared_queue_2,
-    codes.CREATE_ADDRESS: Session.create_address,
-    codes.DELETE_QUEUE: Session.delete_queue,
-    codes.QUEUE_QUERY: Session.queue_query,
-    codes.BINDING_QUERY: Session.binding_query,
-    codes.CREATE_CONSUMER: Session.create_consumer,
-    codes.CONSUMER_CREDITS: Session.credits,
-    codes.FORCE_DELIVERY: Session.force_delivery,
-    codes.ACKNOWLEDGE: Session.acknowledge,
-    codes.ACKNOWLEDGE_ONE: Session.acknowledge_one,
-    codes.EXPIRED: Session.expired,
-    codes.CLOSE_CONSUMER: Session.close_consumer,
-    codes.REQUEST_CREDITS: Session.request_credits,
-    codes.SEND: Session.publish,
-    codes.SEND_LARGE: Session.large,
-    codes.SEND_CONTINUATION: Session.continuation,
-    codes.COMMIT: Session.commit,
-    codes.ROLLBACK: Session.rollback,
+HANDLERS: dict[int, str] = {
+    codes.START: "start",
+    codes.STOP: "stop",
+    codes.CLOSE: "close",
+    codes.METADATA: "metadata",
+    codes.METADATA_2: "metadata_2",
+    codes.UNIQUE_METADATA: "metadata",
+    codes.CREATE_PRODUCER: "ignore",
+    codes.REMOVE_PRODUCER: "ignore",
+    codes.CREATE_QUEUE: "create_queue",
+    codes.CREATE_QUEUE_2: "create_queue_2",
+    codes.CREATE_SHARED_QUEUE: "create_shared_queue",
+    codes.CREATE_SHARED_QUEUE_2: "create_shared_queue_2",
+    codes.CREATE_ADDRESS: "create_address",
+    codes.DELETE_QUEUE: "delete_queue",
+    codes.QUEUE_QUERY: "queue_query",
+    codes.BINDING_QUERY: "binding_query",
+    codes.CREATE_CONSUMER: "create_consumer",
+    codes.CONSUMER_CREDITS: "credits",
+    codes.FORCE_DELIVERY: "force_delivery",
+    codes.ACKNOWLEDGE: "acknowledge",
+    codes.ACKNOWLEDGE_ONE: "acknowledge_one",
+    codes.EXPIRED: "expired",
+    codes.CLOSE_CONSUMER: "close_consumer",
+    codes.REQUEST_CREDITS: "request_credits",
+    codes.SEND: "publish",
+    codes.SEND_LARGE: "large",
+    codes.SEND_CONTINUATION: "continuation",
+    codes.COMMIT: "commit",
+    codes.ROLLBACK: "rollback",
 }
+"""By the type of a packet the method of a session that carries it out."""

@@ -12,6 +12,7 @@ from suites.mutation import (
     beats,
     connecting,
     controls,
+    core_credit,
     disconnect,
     durable,
     errors,
@@ -70,6 +71,7 @@ GROUPS: tuple[Group, ...] = (
     amqp_settlement.amqp_settlement,
     amqp_settlement.amqp_transactions,
     websockets.websockets,
+    core_credit.core_credit,
 )
 
 MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}
