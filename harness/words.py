@@ -203,8 +203,37 @@ class FileLoaded:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ResourcesRead:
+    """How much memory the broker uses, how much the machine has and how much can be addressed, and how much disk space is
+    free. Octets; None where nobody knows."""
+
+    memory_used: int
+    memory_total: int | None = None
+    address_space: int | None = None
+    disk_free: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsSet:
+    """Somebody sets the limits at which memory and disk space are short: a fraction of the memory (float) or octets (int);
+    None leaves one as it is."""
+
+    memory: float | int | None = None
+    disk: float | int | None = None
+
+
 Input: TypeAlias = (
-    Connected | BytesReceived | PeerGone | TimerFired | WritePaused | WriteResumed | FilesStored | FileLoaded
+    Connected
+    | BytesReceived
+    | PeerGone
+    | TimerFired
+    | WritePaused
+    | WriteResumed
+    | FilesStored
+    | FileLoaded
+    | ResourcesRead
+    | LimitsSet
 )
 
 

@@ -311,7 +311,7 @@ class _Server:
         while frame is not None and frame.tb_next is not None:
             frame = frame.tb_next
         place = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else "?"
-        conn = None if isinstance(event, TimerFired | FilesStored | FileLoaded) else event.conn
+        conn: int | None = getattr(event, "conn", None)
         connection = None if conn is None else self.connections.get(conn)
         who = "a timer" if conn is None else f"connection {conn}"
         if connection is not None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.words import RoutingType
 from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
-from reference_broker.config.values import INT_MAX, Where, nearest, whole
+from reference_broker.config.values import INT_MAX, Where, decimal, nearest, whole
 from reference_broker.core.connections import AMQP091
 
 STOMP_PORT, AMQP_PORT = 61613, 5672
@@ -33,6 +33,7 @@ _NO_EFFECT = ("log.", "management.", "web_stomp.", "cluster_name", "collect_stat
 class _Reading:
     users: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
+    broker: dict[str, Any] = field(default_factory=dict)
     endpoints: dict[str, tuple[str, int] | None] = field(default_factory=dict)
 
 
@@ -57,10 +58,15 @@ def read(path: Path) -> Settings:
         elif key in _OF_ACCEPTORS:
             name, meaning = _OF_ACCEPTORS[key]
             reading.values[name] = meaning(value, where)
+        elif key in _LIMITS:
+            name, meaning = _LIMITS[key]
+            reading.broker[name] = meaning(value, where)
+        elif key == PAGING_RATIO:
+            decimal(above=0)(value, where)  # nothing is paged out here before publishers are blocked
         elif (listener := key.rpartition(".")[0]) in _LISTENERS or key in _LISTENERS:
             _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
         elif not key.startswith(_NO_EFFECT):
-            hint = nearest(key, [*_OF_ACCEPTORS, "default_user", "default_pass"])
+            hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, "default_user", "default_pass"])
             raise where.bad("is unknown here", hint or "leave it out")
     reading.users = {login: passcode}
     return _settings(reading)
@@ -87,6 +93,42 @@ _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "frame_max": ("amqp091_frame_max", whole(0, INT_MAX)),
     "max_message_size": ("amqp091_max_message_size", whole(1, 536_870_912)),
     "handshake_timeout": ("handshake_timeout_ms", whole(1, INT_MAX)),
+}
+
+
+PAGING_RATIO = "vm_memory_high_watermark_paging_ratio"
+_UNITS = {
+    "": 1,
+    "k": 1 << 10,
+    "m": 1 << 20,
+    "g": 1 << 30,
+    "t": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_UNITS |= {f"{each}ib": _UNITS[each] for each in "kmgt"}
+_AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
+
+
+def _octets(text: str, where: Where) -> int:
+    """Octets, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None or found["unit"].lower() not in _UNITS:
+        raise where.bad(f"{text} is no amount of octets", "write a number, or one with kB, MB, GB, KiB, MiB or GiB")
+    return int(found["count"]) * _UNITS[found["unit"].lower()]
+
+
+def _fraction(text: str, where: Where) -> float:
+    return 0.0 if text in ("0", "0.0") else decimal(above=0)(text, where)
+
+
+_LIMITS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
+    "vm_memory_high_watermark.relative": ("memory_high_watermark", _fraction),
+    "vm_memory_high_watermark.absolute": ("memory_high_watermark", _octets),
+    "disk_free_limit.relative": ("disk_free_limit", _fraction),
+    "disk_free_limit.absolute": ("disk_free_limit", _octets),
 }
 
 
@@ -132,4 +174,5 @@ def _settings(reading: _Reading) -> Settings:
         users=reading.users or {LOGIN: PASSCODE},
         address_settings=(everything,),
         persistence_enabled=False,
+        **reading.broker,
     )

@@ -187,6 +187,10 @@ class Settings:
     """Where pages, journal and large bodies are, from the folder for the data on, unless they are absolute."""
     journal_file_size: int = 10 * 1024 * 1024
     """``journal-file-size``: octets after which the journal goes on in another file."""
+    memory_high_watermark: float | int = 0.4
+    """RabbitMQ's ``vm_memory_high_watermark``: a fraction of the memory that can be used (float), or octets (int)."""
+    disk_free_limit: float | int = 50_000_000
+    """``disk_free_limit``: octets (int), or a multiple of the memory (float)."""
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it is part of the
     transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""

@@ -18,7 +18,9 @@ from harness.words import (
     FilesStored,
     Input,
     Instant,
+    LimitsSet,
     PeerGone,
+    ResourcesRead,
     TimerFired,
     WritePaused,
     WriteResumed,
@@ -30,6 +32,7 @@ from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.parts import STANDARD, Parts
+from reference_broker.core.resources import LOOK_DISK, LOOK_MEMORY
 from reference_broker.core.shared import Shared
 from reference_broker.core.stored import Stored
 from reference_broker.storage.store import Store
@@ -100,6 +103,8 @@ class Broker:
         if any(AMQP091 in each.protocols for each in settings.acceptors):
             self._shared.topology = parts.topology(self._shared.router, self._deadlines, lambda: self._shared.now)
             self._shared.topology.dead = partial(parts.dead_letters, self._shared)
+        short = settings.memory_high_watermark, settings.disk_free_limit
+        self._resources = parts.resources(self._shared.alarms, self._deadlines, *short)
         self._store = store
         if store is not None:
             self._shared.large = store.large
@@ -142,6 +147,10 @@ class Broker:
                     connection.hold(isinstance(event, WritePaused))
             case FilesStored() | FileLoaded():
                 self._files(now, event)
+            case ResourcesRead():
+                self._resources.read(now, event)
+            case LimitsSet(memory, disk):
+                self._resources.set(now, memory, disk)
         while self._outbox.streams.broken:
             self._cut(self._outbox.streams.broken.pop())
         while (go_on := shared.admission.next()) is not None:
@@ -223,6 +232,9 @@ class Broker:
             if what == FILES and self._store is not None:
                 self._tries = False
                 self._store.try_again()
+                continue
+            if conn == 0 and what in (LOOK_MEMORY, LOOK_DISK):
+                self._resources.due(now, what)
                 continue
             if conn == 0 and self._shared.topology is not None:
                 self._shared.topology.due(what)

@@ -32,6 +32,7 @@ from reference_broker.core.liveness import Beats, LivenessMonitor
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.message import Message
 from reference_broker.core.queue import Queue, RoundRobin
+from reference_broker.core.resources import Resources
 from reference_broker.core.router import Router
 from reference_broker.core.shared import Shared
 from reference_broker.core.topology import Topology
@@ -88,6 +89,7 @@ class Parts:
     core_consumer: Callable[..., CoreConsumer] = CoreConsumer
     consumer_credit: Callable[[], ConsumerCredit] = ConsumerCredit
     grants: Callable[..., Grants] = Grants
+    resources: Callable[..., Resources] = Resources
     topology: Callable[..., Topology] = Topology
     dead_letters: Callable[[Shared, Queue, Message, str], None] = dead_letters.bury
     which_amqp: Callable[[int, Acceptor, Shared, Instant], WhichAmqp] = WhichAmqp
