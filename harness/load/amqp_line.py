@@ -352,6 +352,11 @@ class AmqpLine(Line):
             self._say([_performative("close", {})], now)
         self.end()
 
+    @property
+    def credit(self) -> int:
+        """See :class:`Line`."""
+        return 0 if self.over else sum(limit - self._counts[at] for at, limit in self._credit.items())
+
     def leave(self) -> None:
         self.leaving = True
         self._say([_performative("close", {})], self.host.world.now())

@@ -27,7 +27,7 @@ FIRST = 1_000_000
 """Numbers of connections that one driver has."""
 _NUMBERS = (
     *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled", "redelivered"),
-    *("connections", "left", "waiting", "up"),
+    *("connections", "left", "waiting", "up", "credit"),
 )
 
 
@@ -69,6 +69,7 @@ class Progress:
     numbers: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
+    delivery: Latencies = field(default_factory=Latencies)
     producing: bool = True
 
 
@@ -265,9 +266,12 @@ class Conductor:
         progress = self.progress
         progress.at = self.world.now()
         progress.numbers, progress.faults, progress.errors = Counter(), Counter(), Counter()
+        progress.delivery = Latencies()
         for seat in self._seats:
             for name in _NUMBERS:
                 progress.numbers[name] += seat.told.get(name, 0)
+            if "delivery" in seat.told:
+                progress.delivery.add(seat.told["delivery"]["cells"], seat.told["delivery"]["worst"])
             progress.faults.update(seat.told.get("faults", {}))
             progress.errors.update(seat.told.get("errors", {}))
 

@@ -110,14 +110,15 @@ class Driver:
         """How many messages have no confirmation yet."""
         return sum(each.waiting for each in self._senders.values())
 
-    def told(self, *, whole: bool = False) -> dict[str, Any]:
-        """How it goes; ``whole``: with the histograms."""
+    def told(self) -> dict[str, Any]:
+        """How it goes."""
         tally = self.host.tally
         told: dict[str, Any] = {
             "at": self.world.now(),
             "done": self.done,
             "waiting": self.waiting,
             "up": sum(each.up for each in self.lines),
+            "credit": sum(each.credit for each in self.lines),
             **{
                 name: getattr(tally, name)
                 for name in (
@@ -128,9 +129,8 @@ class Driver:
             "faults": dict(tally.faults),
             "errors": dict(tally.errors),
         }
-        if whole:
-            told["delivery"] = {"cells": tally.delivery.told(), "worst": tally.delivery.worst}
-            told["confirmation"] = {"cells": tally.confirmation.told(), "worst": tally.confirmation.worst}
+        told["delivery"] = {"cells": tally.delivery.told(), "worst": tally.delivery.worst}
+        told["confirmation"] = {"cells": tally.confirmation.told(), "worst": tally.confirmation.worst}
         return told
 
     # what goes on meanwhile

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 from harness.load.latencies import Latencies
 from harness.load.plan import STAMP_OCTETS, Consumer, Plan, Producer
@@ -226,6 +225,7 @@ class Line:
             and any(not each.about.messages or each.next < each.about.messages for each in self.senders)
         )
 
-    def numbers(self) -> dict[str, Any]:
-        """For a message about this line."""
-        return {"line": self.number, "conn": self.conn}
+    @property
+    def credit(self) -> int:
+        """How many more messages the broker would take now; 0 in protocols without credit."""
+        return 0

@@ -25,7 +25,7 @@ def data(session: Session, outcome: Outcome) -> dict[str, Any]:
     scribes = outcome.scribes
     return {
         "seconds": max(sending, receiving) / NS_PER_S,
-        **{name: numbers[name] for name in sorted(numbers) if name not in ("up", "waiting")},
+        **{name: numbers[name] for name in sorted(numbers) if name not in ("up", "waiting", "credit")},
         "unconfirmed": numbers["waiting"],
         "sent_per_s": numbers["sent"] * NS_PER_S / sending,
         "received_per_s": numbers["received"] * NS_PER_S / receiving,
@@ -53,32 +53,40 @@ def complete(told: dict[str, Any]) -> bool:
     return came and not told["unconfirmed"] and not told["left"] and not told["refused"] and not told["errors"]
 
 
-def keep(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[str, Any]) -> None:
-    """Writes the header's part about the load, and its one result: a NOTE, because a load judges nothing."""
+def note(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[str, Any]) -> None:
+    """Writes the header's part about the load, and what its one case is about."""
     folder = session.folder
-    name = session.target.identity.name
     run_folder.note(folder, "load", {"plan": plan, "told": told, "clocks": outcome.clocks})
-    run_folder.note_canary(folder, name, *outcome.canary)
+    run_folder.note_canary(folder, session.target.identity.name, *outcome.canary)
     run_folder.add_cases(folder, {CASE: {"doc": "A load; judge it by brokerproof judge.", "source": ""}})
-    measured = {
+
+
+def measured(told: dict[str, Any]) -> dict[str, Any]:
+    """The latencies, as results have them."""
+    return {
         f"{what} {quantile}": {"value": value, "unit": "ns"}
         for what in ("delivery", "confirmation")
         for quantile, value in told[f"{what}_ns"].items()
         if value is not None
     }
-    results.append(
-        folder,
-        Result(
-            CASE,
-            name,
-            (),
-            Verdict.NOTE,
-            sentence(told),
-            measured=measured,
-            duration_s=told["seconds"],
-            trace_ref=f"trace/target={name}#case={CASE}" if told["recorder"] else "",
-        ),
+
+
+def keep(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[str, Any]) -> None:
+    """Writes the header's part about the load, and its one result: a NOTE, because a load judges nothing."""
+    name = session.target.identity.name
+    note(session, outcome, told, plan)
+    reference = f"trace/target={name}#case={CASE}" if told["recorder"] else ""
+    result = Result(
+        CASE,
+        name,
+        (),
+        Verdict.NOTE,
+        sentence(told),
+        measured=measured(told),
+        duration_s=told["seconds"],
+        trace_ref=reference,
     )
+    results.append(session.folder, result)
 
 
 def sentence(told: dict[str, Any]) -> str:

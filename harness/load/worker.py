@@ -158,7 +158,7 @@ class Worker:
         self._scribe.stdin.flush()
 
     def _result(self, driver: Driver) -> dict[str, Any]:
-        result = driver.told(whole=True)
+        result = driver.told()
         result["cpu_s"], result["start_cpu_s"] = _cpu_s() - self._start_cpu_s, self._start_cpu_s
         result["canary"] = {"p99_ns": self._canary.quantile(0.99), "worst_ns": self._canary.quantile(1.0)}
         if self._scribe is not None:

@@ -1,0 +1,109 @@
+"""How a soak goes: a table that is drawn anew on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from harness.load.conductor import Progress
+from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
+from reports.soak.stream import Seen
+
+PLAIN_EVERY: Duration = 5 * NS_PER_S
+SPAN = 8
+"""Rates are those of the last so many looks."""
+
+
+class Dashboard:
+    """A context manager. :meth:`show` is called a few times a second."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console, self._title = console, title
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._last: Instant = 0
+        self._history: deque[tuple[Instant, int, int]] = deque(maxlen=SPAN)
+
+    def __enter__(self) -> Dashboard:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, progress: Progress, seen: Seen) -> None:
+        """Shows it, if something came since."""
+        numbers = progress.numbers
+        if not self._history or self._history[-1][0] != progress.at:
+            self._history.append((progress.at, numbers["sent"], numbers["received"]))
+        if self._live is not None:
+            self._live.update(self.table(progress, seen), refresh=True)
+        elif progress.at - self._last >= PLAIN_EVERY:
+            self._last = progress.at
+            self._console.print(self.line(progress, seen), highlight=False, markup=False, soft_wrap=True)
+
+    def rates(self) -> tuple[float, float]:
+        """Messages sent and received a second, lately."""
+        first, last = self._history[0], self._history[-1]
+        span = max(1, last[0] - first[0]) / NS_PER_S
+        return (last[1] - first[1]) / span, (last[2] - first[2]) / span
+
+    def line(self, progress: Progress, seen: Seen) -> str:
+        """Everything in one line."""
+        numbers, (sent, received) = progress.numbers, self.rates()
+        return (
+            f"{(progress.at - progress.since) / NS_PER_S:.0f} s: {sent:,.0f} sent/s, {received:,.0f} received/s,"
+            f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {_held(numbers)} unsettled,"
+            f" {numbers['credit']} credit; {seen.segments} segments judged, {seen.looks} looked at again,"
+            f" {_violations(seen)}"
+        )
+
+    def table(self, progress: Progress, seen: Seen) -> Table:
+        """Everything as a table."""
+        numbers, (sent, received) = progress.numbers, self.rates()
+        found = Table(title=self._title, title_justify="left", show_header=False)
+        rows = [
+            (
+                "time",
+                f"{(progress.at - progress.since) / NS_PER_S:.0f} s" + ("" if progress.producing else ", draining"),
+            ),
+            ("sent", f"{numbers['sent']:,}  {sent:,.0f}/s"),
+            ("received", f"{numbers['received']:,}  {received:,.0f}/s"),
+            ("from SEND to MESSAGE", _latency(progress)),
+            ("unconfirmed", f"{numbers['waiting']:,}"),
+            ("held and not settled", f"{_held(numbers):,}"),
+            ("credit that producers have", f"{numbers['credit']:,}"),
+            ("connections", f"{numbers['up']} up, {numbers['left']} ended by the broker"),
+            ("faults", ", ".join(f"{count} {kind}" for kind, count in sorted(progress.faults.items())) or "none"),
+            ("judged", f"{seen.segments} segments in {seen.batches} batches, {seen.looks} looks at everything"),
+            ("suspicion", seen.suspicion or "none"),
+            ("violations", _violations(seen)),
+        ]
+        for row in rows:
+            found.add_row(*row)
+        return found
+
+
+def _held(numbers: dict[str, int]) -> int:
+    return max(0, numbers["received"] - numbers["settled"])
+
+
+def _latency(progress: Progress) -> str:
+    told = [(name, progress.delivery.quantile(share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
+    return (
+        ", ".join(f"{name} {value / NS_PER_MS:,.1f} ms" for name, value in told if value is not None)
+        or "no latency yet"
+    )
+
+
+def _violations(seen: Seen) -> str:
+    if seen.conclusion is None:
+        return "0 violations"
+    return f"{sum(each.count for each in seen.conclusion.wrong)} violations"

@@ -1,0 +1,151 @@
+"""Judges a recording while it grows: a streaming query whose batches are the segments that were finished meanwhile."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from harness.oracles.ground import Ground
+from harness.words import Duration, Instant, Level, Verdict
+from reports.judges.conclusion import Conclusion, conclude
+from reports.judges.judge import judge
+from reports.judges.summaries import summaries
+from reports.soak.live import Suspicions
+from reports.sources import Source
+from reports.sources.segments import local, read_files
+
+_ORDER = re.compile(r"part-(?P<tag>.*)-(?P<number>\d+)\.parquet")
+LISTED = 20
+AMQP_EVERY = 10
+"""After so many batches AMQP connections are read as a whole again, if there are any."""
+
+
+@dataclass
+class Seen:
+    """What the judges know by now; read by the thread that shows it."""
+
+    segments: int = 0
+    batches: int = 0
+    looks: int = 0
+    under_way: int = 0
+    suspicion: str = ""
+    """The last one."""
+    conclusion: Conclusion | None = None
+    """Of the last look at everything that found something."""
+    problem: BaseException | None = None
+    judged_until: Instant = 0
+
+
+@dataclass
+class Stream:
+    """``folder`` is the run folder, ``now`` tells the time in which the recording was made. A look at everything is not begun
+    before ``pause`` times as long as the last one took has passed."""
+
+    spark: SparkSession
+    folder: Path
+    ground: Ground
+    drivers: int
+    level_of: Callable[[str], Level | None]
+    now: Callable[[], Instant]
+    seen: Seen = field(default_factory=Seen)
+    pause: int = 5
+
+    def __post_init__(self) -> None:
+        self._suspicions = Suspicions(self.ground, self.drivers)
+        self._place = 0
+        self._waiting: list[str] = []
+        self._took: Duration = 0
+        self._looked: Instant = 0
+        self._lock = threading.Lock()
+        self._query: StreamingQuery | None = None
+
+    def start(self) -> None:
+        """Begin to judge what there is, and what comes; returns when workers are there to do so."""
+        nothing = [{"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)]
+        summaries(self.spark, Source(nothing, read_files), self.ground).collect()
+        trace = self.folder / "trace"
+        trace.mkdir(parents=True, exist_ok=True)
+        files = (
+            self.spark.readStream.format("binaryFile")
+            .schema("path string, modificationTime timestamp, length long, content binary")
+            .option("recursiveFileLookup", True)
+            .option("pathGlobFilter", "part-*.parquet")
+            .load(trace.resolve().as_uri())
+        )
+        writer = files.select("path").writeStream.foreachBatch(self._batch).trigger(processingTime="1 second")
+        self._query = writer.option("checkpointLocation", (self.folder / "logs" / "stream").resolve().as_uri()).start()
+
+    def stop(self) -> None:
+        """Judge nothing more."""
+        if self._query is not None:
+            self._query.stop()
+
+    def look(self) -> Conclusion:
+        """The judgement on everything that was recorded so far."""
+        with self._lock:
+            begun = self.now()
+            source = local([str(self.folder / "trace")], self.spark.sparkContext.defaultParallelism)
+            judgement = judge(self.spark, source, self.ground)
+            try:
+                found = conclude(judgement, self.level_of, LISTED)
+            finally:
+                judgement.release()
+            self._took, self._looked = self.now() - begun, self.now()
+            self.seen.looks += 1
+            return found
+
+    def _batch(self, files: DataFrame, number: int) -> None:
+        try:
+            self._judge(sorted((row.path for row in files.collect()), key=_order))
+        except (
+            BaseException
+        ) as problem:  # whoever watches has to know, and Spark would only say that a thread of ours failed
+            self.seen.problem = problem
+            raise
+
+    def _judge(self, paths: Sequence[str]) -> None:
+        if self.seen.conclusion is not None:
+            return
+        # What one driver recorded is one piece: a task costs more than the summary of a segment.
+        by_driver = groupby((path.removeprefix("file:") for path in paths), key=lambda path: _order(path)[0])
+        pieces = [{"place": self._place + at, "paths": list(some)} for at, (_, some) in enumerate(by_driver)]
+        self._place += len(pieces)
+        rows = summaries(self.spark, Source(pieces, read_files), self.ground).collect()
+        self._waiting += self._suspicions.enter(
+            sorted((row.asDict() for row in rows), key=lambda row: row["place"]), self.now()
+        )
+        seen = self.seen
+        seen.segments, seen.batches = seen.segments + len(paths), seen.batches + 1
+        seen.under_way, seen.judged_until = self._suspicions.under_way, self.now()
+        if self._suspicions.amqp and seen.batches % AMQP_EVERY == 0:
+            self._waiting.append("AMQP connections are read as a whole now and then")
+        if self._waiting and self.now() - self._looked >= self.pause * self._took:
+            seen.suspicion, self._waiting = self._waiting[0], []
+            found = self.look()
+            if late(found, self._suspicions.grace, self.now()):
+                seen.conclusion = found
+
+
+def late(found: Conclusion, grace: Duration, now: Instant) -> bool:
+    """Whether something is surely wrong: a violation, and of a loss that it is no message still under way."""
+    for wrong in found.wrong:
+        if wrong.verdict is not Verdict.FAIL:
+            continue
+        if wrong.kind != "lost" or any(
+            each["kind"] == "lost" and max(at["at_ns"] for at in each["witness"]) <= now - grace
+            for each in found.listed
+        ):
+            return True
+    return False
+
+
+def _order(path: str) -> tuple[str, int]:
+    found = _ORDER.search(path)
+    return (found["tag"], int(found["number"])) if found else (path, 0)
