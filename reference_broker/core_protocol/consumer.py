@@ -78,7 +78,12 @@ class CoreConsumer:
         return self._session.may_deliver and self.credit.has_room()
 
     def deliver(self, entry: Entry) -> None:
-        """Sends one message."""
+        """Sends one message. One whose body lies in a file stays for others: that would be a large message of CORE."""
+        if entry.message.large is not None:
+            entry.barred = (*(entry.barred or ()), self)
+            self.queue.unsettled += 1
+            self.queue.settle([entry], Outcome.RELEASED)
+            return
         entry.deliveries += 1
         self._send(entry)
         if self._acknowledged:
@@ -89,7 +94,7 @@ class CoreConsumer:
 
     def show(self, entry: Entry) -> None:
         """Sends a copy of one message, if it is selected."""
-        if self._selector is None or self._selector.matches(entry.message):
+        if entry.message.large is None and (self._selector is None or self._selector.matches(entry.message)):
             self._send(entry)
 
     def _send(self, entry: Entry) -> None:

@@ -62,6 +62,18 @@ class CoreMessage(Message):
         self.envelope, self.body = _to_stomp(self.route, self._said, self.octets)
         return self.envelope if name == "envelope" else self.body
 
+    @staticmethod
+    def read(number: int, route: Envelope, arrived: Instant, stored: bytes) -> CoreMessage:
+        """The message of which :meth:`stored` is there. Raises :class:`Malformed`."""
+        fields = Fields(stored)
+        octets = fields.take(fields.int32())
+        tail = stored[fields.at :]
+        return CoreMessage(number, route, arrived, octets, tail, Said(fields))
+
+    def stored(self) -> bytes:
+        """What has to be kept of it, beside its number, its route and its arrival."""
+        return int32(len(self.octets)) + self.octets + self.tail
+
     def size(self) -> int:
         return 12 + len(self.octets) + len(self.tail)
 

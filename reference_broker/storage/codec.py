@@ -8,6 +8,8 @@ The rest is the body of a plain message. Of an AMQP message it is::
 
     prefix's length (1) | has ttl (1) | ttl (8) | annotations' length (4) | prefix | annotations | bare message
 
+Of a CORE message it is the octets of its body, behind their length (4), and those from its address on.
+
 Of a large message (:mod:`reference_broker.core.large`) the body, of an AMQP one its body sections, lie elsewhere. Between the
 envelope and what else there is stands::
 
@@ -33,6 +35,8 @@ from reference_broker.amqp.message import AmqpMessage, Notes
 from reference_broker.amqp.performatives import Error
 from reference_broker.core.large import Extract, LargeBody, LargeMessage
 from reference_broker.core.message import Envelope, Message
+from reference_broker.core_protocol.message import CoreMessage
+from reference_broker.core_protocol.octets import Malformed
 
 _HEAD = struct.Struct(">BQQI")
 _AMQP = struct.Struct(">BBQI")
@@ -40,6 +44,7 @@ _LENGTH = struct.Struct(">I")
 _PLAIN, _SECTIONS = 0, 1
 _IS_LARGE = 2
 """Added to the kind of a large message."""
+_CORE = 4
 _LARGE = struct.Struct(">QQ?I")
 _PART = struct.Struct(">BBQQ")
 _WIRE = "stored"
@@ -66,6 +71,8 @@ def encode(message: Message) -> bytes:
     head = envelope.wire.get(_WIRE)
     if head is None:
         head = envelope.wire[_WIRE] = _envelope(envelope)
+    if isinstance(message, CoreMessage):
+        return b"".join((_HEAD.pack(_CORE, message.number, message.arrived, len(head)), head, message.stored()))
     elsewhere, is_large = b"", 0
     if message.large is not None:
         elsewhere, is_large = _elsewhere(message, message.large), _IS_LARGE
@@ -126,6 +133,8 @@ class Decoder:
                 envelope = self._remember(head)
             if kind == _PLAIN:
                 return Message(number, envelope, octets[rest:], arrived)
+            if kind == _CORE:
+                return CoreMessage.read(number, envelope, arrived, octets[rest:])
             elsewhere: LargeBody | None = None
             if kind & _IS_LARGE:
                 id, size, is_text, count = _LARGE.unpack_from(octets, rest)
@@ -137,7 +146,7 @@ class Decoder:
                 if kind == _PLAIN + _IS_LARGE:
                     return LargeMessage(number, envelope, Extract(elsewhere), arrived)
             prefix_length, has_ttl, ttl, annotations_length = _AMQP.unpack_from(octets, rest)
-        except (struct.error, ValueError, IndexError) as problem:
+        except (struct.error, ValueError, IndexError, Malformed) as problem:
             raise BadOctets(f"what is stored there is no message: {problem}") from None
         start = rest + _AMQP.size
         annotations = start + prefix_length

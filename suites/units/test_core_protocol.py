@@ -13,8 +13,11 @@ from harness.wire.core_tables import BY_NAME
 from harness.wire.core_values import Property, encode
 from harness.words import RoutingType, ms
 from reference_broker.config.settings import Acceptor, AddressSetting, Settings
+from reference_broker.core.large import Extract, LargeBody, LargeMessage
+from reference_broker.core.message import Envelope
 from reference_broker.core_protocol.message import Arrival, CoreMessage, encoded
 from reference_broker.core_protocol.octets import Fields
+from reference_broker.storage import codec
 from suites.units.broker_driver import Driver, frames, send, subscribe
 from suites.units.core_driver import CORE, CoreClient, bodies, client, few, names
 
@@ -403,3 +406,49 @@ def test_the_rest_of_a_refused_packet_is_not_taken_for_another() -> None:
     one = client()
     octets = encode_packet("create-consumer", {"queue": "none", "requires_response": True})
     assert names(one.feed(octets + octets)) == ["exception", "exception"]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_comes_back_from_a_file_as_it_went() -> None:
+    octets = next(each for each in map(bytes.fromhex, VECTORS["client"]) if len(each) > 4 and each[4] == 71)
+    arrival = Arrival(Fields(octets, 13))
+    route = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
+    message = CoreMessage(77, route, 5, arrival.octets, arrival.tail, arrival.said)
+    assert codec.is_durable(message)
+    stored = codec.encode(message)
+    back = codec.Decoder(_no_body).decode(b"before" + stored, 6)
+    assert encoded(back) == encoded(message)
+    assert (back.number, back.arrived, back.route.address, back.route.routing) == (77, 5, "q", RoutingType.ANYCAST)
+    assert back.property("long") == 2**40
+    for cut in range(len(stored) - len(arrival.tail), len(stored)):
+        with pytest.raises(codec.BadOctets):
+            codec.Decoder(_no_body).decode(stored[:cut], 0)
+
+
+def _no_body(id: int, octets: int) -> LargeBody:
+    raise AssertionError("there is no large body here")
+
+
+class NoFiles:
+    """Files of large bodies that nobody is to ask for."""
+
+    def read(self, body: LargeBody, begin: int, count: int, then: object) -> None:
+        raise AssertionError("nobody reads this")
+
+    def idle(self, body: LargeBody) -> None:
+        """Nobody holds it."""
+
+
+def test_a_large_message_of_another_protocol_stays_for_others() -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q", credit=-1)
+    one.consumer("q", 1, credit=-1, browse_only=True)
+    envelope = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
+    router = one.driver.broker._shared.router
+    router.publish(LargeMessage(router.next_number(), envelope, Extract(LargeBody(NoFiles(), 1, 10**9))))
+    assert bodies(one.publish("q", b"small")) == [b"small"]
+    (about,) = one.say("queue-query", queue="q")
+    assert about["message-count"] == 1
