@@ -11,6 +11,7 @@ of the connections that are open at a time. As a data source of Spark::
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -88,10 +89,15 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
     there is none.
     """
     paths = tuple(str(path.resolve()) for path in files(names))
-    octets = sum(Path(path).stat().st_size for path in paths)
-    parts = 1 if octets < UNDIVIDED else parallel * TASKS_EACH
+    parts = divided(paths, parallel)
     pieces = [{"place": place, "paths": list(paths)} for place in range(parts)]
     return Source(pieces, Opening(paths, parts, whole), whole=whole)
+
+
+def divided(paths: Iterable[str], parallel: int) -> int:
+    """Into how many parts captures are divided for ``parallel`` tasks at once."""
+    octets = sum(Path(path).stat().st_size for path in paths)
+    return 1 if octets < UNDIVIDED else parallel * TASKS_EACH
 
 
 def files(names: Iterable[str]) -> list[Path]:
@@ -125,8 +131,8 @@ def holds_captures(name: str) -> bool:
 class Captures(DataSource):
     """``brokerproof.pcap``: the events of captured packets, with the columns of the trace.
 
-    Options: ``parts``, into how many the connections are divided (by default as many as Spark runs tasks at once, twice);
-    ``whole``, whether the files hold every connection of one broker (``false``).
+    Options: ``parts``, into how many the connections are divided (by default two for each processor of this machine; one if
+    the captures are small); ``whole``, whether the files hold every connection of one broker (``false``).
     """
 
     @classmethod
@@ -145,9 +151,9 @@ class Captures(DataSource):
         if not names:
             raise UnreadableTrace("brokerproof.pcap: load() needs a path")
         whole = self.options.get("whole", "false").lower() == "true"
-        source = local(names, int(self.options.get("parts", "1")), whole=whole)
-        assert isinstance(source.open, Opening)
-        return _Reader(source.open)
+        paths = tuple(str(path.resolve()) for path in files(names))
+        parts = int(self.options.get("parts", "0")) or divided(paths, os.cpu_count() or 1)
+        return _Reader(Opening(paths, parts, whole))
 
 
 class _Reader(DataSourceReader):

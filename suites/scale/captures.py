@@ -6,10 +6,12 @@ Not collected with the rest, since it needs tcpdump and the right to capture: na
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from harness.bench import Bench
 from harness.case import case
 from harness.trace import stamp
-from harness.trace.events import HeartBeatReceived
+from harness.trace.events import Event, FrameReceived, HeartBeatReceived
 from harness.words import ms
 from suites.scale.tcpdump import Capture, captured, keep, of_family, spoken, verdicts
 
@@ -82,3 +84,28 @@ def test_proton(target: Bench) -> None:
     agree(target, capture)
     wrong = [kind for kind, uncertain in verdicts(capture.passive, of_family(target)) if not uncertain]
     target.judge(credit, "over the credit" not in wrong, f"the capture shows {wrong or 'nothing wrong'}")
+
+
+@case("AMQP091-TAG-01", needs={"amqp091", "sockets"})
+def test_amqp_0_9_1(target: Bench) -> None:
+    """A raw peer of AMQP 0-9-1 declares, publishes, consumes and acknowledges."""
+    with captured(target, "amqp091", target.target.identity.default_amqp_acceptor) as capture:
+        name = target.fresh_name()
+        peer = target.amqp091()
+        peer.declare(name)
+        peer.consume(name)
+        for number in range(COUNT):
+            peer.publish(stamped(number), name)
+            delivery = peer.delivery()
+            target.control(delivery.body == stamped(number), "the message came as it was sent")
+        peer.settle()
+        peer.close()
+        peer.leave()
+    agree(target, capture)
+    tags = [dict(each.headers)["delivery-tag"] for each in capture.passive if _delivers(each)]
+    fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
+    target.judge(target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}")
+
+
+def _delivers(event: Event) -> TypeGuard[FrameReceived]:
+    return isinstance(event, FrameReceived) and event.command == "basic.deliver"
