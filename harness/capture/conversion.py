@@ -204,7 +204,9 @@ class Converter:
         side = 0 if found.ends[0] == one else 1
         for piece in found.stream.feed(side, packet):
             yield from self._told(found, found.take(piece))
-        if found.stream.over:
+        if found.stream.smooth:
+            pass
+        elif found.stream.over:
             self._forget(key, found)
         elif found.stream.holed:
             self._holed.add(key)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -174,7 +174,8 @@ class Stream:
     """The side that asked for the connection, if that was seen."""
     first: int = 0
     """The sequence number of the SYN; of a second SYN it tells whether it is the same connection."""
-    last_at: Instant = 0
+    smooth: bool = False
+    """Nothing is waited for and nothing has ended, in either direction."""
     _held: list[Piece] = field(default_factory=list)
     _held_octets: int = 0
 
@@ -188,11 +189,44 @@ class Stream:
         """Whether something is waited for."""
         return any(half.holed for half in self.halves)
 
-    def feed(self, side: int, packet: Packet) -> Iterator[Piece]:
+    def feed(self, side: int, packet: Packet) -> Sequence[Piece]:
         """What a packet of that side makes known, in order."""
+        if self.smooth and not packet.flags & (SYN | FIN | RST) and not packet.cut:
+            usual = self._usual(self.halves[side], self.halves[1 - side], packet)
+            if usual is not None:
+                return usual
+        found = [*self._any(side, packet)]
+        self.smooth = not self._held and all(
+            half.next is not None and half.end is None and not half.runs and not half.ended and not half.holed
+            for half in self.halves
+        )
+        return found
+
+    @staticmethod
+    def _usual(mine: _Half, other: _Half, packet: Packet) -> Sequence[Piece] | None:
+        """What nearly every packet does: it goes on where the last one ended, and acknowledges no more than there is."""
+        assert mine.next is not None
+        assert other.next is not None
+        if packet.flags & ACK:
+            acked = other.number(packet.ack)
+            if acked > other.next:
+                return None
+            other.acked = max(other.acked, acked)
+        size = len(packet.payload)
+        if not size:
+            return ()
+        skipped = mine.next - mine.number(packet.seq)
+        if skipped < 0:
+            return None
+        if skipped >= size:
+            return ()
+        mine.next += size - skipped
+        mine.at = max(mine.at, packet.at)
+        return (Octets(mine.at, mine.side, packet.payload[skipped:]),)
+
+    def _any(self, side: int, packet: Packet) -> Iterator[Piece]:
         at, flags = packet.at, packet.flags
         mine, other = self.halves[side], self.halves[1 - side]
-        self.last_at = max(self.last_at, at)
         begin = packet.seq
         if flags & SYN:
             self._opened(side, packet)
