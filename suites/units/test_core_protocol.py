@@ -103,6 +103,21 @@ def test_the_other_protocols_of_an_acceptor_are_still_known() -> None:
     assert driver.closed == [3]
 
 
+def test_artemis_own_client_is_served() -> None:
+    """What the client of release 2.56.0 wrote, played again: sessions, questions, the making of a queue, credit, messages."""
+    one = CoreClient(Driver(Settings(acceptors=(CORE,))))
+    came = [packet for each in VECTORS["java-producer"] for packet in one.feed(bytes.fromhex(each))]
+    assert "exception" not in names(came)
+    granted = [each["credits"] for each in came if each.name == "producer-credits"]
+    assert set(granted) == {2000}
+    assert sum(granted) >= 6 * 1325
+    other = CoreClient(one.driver, 2, beside=one)
+    other.session()
+    assert len(bodies(other.consumer("jw", credit=-1))) == 6
+    (about,) = other.say("queue-query", queue="jw")
+    assert (about["message-count"], about["durable"], about["routing-type"]) == (0, True, 1)
+
+
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,19 @@ def test_the_message_that_artemis_delivers_is_the_one_it_was_sent() -> None:
     assert received.cost == sent.cost
 
 
+def test_everything_that_artemis_own_client_writes_is_read() -> None:
+    octets = b"".join(map(bytes.fromhex, VECTORS["java-producer"]))
+    packets = list(Reader(magic=True).feed(octets))
+    assert all(isinstance(each, Packet) for each in packets)
+    sent = [each.message for each in packets if isinstance(each, Packet) and each.name == "send"]
+    assert [each.get("count") for each in sent] == list(range(6))
+    assert {(each.cost, each.address, each.durable) for each in sent} == {(1325, "jw", True)}
+    asked = [
+        each["credits"] for each in packets if isinstance(each, Packet) and each.name == "request-producer-credits"
+    ]
+    assert set(asked) == {2000}  # half of its window of 4000
+
+
 def test_what_a_message_costs_is_the_size_of_its_encoding() -> None:
     """As Artemis's client counts it: the packet without its head and without what stands behind the message."""
     sent = the("client", "send")
