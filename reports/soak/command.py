@@ -66,7 +66,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
         who = LocalCrew() if master is None else SparkCrew(master, spark)
         load = Session(target, wished, who, folder, segment_s=SEGMENT_S, nice=NICE)
-        judged = ground_of(profile.name, guessed=False)
+        judged = ground_of(profile.name, guessed=True)  # what the broker was configured to is not in the trace
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
         stream.start()
         with Dashboard(console, f"Soak of {target.identity.name}") as dashboard:
