@@ -150,7 +150,7 @@ class ArtemisProcess(JavaBroker):
 
     def _installed(self) -> tuple[Path, int]:
         home = install(self._version)
-        absent_jars(self._version)
+        absent_jars(self._version)  # downloaded here, where what goes wrong is told as a failed installation
         return home, java_minimum(self._version)
 
     def _file(self, name: str) -> Path:
