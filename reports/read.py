@@ -17,6 +17,8 @@ from reports.schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
 """What names one case of one run against one target."""
+LOAD = "load"
+"""What the header of a load's run has, and no other's."""
 
 
 def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -41,29 +43,31 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
     parts = [
         # The folder decides which run it is: two machines may have given their runs one name.
         reader.parquet(_literal(str(run.trace.resolve())))
-        .withColumns({"segment": segment, "row": F.col("_metadata.row_index")})
+        .withColumns({"segment": segment, "row": F.col("_metadata.row_index"), "once": F.lit(LOAD in run.header)})
         .withColumn("run", F.lit(run.name))
         for run in runs
         if run.segments()
     ]
     if not parts:
-        return ordered(empty(spark, TRACE).withColumns({"segment": F.lit(""), "row": F.lit(0)}))
+        return ordered(empty(spark, TRACE).withColumns({"segment": F.lit(""), "row": F.lit(0), "once": F.lit(False)}))
     return ordered(reduce(DataFrame.unionByName, parts))
 
 
 def ordered(events: DataFrame) -> DataFrame:
-    """Events with columns ``segment`` and ``row``: keeps each case's last segment, numbers its events and parts.
+    """Events with columns ``segment``, ``row`` and ``once``: keeps each case's last segment, or where cases are recorded but
+    ``once`` all of them (a load goes on over many segments of several recorders), numbers its events and parts.
 
     ``position`` counts from 0 in each case; ``part`` is 0 before a property's first example, then 1, 2, ….
     """
     case = Window.partitionBy(*CASE)
-    in_order = case.orderBy("row").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    order = case.orderBy("segment", "row")
+    until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     starts = (F.col("kind") == "ExampleStarted").cast("long")
     return (
         events.withColumn("latest", F.max("segment").over(case))
-        .where(F.col("segment") == F.col("latest"))
-        .withColumns({"position": F.row_number().over(case.orderBy("row")) - 1, "part": F.sum(starts).over(in_order)})
-        .drop("segment", "latest", "row")
+        .where(F.col("once") | (F.col("segment") == F.col("latest")))
+        .withColumns({"position": F.row_number().over(order) - 1, "part": F.sum(starts).over(until_now)})
+        .drop("segment", "latest", "row", "once")
     )
 
 

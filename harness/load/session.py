@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,6 +55,7 @@ class Session:
             stack.callback(self.target.stop)
             facts = self.target.start(self.folder / "logs")
             run_folder.add_target(self.folder, self.target, facts)
+            run_folder.note(self.folder, "load", {"plan": dataclasses.asdict(self.wishes)})
             whole = setting.plan(self.target, self.wishes, self.folder.resolve().name)
             restarts = [each.every for each in self.wishes.faults if each.kind == "restart"]
             if restarts and self.target.identity.kind == "address":

@@ -78,11 +78,23 @@ def test_a_run_without_a_trace_has_no_events(spark: SparkSession, tmp_path: Path
 def test_examples_number_the_parts_of_a_case(spark: SparkSession) -> None:
     kinds = ["CaseStarted", "ExampleStarted", "Noted", "ExampleStarted", "Noted"]
     given = spark.createDataFrame(
-        [("r", "t", "c", kind, "s", row) for row, kind in enumerate(kinds)],
-        "run string, target string, case string, kind string, segment string, row int",
+        [("r", "t", "c", kind, "s", row, False) for row, kind in enumerate(kinds)],
+        "run string, target string, case string, kind string, segment string, row int, once boolean",
     )
     expected = spark.createDataFrame([(0, 0), (1, 1), (2, 1), (3, 2), (4, 2)], "position int, part long")
     assertDataFrameEqual(ordered(given).select("position", "part"), expected)
+
+
+def test_a_case_that_goes_on_over_segments_of_two_recorders_is_whole(spark: SparkSession, tmp_path: Path) -> None:
+    write_header(tmp_path, {**header("r"), "load": {}})
+    for tag in ("0", "1"):
+        recorder = Recorder(tmp_path, "r", "t", Clock.REAL, tag, segment_rows=2)
+        for at in range(5):
+            recorder.write("load", [ev.Noted(at_ns=at, detail=f"{tag}.{at}")], goes_on=True)
+        recorder.flush()
+    found = trace(spark, open_runs([tmp_path])).orderBy("position").select("detail").collect()
+    for tag in ("0", "1"):
+        assert [row.detail for row in found if row.detail[0] == tag] == [f"{tag}.{at}" for at in range(5)]
 
 
 def shown(spark: SparkSession, events: list[ev.Event]) -> list[dict[str, Any]]:

@@ -1,0 +1,84 @@
+"""``brokerproof load`` against the reference broker over sockets: small loads, and what they leave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from harness.commands.load import load
+from harness.oracles import amqp_credit, amqp_deliveries, recording
+from harness.targets.target_file import load as load_target
+from harness.trace import read
+from harness.trace.events import ConnectionAbandoned, FrameReceived, FrameSent, LinkFaulted
+from harness.trace.stamp import read as stamped
+from harness.words import CloseHow, Seen
+
+
+def run(folder: Path, *options: str) -> tuple[int, dict[str, object]]:
+    arguments = ["--target", "reference-real", "--seed", "1", "--out", str(folder), "--json", *options]
+    done = CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
+    return done.return_value, json.loads(done.stdout)
+
+
+def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: Path) -> None:
+    code, told = run(
+        tmp_path / "run",
+        *("--messages", "200", "--producers", "3", "--consumers", "2", "--connections", "4"),
+        "--drivers",
+        "2",
+    )
+    assert code == 0
+    assert told["sent"] == told["confirmed"] == told["received"] == told["settled"] == 200
+    events = read.case(tmp_path / "run", "reference-real", "load")
+    assert told["recorder"]["events"] == len(events)  # type: ignore[index]
+    events.sort(key=lambda event: event.at_ns)
+    assert not recording.judge(events)
+    sent = [stamped(each.body) for each in events if isinstance(each, FrameSent) and each.command == "SEND"]
+    came = [stamped(each.body) for each in events if isinstance(each, FrameReceived) and each.command == "MESSAGE"]
+    assert None not in sent
+    assert len(set(sent)) == 200
+    assert set(sent) == set(came)
+    assert "passcode" in str(events)
+    assert "('passcode', 'brokerproof')" not in str(events)
+    header = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert [each["same_clock"] for each in header["load"]["clocks"]] == [True, True]
+    assert header["footer"]["exit_code"] == 0
+    assert not (tmp_path / "run" / "tape").exists(), "the scribes have made segments of every tape"
+
+
+def test_amqp_with_cuts_is_recorded_so_that_its_oracles_can_judge_it(tmp_path: Path) -> None:
+    code, told = run(
+        tmp_path / "run",
+        *("--protocol", "amqp", "--rate", "300", "--duration", "1500ms", "--producers", "2", "--consumers", "2"),
+        *("--fault", "cut:400ms", "--size", "100..900"),
+    )
+    assert told["sent"], told
+    assert told["received"] >= told["confirmed"]  # type: ignore[operator]
+    assert told["faults"]["cut"] >= 1  # type: ignore[index]
+    assert code in (0, 2), "what was on a connection when it was cut may lack its confirmation"
+    events = read.case(tmp_path / "run", "reference-real", "load")
+    conns = {each.conn for each in events if each.conn is not None}
+    assert len(conns) == told["connections"]
+    for conn in conns:
+        findings = [*amqp_credit.credit(events, conn), *amqp_deliveries.delivery_ids(events, conn)]
+        assert not [each for each in findings if each.seen is Seen.VIOLATED]
+    cuts = [each.conn for each in events if isinstance(each, LinkFaulted)]
+    resets = [each.conn for each in events if isinstance(each, ConnectionAbandoned) and each.how is CloseHow.RESET]
+    assert cuts == resets
+
+
+def test_a_target_in_virtual_time_takes_no_load(tmp_path: Path) -> None:
+    assert load_target("reference").clock == "VIRTUAL"
+    arguments = ["--target", "reference", "--out", str(tmp_path / "run")]
+    with pytest.raises(Exception, match="reference-real"):
+        CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
+
+
+def test_an_unreachable_broker_is_a_set_up_that_failed(tmp_path: Path) -> None:
+    arguments = ["--target", "127.0.0.1:1", "--out", str(tmp_path / "run")]
+    with pytest.raises(Exception, match="does not accept connections") as caught:
+        CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
+    assert getattr(caught.value, "exit_code", None) == 3
