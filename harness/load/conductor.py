@@ -27,7 +27,7 @@ FIRST = 1_000_000
 """Numbers of connections that one driver has."""
 _NUMBERS = (
     *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled", "redelivered"),
-    *("connections", "left", "waiting", "up", "credit"),
+    *("connections", "left", "waiting", "up", "credit", "held"),
 )
 
 

@@ -118,6 +118,7 @@ class Driver:
             "done": self.done,
             "waiting": self.waiting,
             "up": sum(each.up for each in self.lines),
+            "held": tally.received - tally.settled if self.plan.ack != "auto" else 0,
             "credit": sum(each.credit for each in self.lines),
             **{
                 name: getattr(tally, name)

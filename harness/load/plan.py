@@ -155,7 +155,7 @@ class Plan:
     window_header: str = ""
     in_flight: int = 200
     confirmed: bool = True
-    heart_beat: Duration = 10 * NS_PER_S
+    heart_beat: Duration = 30 * NS_PER_S
     faults: tuple[Fault, ...] = ()
     seed: int = 0
 

@@ -25,7 +25,7 @@ def data(session: Session, outcome: Outcome) -> dict[str, Any]:
     scribes = outcome.scribes
     return {
         "seconds": max(sending, receiving) / NS_PER_S,
-        **{name: numbers[name] for name in sorted(numbers) if name not in ("up", "waiting", "credit")},
+        **{name: numbers[name] for name in sorted(numbers) if name not in ("up", "waiting", "credit", "held")},
         "unconfirmed": numbers["waiting"],
         "sent_per_s": numbers["sent"] * NS_PER_S / sending,
         "received_per_s": numbers["received"] * NS_PER_S / receiving,

@@ -60,7 +60,7 @@ class Dashboard:
         numbers, (sent, received) = progress.numbers, self.rates()
         return (
             f"{(progress.at - progress.since) / NS_PER_S:.0f} s: {sent:,.0f} sent/s, {received:,.0f} received/s,"
-            f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {_held(numbers)} unsettled,"
+            f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {numbers['held']} unsettled,"
             f" {numbers['credit']} credit; {seen.segments} segments judged, {seen.looks} looked at again,"
             f" {_violations(seen)}"
         )
@@ -78,7 +78,7 @@ class Dashboard:
             ("received", f"{numbers['received']:,}  {received:,.0f}/s"),
             ("from SEND to MESSAGE", _latency(progress)),
             ("unconfirmed", f"{numbers['waiting']:,}"),
-            ("held and not settled", f"{_held(numbers):,}"),
+            ("held and not settled", f"{numbers['held']:,}"),
             ("credit that producers have", f"{numbers['credit']:,}"),
             ("connections", f"{numbers['up']} up, {numbers['left']} ended by the broker"),
             ("faults", ", ".join(f"{count} {kind}" for kind, count in sorted(progress.faults.items())) or "none"),
@@ -89,10 +89,6 @@ class Dashboard:
         for row in rows:
             found.add_row(*row)
         return found
-
-
-def _held(numbers: dict[str, int]) -> int:
-    return max(0, numbers["received"] - numbers["settled"])
 
 
 def _latency(progress: Progress) -> str:
