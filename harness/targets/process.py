@@ -22,8 +22,8 @@ _STOP_WITHIN_S = 10.0
 
 
 class ProcessTarget(SocketTarget):
-    """``command`` may name ``{python}``, ``{config}`` and ``{pid}`` (ours). The environment variable
-    :data:`certificates.FOLDER` names a folder of throw-away certificates.
+    """``command`` may name ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}``, a folder that lasts as long as the
+    process. The environment variable :data:`certificates.FOLDER` names a folder of throw-away certificates.
 
     The ready line has ``acceptors`` (port by name) and ``version``.
     """
@@ -31,16 +31,20 @@ class ProcessTarget(SocketTarget):
     def __init__(self, identity: Identity, command: list[str], config: Path) -> None:
         super().__init__(identity, config)
         self._path = config
-        self._command = [each.format(python=sys.executable, config=config, pid=os.getpid()) for each in command]
+        self._words = command
+        self._command: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
-        self._certificates: tempfile.TemporaryDirectory[str] | None = None
+        self._folders: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self, folder: Path) -> TargetFacts:
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"{self.identity.name}.log"
-        self._certificates = tempfile.TemporaryDirectory(prefix="brokerproof-certificates-")
-        made = Path(self._certificates.name)
+        self._folders = tempfile.TemporaryDirectory(prefix="brokerproof-process-")
+        made, data = (Path(self._folders.name) / each for each in ("certificates", "data"))
+        made.mkdir()
         certificates.make(made)
+        known = {"python": sys.executable, "config": self._path, "pid": os.getpid(), "data": data}
+        self._command = [each.format_map(known) for each in self._words]
         environment = {**os.environ, certificates.FOLDER: str(made)}
         with log.open("wb") as errors:
             try:
@@ -88,9 +92,12 @@ class ProcessTarget(SocketTarget):
 
     def stop(self) -> None:
         super().stop()
-        if self._certificates is not None:
-            self._certificates.cleanup()
-            self._certificates = None
+        self._end()
+        if self._folders is not None:
+            self._folders.cleanup()
+            self._folders = None
+
+    def _end(self) -> None:
         if self._process is None:
             return
         self._process.terminate()

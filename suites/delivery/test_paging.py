@@ -112,6 +112,27 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(target: Bench, b
         first += count
 
 
+@case(KEEPS, needs={"stomp-1.2", "admin", "paging"})
+@over(
+    examples=10,
+    always=lambda target: [{"count": 200, "size": SIZE}],
+    count=st.integers(60, 300),
+    size=st.sampled_from([200, SIZE]),
+)
+def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
+    target: Bench, count: int, size: int
+) -> None:
+    """A producer sends persistent messages one behind the other without waiting, past the limit of an address under PAGE, and
+    the broker confirms the last. A consumer that comes then gets all of them once and in order: those that were still in
+    memory, whose way into a journal may take a while, before those that went to pages."""
+    to, admin = full.destination(target, "page"), target.admin()
+    paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
+    if not paging.paged(target, admin, to.name):
+        return
+    found = Taker(target, to).all(count)
+    target.judge(KEEPS, found == list(range(count)), f"{count} persistent messages were sent, {brief(found)} came")
+
+
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
