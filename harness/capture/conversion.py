@@ -18,8 +18,10 @@ from harness.capture.series import Moment
 from harness.capture.speaking import Speaker, speaker
 from harness.capture.telling import Telling
 from harness.trace.events import ConnectionAbandoned, ConnectionClosed, ConnectionOpened, Event
-from harness.words import CloseHow, Instant, Vantage
+from harness.words import CloseHow, Duration, Instant, Vantage, ms
 
+NEAR: Duration = ms(5)
+"""A broker that answers a SYN within this is not behind a network that could hold up its signs of life unnoticed."""
 SWEEP = 512
 """After so many packets it is looked whether something is waited for in vain."""
 OVERTAKEN = 1 << 16
@@ -99,6 +101,9 @@ class _Connection:
             )  # the broker's first words came, the client's did not
             if not begun[side] and (unheard or not whole):
                 yield from self._missing(self.began, self.began, side, "BEGUN", 0)
+        distance = self.stream.distance
+        if whole and (distance is None or distance > NEAR):
+            yield self._unseen(self.began, 1 - self.client, "FAR")
         for piece in waiting:
             yield from self._tell(piece)
 

@@ -174,8 +174,11 @@ class Stream:
     """The side that asked for the connection, if that was seen."""
     first: int = 0
     """The sequence number of the SYN; of a second SYN it tells whether it is the same connection."""
+    distance: Duration | None = None
+    """How long the SYN and its answer took from where the packets were captured; None: that was not seen."""
     smooth: bool = False
     """Nothing is waited for and nothing has ended, in either direction."""
+    _asked_at: Instant | None = None
     _held: list[Piece] = field(default_factory=list)
     _held_octets: int = 0
 
@@ -256,7 +259,10 @@ class Stream:
     def _opened(self, side: int, packet: Packet) -> None:
         half = self.halves[side]
         if not packet.flags & ACK:
+            self._asked_at = packet.at if self.opener is None else self._asked_at
             self.opener, self.first = side, packet.seq
+        elif self.distance is None and self.opener == 1 - side and self._asked_at is not None:
+            self.distance = packet.at - self._asked_at
         elif self.opener is None:
             self.opener, self.first = 1 - side, (packet.ack - 1) % 2**32
         half.begun = True

@@ -28,6 +28,7 @@ REASONS = {
     "TLS": "what is encrypted cannot be seen",
     "FOREIGN": "what passes is compressed, or was not accepted",
     "CLOCK": "the clock of whoever captured was set back",
+    "FAR": "the capture was not made near the broker, as far as one can see",
     "ENDS": "the capture ends and the connection goes on",
 }
 """Why octets are not in the trace."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from harness.oracles.ground import NOTHING, Ground
 from harness.oracles.liveness import silence_interval
 from harness.oracles.recording import Irregularity
-from harness.oracles.unseen import UNTIL_NOW
+from harness.oracles.unseen import HIDING_NOTHING
 from harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
@@ -60,7 +60,7 @@ class Lifetime:
     goodbye: bool = False
     opaque: bool = False
     unseen: Instant | None = None
-    """Since when not all octets of the connection are in the recording; None: all are."""
+    """Since when the recording does not hold all octets of the connection, or holds them late; None: it holds all."""
 
 
 def judge(life: Lifetime, ground: Ground = NOTHING, *, whole: bool = True) -> Iterator[Irregularity]:
@@ -144,7 +144,7 @@ def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
             life.spoken = event.at_ns
             life.opaque |= isinstance(event, OctetsSent)
         elif isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen)):
-            life.opaque |= event.command != UNTIL_NOW
+            life.opaque |= event.command not in HIDING_NOTHING
             life.unseen = event.at_ns if life.unseen is None else min(life.unseen, event.at_ns)
         elif isinstance(event, (ConnectionClosed, ConnectionAbandoned)) and life.ended is None:
             life.ended = event.at_ns

@@ -9,7 +9,7 @@ would clear a broker: so it makes an irregularity uncertain wherever it could ex
 * A delivery held, settled or refused is known by what was seen on the connections of its queue up to then.
 * Without everything that was sent a phantom and a first mark cannot be told at all, nor can messages by their bodies
   (:func:`harness.oracles.recording.readable`).
-* The window of a connection, and its TTL, are judged up to what was not seen on it.
+* The window of a connection, and its TTL, are judged up to what was not seen on it; a silence surely only near the broker.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from harness.trace.events import Event, OctetsReceivedUnseen, OctetsSentUnseen
 from harness.words import Instant
 
 KINDS = ("OctetsReceivedUnseen", "OctetsSentUnseen")
-UNTIL_NOW = "ENDS"
-"""The reason that hides nothing which came before: the recording ended, and the connection did not."""
+UNTIL_NOW, FAR = "ENDS", "FAR"
+"""Reasons that hide no octets: the recording ended, and the connection did not; whoever captured was not known to be near the
+broker, so that a silence may be the network's."""
+HIDING_NOTHING = frozenset({UNTIL_NOW, FAR})
 OF_ALL = frozenset({"lost", "disordered"})
 """Kinds that could have been otherwise on any connection."""
 _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
@@ -29,19 +31,19 @@ _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
 
 def hides(kind: str, command: str) -> bool:
     """Whether an event of that ``kind`` says that octets of a connection are not in the recording."""
-    return kind in KINDS and command != UNTIL_NOW
+    return kind in KINDS and command not in HIDING_NOTHING
 
 
 def hidden(event: Event) -> bool:
     """Whether ``event`` says so."""
-    return isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen)) and event.command != UNTIL_NOW
+    return isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen)) and event.command not in HIDING_NOTHING
 
 
 def since(events: Iterable[Event]) -> dict[int, Instant]:
     """By connection: since when not everything is in the recording. Connections without anything unseen are missing."""
     found: dict[int, Instant] = {}
     for event in events:
-        if isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen)) and event.conn is not None:
+        if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:
             found[event.conn] = min(event.at_ns, found.get(event.conn, event.at_ns))
     return found
 

@@ -80,9 +80,13 @@ def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregul
 
     Numbers go on from frame to frame: behind the first octets that a recording does not hold all is uncertain.
     """
-    end = next((at for at, each in enumerate(events) if type(each).__name__ in unseen.KINDS), len(events))
+    far = any(getattr(each, "command", "") == unseen.FAR for each in events)
+    missing = (at for at, each in enumerate(events) if type(each).__name__ in unseen.KINDS)
+    end = next((at for at in missing if getattr(events[at], "command", "") != unseen.FAR), len(events))
     known = list(_wrong(events[:end], conn, going_on=end < len(events)))
-    yield from known
+    for wrong, requirement in known:
+        delayed = far and wrong.kind == lives.SILENT
+        yield (replace(wrong, uncertain=True) if delayed else wrong), requirement
     if end < len(events):
         surely = {(wrong.kind, wrong.what, requirement) for wrong, requirement in known}
         for wrong, requirement in _wrong(events, conn):

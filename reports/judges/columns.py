@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.oracles.stomp_trace import STRANGE
+from harness.oracles.unseen import HIDING_NOTHING
 from harness.oracles.unseen import KINDS as UNSEEN_KINDS
-from harness.oracles.unseen import UNTIL_NOW
 from harness.trace import stamp
 from reports.judges.codes import Bools, Codes, Ints, Pairs
 
@@ -244,7 +244,7 @@ def _meaning(kind: str | None, command: str | None, protocol: str | None, vantag
     if vantage == "BROKER" or kind is None:
         return NOTHING
     if kind in UNSEEN_KINDS:
-        return ENDS if command == UNTIL_NOW else UNSEEN
+        return ENDS if command in HIDING_NOTHING else UNSEEN
     stomp, word = protocol == "STOMP", command or ""
     if kind == "FrameSent":
         return FOREIGN_OUT if not stomp else RARE_OUT if word in _RARE_OUT else _SENT.get(word, OTHER_OUT)

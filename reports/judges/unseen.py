@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from harness.oracles.unseen import doubtful
+from harness.oracles.unseen import FAR, doubtful
 from reports.judges.second_look import FOUND
 from reports.judges.stretch import LIFE, TOUCH
 from reports.judges.wanted import SCOPE
@@ -62,6 +62,7 @@ _WORDS = {
     "TLS": "are encrypted",
     "FOREIGN": "carry what nobody here can read",
     "CLOCK": "went on while the clock of whoever captured was set back",
+    "FAR": "were captured far from the broker, or nobody knows how far: a silence may be the network's",
     "ENDS": "went on when the recording ended",
 }
 
@@ -92,7 +93,7 @@ def missing_in(groups: DataFrame) -> list[Missing]:
 
 def doubted(found: DataFrame, groups: DataFrame, *, whole: bool) -> DataFrame:
     """Irregularities (:data:`reports.judges.second_look.FOUND`), uncertain where what was not seen could explain them."""
-    missing = unseen(groups).groupBy(*SCOPE, "conn").agg(F.min("since_ns").alias("since"))
+    missing = unseen(groups).where(F.col("why") != FAR).groupBy(*SCOPE, "conn").agg(F.min("since_ns").alias("since"))
     touching = groups.where(F.col("what") == TOUCH).select(*SCOPE, "queue", "conn").distinct()
     anywhere = missing.groupBy(*SCOPE).agg(F.min("since").alias("anywhere"))
     of_queue = touching.join(missing, [*SCOPE, "conn"]).groupBy(*SCOPE, "queue").agg(F.min("since").alias("of_queue"))
