@@ -15,7 +15,7 @@ from harness.capture.conversion import Converter
 from harness.capture.series import Series
 from harness.trace import stamp
 from harness.trace.events import Event
-from harness.wire import stomp
+from harness.wire import amqp, amqp_types, stomp
 from harness.words import NS_PER_S, Instant, ms
 
 BROKER = (b"\x0a\x00\x00\x01", 61613)
@@ -248,4 +248,39 @@ def session(plan: Plan, wire: Wire | None = None) -> Wire:
         line.client(frame("DISCONNECT", {"receipt": "bye"}))
         line.broker(frame("RECEIPT", {"receipt-id": "bye"}))
         line.close()
+    return wire
+
+
+def amqp_session(*, over: bool = False, silent: bool = False) -> Wire:
+    """A session of an AMQP 1.0 client that gives credit for three messages and asks for signs of life every second. ``over``:
+    the broker sends a fourth; ``silent``: it sends no empty frame for ten seconds."""
+    wire = Wire()
+    line = wire.line(40003)
+    line.open()
+
+    def say(performative: str, payload: bytes = b"", **fields: object) -> bytes:
+        return amqp.encode_frame(amqp_types.encode(amqp.composite(performative, fields)) + payload)
+
+    line.client(amqp.protocol_header())
+    line.broker(amqp.protocol_header())
+    line.client(say("open", container_id="c", idle_time_out=1000))
+    line.broker(say("open", container_id="b"))
+    line.client(say("begin", next_outgoing_id=0, incoming_window=10, outgoing_window=10))
+    line.broker(say("begin", remote_channel=0, next_outgoing_id=0, incoming_window=10, outgoing_window=10))
+    line.client(say("attach", name="l", handle=0, role=True, source=amqp.composite("source", address="q")))
+    line.broker(say("attach", name="l", handle=0, role=False, initial_delivery_count=0))
+    window = {"next_incoming_id": 0, "incoming_window": 10, "next_outgoing_id": 0, "outgoing_window": 10}
+    line.client(say("flow", handle=0, delivery_count=0, link_credit=3, **window))
+    for number in range(4 if over else 3):
+        tag = {"delivery_id": number, "delivery_tag": bytes([number]), "message_format": 0}
+        line.broker(say("transfer", b"\x00\x53\x75\xa0\x02ab", handle=0, more=False, **tag))
+        state = amqp.composite("accepted")
+        line.client(say("disposition", role=True, first=number, settled=True, state=state))
+    for _ in range(12):
+        wire.now += ms(900)
+        if not silent:
+            line.broker(amqp.encode_frame(b""))
+    line.client(say("close"))
+    line.broker(say("close"))
+    line.close()
     return wire

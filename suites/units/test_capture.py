@@ -18,6 +18,7 @@ from harness.oracles.ground import Ground
 from harness.trace import events as ev
 from harness.trace.read import UnreadableTrace
 from harness.words import CloseHow, Vantage, ms
+from reports.judges import amqp
 from suites.units.captured import (
     COOKED,
     COOKED2,
@@ -26,6 +27,7 @@ from suites.units.captured import (
     Plan,
     Segment,
     Wire,
+    amqp_session,
     events_of,
     frame,
     pcap,
@@ -413,3 +415,41 @@ def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> No
     assert frames(events_of(tmp_path / "x.pcap")) == frames(read(segments))
     (tmp_path / "x.pcap").write_bytes(octets[:30])
     assert events_of(tmp_path / "x.pcap") == []
+
+
+# --- AMQP 1.0 --------------------------------------------------------------------------------------------------------
+
+
+def of_amqp(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
+    """What a broker is accused of without a doubt on the only connection."""
+    return {(wrong.kind, wrong.what) for wrong, _ in amqp.irregularities(events, 1) if not wrong.uncertain}
+
+
+@pytest.mark.parametrize(
+    ("faults", "kinds"), [({}, set()), ({"over": True}, {"over the credit"}), ({"silent": True}, {"silent"})]
+)
+def test_faults_of_amqp_are_found(faults: dict[str, bool], kinds: set[str]) -> None:
+    events = read(amqp_session(**faults).segments)
+    assert {kind for kind, _ in of_amqp(events)} == kinds
+    assert {each.protocol for each in events if isinstance(each, ev.FrameReceived)} == {"AMQP"}
+    assert not kinds or not of_amqp(read(asked_earlier(amqp_session(silent=True).segments)))
+
+
+@given(st.booleans(), st.booleans(), st.sets(st.integers(0, 60), max_size=6), st.integers(0, 40))
+@settings(QUIET, max_examples=60)
+def test_what_was_not_captured_of_amqp_accuses_nobody(over: bool, silent: bool, lost: set[int], begin: int) -> None:
+    segments = amqp_session(over=over, silent=silent).segments
+    whole = of_amqp(read(segments))
+    assert of_amqp(read(without(segments, lost))) <= whole
+    assert of_amqp(read(segments[begin:])) <= whole
+
+
+def test_amqp_is_read_on_behind_a_loss() -> None:
+    segments = amqp_session().segments
+    transfers = [at for at, each in enumerate(segments) if b"\x00\x53\x14" in each.data]
+    events = read(without(segments, {transfers[1]}))
+    names = [each.command for each in events if isinstance(each, ev.FrameReceived)]
+    assert names.count("transfer") == 2
+    assert names[-1] == "close"
+    (gap,) = [each for each in events if isinstance(each, ev.OctetsReceivedUnseen)]
+    assert (gap.command, gap.size) == ("LOST", len(segments[transfers[1]].data))
