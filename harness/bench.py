@@ -136,6 +136,11 @@ class Bench:
         """Let time pass until ``ready()``, at most ``within``; returns ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)
 
+    def starve(self, resource: str, short: bool = True) -> None:
+        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets that have "alarms"."""
+        self.note(f"the broker {'is' if short else 'is no more'} short of {resource}")
+        self.target.starve(self.world, resource, short)
+
     # peers
 
     def peer(

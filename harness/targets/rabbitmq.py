@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,8 @@ START_S = 90
 """How long a broker may take to accept connections. Seconds; about 4 are usual."""
 STOP_S = 20
 """How long it may take to end before it is killed. Seconds; 1 to 6 are usual."""
+CONTROL_S = 60
+"""How long rabbitmqctl may take. Seconds; about 2 are usual."""
 TRIES = 3
 """How often other free ports are tried when one was taken between choosing and listening."""
 
@@ -99,6 +102,7 @@ class RabbitmqProcess(OwnBroker):
         self._config = (our_files() / "rabbitmq.conf" if config is None else config).absolute()
         self._plugins = None if plugins is None else tuple(plugins)
         self._release, self._free = release, free
+        self._running: tuple[Release, dict[str, str]] | None = None
 
     def start(self) -> RunningBroker:
         """Starts the node and waits until it has started whole and every port accepts connections.
@@ -125,9 +129,26 @@ class RabbitmqProcess(OwnBroker):
                 if attempt < TRIES and _IN_USE.search(str(problem)):
                     continue
                 raise
+            self._running = release, environment
             login, passcode = given.get("default_user", "guest"), given.get("default_pass", "guest")
             return RunningBroker(release.version, "127.0.0.1", ports, pid, self._folder, self.log, login, passcode)
         raise AssertionError("the last try returns or raises")
+
+    def control(self, *arguments: str) -> None:
+        """Has the release's own rabbitmqctl do something to the running node; takes seconds. Raises :class:`SetUpFailed`."""
+        assert self._running is not None, "start() comes first"
+        release, environment = self._running
+        entering = [] if release.root is None else debian.entering(release.root, self._folder)
+        command = [*map(str, entering), str(release.home / "sbin" / "rabbitmqctl"), *arguments]
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, stdin=subprocess.DEVNULL, timeout=CONTROL_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise SetUpFailed(f"rabbitmqctl {' '.join(arguments)}: did not end within {CONTROL_S} s") from None
+        if done.returncode:
+            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().replace("\n", "; ")
+            raise SetUpFailed(f"rabbitmqctl {' '.join(arguments)}: ended with {done.returncode} ({said[:300]})")
 
     @property
     def log(self) -> Path:

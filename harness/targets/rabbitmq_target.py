@@ -10,6 +10,7 @@ from harness.targets.rabbitmq_management import Management
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import Identity, TargetFacts
 from harness.words import RoutingType
+from harness.worlds.world import World
 
 NATIVE_AMQP = 4
 """Since this major release AMQP 1.0 is native, and queues are no longer made by attaching to their address."""
@@ -49,6 +50,14 @@ class RabbitmqTarget(SocketTarget):
         """Declares the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing: they are routing keys."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
+
+    def starve(self, world: World, resource: str, short: bool) -> None:
+        """By rabbitmqctl, for all of the node: cases that run beside this one are held back too."""
+        assert self._process is not None, "start() comes first"
+        if resource == "memory":
+            self._process.control("set_vm_memory_high_watermark", "0" if short else "0.9")
+        else:
+            self._process.control("set_disk_free_limit", "9000000000000000" if short else "1000000")
 
     def stop(self) -> None:
         super().stop()

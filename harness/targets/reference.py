@@ -12,8 +12,12 @@ from harness.targets import parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from harness.trace.events import Observed
-from harness.words import Clock, RoutingType
+from harness.words import Clock, LimitsSet, ResourcesRead, RoutingType
 from harness.worlds.virtual import SansIoBroker, SansIoDisk, VirtualWorld
+from harness.worlds.world import World
+
+_USED, _TOTAL, _FREE = 100_000_000, 8_000_000_000, 100_000_000_000
+"""What a virtual broker is told of its machine, in octets."""
 
 
 class Made(Protocol):
@@ -72,6 +76,15 @@ class VirtualTarget:
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: the broker makes places when they are used."""
+
+    def starve(self, world: World, resource: str, short: bool) -> None:
+        """Sets the limit of that resource, the readings being what they are."""
+        assert isinstance(world, VirtualWorld)
+        world.feed(ResourcesRead(memory_used=_USED, memory_total=_TOTAL, disk_free=_FREE))
+        if resource == "memory":
+            world.feed(LimitsSet(memory=0 if short else _TOTAL))
+        else:
+            world.feed(LimitsSet(disk=_FREE + 1 if short else 0))
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> VirtualWorld:
         assert self._make is not None, "start() comes first"

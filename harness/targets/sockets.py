@@ -14,6 +14,7 @@ from harness.words import Clock, RoutingType
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
 from harness.worlds.tls import Tls
+from harness.worlds.world import World
 
 
 class SocketTarget:
@@ -51,6 +52,10 @@ class SocketTarget:
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: most brokers make places when they are used."""
+
+    def starve(self, world: World, resource: str, short: bool) -> None:
+        """Raises :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows how."""
+        raise SetUpFailed(f"target {self.identity.name}: nobody can make this broker short of {resource}")
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
         return RealWorld(self.endpoints, self.canary, self.tls)

@@ -74,5 +74,9 @@ class Target(Protocol):
     def provide(self, name: str, routing: RoutingType) -> None:
         """Make the AMQP place of that name, on brokers that do not make it when a link is attached to it."""
 
+    def starve(self, world: World, resource: str, short: bool) -> None:
+        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets with the capability
+        "alarms"; raises :class:`SetUpFailed`."""
+
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> World:
         """A fresh world around this target: virtual targets start a broker of their own in it."""
