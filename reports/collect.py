@@ -41,6 +41,7 @@ class Tables:
     held: DataFrame
     credit: DataFrame
     stalls: DataFrame
+    addresses: DataFrame
     latencies: DataFrame
     kills: DataFrame
 

@@ -21,7 +21,8 @@ from typing import Any
 _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-START_WITHIN_S = 60
+START_WITHIN_S = 240
+"""Seconds. A JVM that ends is noticed at once; on a machine with a load of 35 one was not ready after 60."""
 
 
 class NoGateway(Exception):

@@ -27,6 +27,7 @@ from reports.read import arrow, trace
 from reports.requirements import Requirements
 from reports.runs import Run
 from reports.slugs import plain_slug
+from reports.tables.addresses import addresses
 from reports.tables.again import again, beside_verdicts
 from reports.tables.cases import cases
 from reports.tables.counts import counts
@@ -139,6 +140,7 @@ def tables_of(
         held=held(delivered),
         credit=credit(events),
         stalls=stalls(events),
+        addresses=addresses(events),
         latencies=latencies(events),
         kills=kills(spark, runs),
     )
@@ -164,7 +166,7 @@ def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
             (folder / f"{name}.parquet").resolve().as_uri()
         )
 
-    names = [*_SMALL, "frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls"]
+    names = [*_SMALL, "frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls", "addresses"]
     with ThreadPoolExecutor(at_once, thread_name_prefix="table") as pool:
         list(pool.map(write, names))
 

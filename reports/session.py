@@ -50,6 +50,8 @@ def session(
                 stack.enter_context(_environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable))
             spark = _connect(conf)
             stack.callback(_disconnect, spark)
+            if brief and not where.startswith("local"):
+                _few_partitions(spark)
             yield spark
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -78,6 +80,7 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
     if brief:
         # Planning anew between stages and compiling a class per query cost more here than they save.
         conf |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
+        conf |= {"spark.executor.extraJavaOptions": _BRIEF}
     if master.startswith("local"):
         conf |= {
             "spark.driver.host": "127.0.0.1",
@@ -88,6 +91,15 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
             "spark.default.parallelism": str(min(max(cores, 2), 16)),
         }
     return conf
+
+
+def _few_partitions(spark: SparkSession) -> None:
+    """Shuffles for a little data, or for summaries, have a few partitions for each core of the cluster instead of Spark's
+    200, each of which would be a task that starts Python; what a ``spark-defaults.conf`` says stands."""
+    said = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
+    if said is None:
+        cores = spark.sparkContext.defaultParallelism  # of the executors that are there already, two at least
+        spark.conf.set("spark.sql.shuffle.partitions", str(min(2 * cores, 200)))
 
 
 def _memory_mb() -> int:

@@ -77,8 +77,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_the_judges_find_five_anomalies_with_two_executors(master: str, tmp_path: Path) -> None:
     write(tmp_path, 200_000, Anomalies.all(50_000))
-    with session(master) as spark:
-        spark.conf.set("spark.sql.shuffle.partitions", "4")  # Spark's 200 are meant for more than two cores
+    with session(master, brief=True, heap="1g") as spark:  # as the command does
         source = local([str(tmp_path)], parallel=WORKERS)
         assert len(source.pieces) >= WORKERS
         found = judge(spark, source, ground("artemis", load("artemis").parameters)).found

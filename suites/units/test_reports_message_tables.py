@@ -8,6 +8,7 @@ from pyspark.testing import assertDataFrameEqual
 from harness.oracles.ground import Ground
 from harness.trace import events as ev
 from harness.words import ms
+from reports.tables.addresses import addresses
 from reports.tables.again import again, beside_verdicts
 from reports.tables.deliveries import deliveries
 from reports.tables.held import credit, held
@@ -107,3 +108,26 @@ def test_a_recording_is_judged_again_beside_what_its_case_said(spark: SparkSessi
         "case string, requirement string, position long, contradicts boolean",
     )
     assertDataFrameEqual(found.select(*expected.columns), expected)
+
+
+def test_what_a_broker_says_of_an_address_is_a_reading(spark: SparkSession) -> None:
+    def ask(at: int, number: str, attribute: str) -> ev.FrameSent:
+        named = {"_AMQ_ResourceName": "address.orders", "_AMQ_Attribute": attribute}
+        headers = {"destination": "activemq.management", "reply-to": "here", "correlation-id": number, **named}
+        return ev.FrameSent(
+            at_ns=ms(at), conn=1, protocol="STOMP", command="SEND", headers=tuple(headers.items()), body=b"", size=9
+        )
+
+    def answer(at: int, number: str, body: bytes) -> ev.FrameReceived:
+        return back(at, "MESSAGE", body, destination="here", correlation_id=number)
+
+    told = [
+        *(ask(1, "1", "addressSize"), answer(2, "1", b"[10240]"), ask(3, "2", "paging"), answer(4, "2", b"[true]")),
+        *(ask(5, "3", "numberOfPages"), answer(6, "3", b'["no such attribute"]')),
+        *(ask(7, "4", "routingTypes"), answer(8, "4", b"[5]"), answer(9, "9", b"[7]")),
+    ]
+    expected = spark.createDataFrame(
+        [(ms(2), "orders", "size", 10_240), (ms(4), "orders", "paging", 1)],
+        "at_ns long, address string, what string, value long",
+    )
+    assertDataFrameEqual(addresses(recorded(spark, told)).select("at_ns", "address", "what", "value"), expected)

@@ -1,0 +1,52 @@
+"""What addresses held, as brokers said when they were asked: sizes, messages, pages, and whether they went to disk."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from reports.tables.deliveries import SCOPE, value
+
+ATTRIBUTES = {"addressSize": "size", "messageCount": "messages", "numberOfPages": "pages", "paging": "paging"}
+"""Attributes that cases ask for (:mod:`harness.clients.management`), and what they are called here."""
+_SHORT = 64
+"""Octets of an answer that is one number, or one truth."""
+
+
+def addresses(trace: DataFrame) -> DataFrame:
+    """``run, target, case, part, position, at_ns, address, what, value``: a row for each reading, at the instant of the
+    answer. ``what`` is ``size`` (octets of memory charged to the address), ``messages``, ``pages`` (files), or ``paging``
+    (1 while what is sent goes to disk, is dropped or refused). Answers that are no number are left out."""
+    stomp = trace.where((F.col("protocol") == "STOMP") & (F.col("vantage") != "BROKER"))
+    named = F.create_map(*[F.lit(each) for pair in ATTRIBUTES.items() for each in pair])
+    asked = (
+        stomp.where((F.col("kind") == "FrameSent") & (F.col("command") == "SEND"))
+        .select(
+            *SCOPE,
+            value("reply-to").alias("to"),
+            value("correlation-id").alias("number"),
+            F.regexp_replace(value("_AMQ_ResourceName"), "^address\\.", "").alias("address"),
+            named[value("_AMQ_Attribute")].alias("what"),
+        )
+        .where(F.col("what").isNotNull() & F.col("to").isNotNull())
+        .dropDuplicates([*SCOPE, "to", "number"])
+    )
+    answered = stomp.where(
+        (F.col("kind") == "FrameReceived") & (F.col("command") == "MESSAGE") & (F.col("body_size") <= _SHORT)
+    ).select(
+        *SCOPE,
+        "position",
+        "at_ns",
+        value("destination").alias("to"),
+        value("correlation-id").alias("number"),
+        _number(F.decode("body", "ISO-8859-1")).alias("value"),
+    )
+    both = asked.join(answered.where(F.col("value").isNotNull()), [*SCOPE, "to", "number"])
+    return both.select(*SCOPE, "position", "at_ns", "address", "what", "value")
+
+
+def _number(said: Column) -> Column:
+    """The value of a JSON array of one number or truth; null for anything else."""
+    bare = F.regexp_extract(said, r"^\s*\[\s*(\d+|true|false)\s*\]\s*$", 1)
+    truth = F.when(bare == "true", F.lit(1)).when(bare == "false", F.lit(0))
+    return F.coalesce(truth.cast("long"), bare.try_cast("long"))
