@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 from harness.bench import Bench
 from harness.case import case
+from harness.clients.said import said
 from harness.trace import stamp
 from harness.trace.events import Event, FrameReceived, HeartBeatReceived
 from harness.words import ms
@@ -102,6 +103,30 @@ def test_amqp_0_9_1(target: Bench) -> None:
         peer.close()
         peer.leave()
     agree(target, capture)
+    judge_tags(target, capture)
+
+
+@case("AMQP091-TAG-01", needs={"amqp091", "sockets"})
+def test_pika(target: Bench) -> None:
+    """pika declares, publishes, consumes with a prefetch, and acknowledges."""
+    with captured(target, "pika", target.target.identity.default_amqp_acceptor) as capture:
+        peer = target.pika()
+        peer.open_channel()
+        queue = peer.declare(exclusive=True)
+        peer.consume(queue, prefetch=2)
+        for number in range(COUNT):
+            peer.publish(queue, stamped(number))
+            message = peer.expect(said("message")).detail
+            target.control(message["body"].encode() == stamped(number), "the message came as it was sent")
+            peer.ack(message["tag"])
+        peer.close()
+        peer.leave()
+    agree(target, capture)
+    judge_tags(target, capture)
+
+
+def judge_tags(target: Bench, capture: Capture) -> None:
+    """Each delivery that was captured has a tag of its own."""
     tags = [dict(each.headers)["delivery-tag"] for each in capture.passive if _delivers(each)]
     fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
     target.judge(target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}")
