@@ -17,7 +17,7 @@ from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
 
-COME_WITHIN: Duration = 120 * NS_PER_S
+COME_WITHIN: Duration = 300 * NS_PER_S
 """How long drivers may take to come, and then to make their connections."""
 LONG: Instant = 2**62
 """The scribes make segments of what is left on the tapes, which may take as long as the load did."""
