@@ -141,9 +141,16 @@ class Channel:
         shared = self.connection.shared
         properties = message.properties_of(what, shared.now + shared.epoch)
         header = methods.header_payload(len(what.body), properties)
-        self.connection.send(
-            methods.write(self.number, method) + content(self.number, header, what.body, self.connection.frame_max)
-        )
+        number, largest = self.number, self.connection.frame_max
+        if what.large is not None:
+            outbox = self.connection.shared.outbox
+            outbox.gather(
+                self.connection.conn,
+                what.body,
+                lambda body: methods.write(number, method) + content(number, header, body, largest),
+            )
+            return
+        self.connection.send(methods.write(number, method) + content(number, header, what.body, largest))
 
     def flush(self) -> None:
         """Sends the confirms that have come together."""
