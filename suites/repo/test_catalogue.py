@@ -22,6 +22,7 @@ COUNTS = {
     "amqp091": 91,
     "amqp10": 247,
     "artemis-concepts": 4,
+    "artemis-connection-ttl": 3,
     "artemis-crossing": 5,
     "artemis-flow": 20,
     "artemis-grouping": 1,

@@ -1,0 +1,85 @@
+"""How long a silent connection of a CORE client lives: the TTL that the client says in its pings.
+
+Both sides of the interval are judged: closing early is as wrong as never closing.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_core import CorePeer
+from harness.targets.target import Target
+from harness.words import Clock, Duration, ms, seconds
+from suites.core_steps import CORE
+
+CLOSED, KEPT, NEVER = (f"ARTEMIS-TTL-core-{each}" for each in (1, 2, 3))
+GRACE: Duration = seconds(3)
+"""How long we wait beyond the interval before we say that the broker never closes."""
+
+
+def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
+    """Waits for the end of a connection that has fallen silent and judges when it came."""
+    since = peer.spoke_at
+    assert since is not None
+    bounds = target.silence_interval(ttl_ms, peer.acceptor)
+    target.expect_interval(CLOSED, "close of the silent connection", since, bounds)
+    if not target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()):
+        waited = (target.now() - since) // ms(1)
+        target.judge(CLOSED, False, f"silent for {waited} ms with a TTL of {ttl_ms} ms, and not closed")
+        return
+    assert peer.ended is not None
+    target.judge_duration(CLOSED, "silence until the close", peer.ended.at - since, bounds, since)
+
+
+def ttls(target: Target) -> st.SearchStrategy[int]:
+    """Milliseconds; in real time ones that are over soon."""
+    if target.clock is Clock.VIRTUAL:
+        return st.sampled_from([1, 499, 500, 501, 1000, 2001, 60_000, 86_400_000])
+    return st.sampled_from([501, 1000, 1700])
+
+
+@case(CLOSED, needs={CORE})
+@over(examples=12, always=lambda target: [{"ttl_ms": 1000}], ttl_ms=ttls)
+def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> None:
+    """A client says a TTL in a ping, which comes back, and is silent then."""
+    peer = target.core()
+    peer.ping(ttl_ms)
+    target.control(
+        target.wait_until(lambda: (peer.heard_at or 0) >= (peer.spoke_at or 0), seconds(5)), "the ping came back"
+    )
+    judge_silence(target, peer, ttl_ms)
+
+
+@case(KEPT, CLOSED, needs={CORE})
+def test_pings_keep_a_connection_alive(target: Bench) -> None:
+    """A client that pings well within its TTL is kept for several times as long, and its session works. When it stops, the
+    connection ends."""
+    peer = target.core()
+    peer.ping(1500)
+    began, longest = target.now(), 0
+    for _ in range(7):
+        before = target.now()
+        target.advance(ms(500))
+        peer.ping(1500)
+        longest = max(longest, target.now() - before)
+    late = longest + target.world.lateness(began)
+    uncertain = None if late < ms(1500) else f"our own pings may have been {late // ms(1)} ms apart"
+    detail = "a connection with a ping every 500 ms and a TTL of 1500 ms was closed"
+    target.judge(KEPT, peer.ended is None, detail, uncertain=uncertain)
+    if peer.ended is None:
+        peer.settle()
+        judge_silence(target, peer, 1500)
+
+
+@case(NEVER, needs={CORE})
+def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
+    """A client says a short TTL and then -1, and is silent for longer than the first one: in virtual time for a day."""
+    peer = target.core()
+    peer.ping(500)
+    peer.ping(-1)
+    target.advance(seconds(86_400) if target.virtual else seconds(3))
+    target.judge(NEVER, peer.ended is None, "a connection with a TTL of -1 was closed for being silent")
+    if peer.ended is None:
+        peer.settle()
