@@ -55,7 +55,7 @@ class Limits:
     cases: int = 200_000
     pages: int = 1500
     requirements: int = 1500
-    unjudged: int = 600
+    unjudged: int = 1500
     errors: int = 50
     changes: int = 300
     again: int = 100

@@ -12,7 +12,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
@@ -112,7 +112,7 @@ def _rendered(
     in_order = F.sort_array(F.collect_list(F.struct("number", "requirement", "seen", "detail", "uncertain", "verdict")))
     together = (
         chosen.join(judged.groupBy("page").agg(in_order.alias("findings")), "page", "left")
-        .join(_packed(excerpts(events, parts)), "page", "left")
+        .join(_together(excerpts(events, parts)), "page", "left")
         .join(_curves(events, parts), "page", "left")
         .drop(*CASE, "examples")
     )
@@ -141,11 +141,18 @@ def _worker(pages: CasePages, alone: int) -> Any:
                 octets, page = zlib.compress(_page(pages, row, alone=True).encode("utf-8", "replace"), 1), row["page"]
             else:
                 texts = [_page(pages, row, alone=False) for row in some]
-                text = json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")
-                octets, page = gzip.compress(text, 6, mtime=0), -1
+                octets, page = gzip.compress(packed(texts).encode("utf-8", "replace"), 6, mtime=0), -1
             yield pa.RecordBatch.from_pylist([{"group": group, "page": page, "octets": octets}], schema=_RENDERED)
 
     return render
+
+
+def packed(texts: Iterable[str]) -> str:
+    """Pages as JSON: every different line once, and the numbers of the lines of each page. Pages are much alike, and longer
+    than what gzip looks back."""
+    numbers: dict[str, int] = {}
+    pages = [[numbers.setdefault(line, len(numbers)) for line in text.split("\n")] for text in texts]
+    return json.dumps([list(numbers), pages], ensure_ascii=False, separators=(",", ":"))
 
 
 def _page(pages: CasePages, row: dict[str, Any], *, alone: bool) -> str:
@@ -154,7 +161,7 @@ def _page(pages: CasePages, row: dict[str, Any], *, alone: bool) -> str:
     return pages.case(case, row["findings"] or (), list(of_page(row["events"] or ())), curves, alone=alone)
 
 
-def _packed(events: DataFrame) -> DataFrame:
+def _together(events: DataFrame) -> DataFrame:
     """One row a page; what a page shows is bounded."""
     return events.groupBy("page").agg(
         F.collect_list(F.struct(*[name for name in events.columns if name != "page"])).alias("events")

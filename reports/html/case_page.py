@@ -98,7 +98,8 @@ def _again(run: Run, case: CaseRow) -> str:
 def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
     """An entry for a list of known deviations, filled in as far as the page knows it."""
     violated = next((each for each in judgements if each.seen == "violated"), judgements[0] if judgements else None)
-    expected = re.escape(violated.detail[:120]).replace("\\ ", " ") if violated else ".*"
+    said = violated.detail[:120].replace("'''", "") if violated else ""
+    expected = re.escape(said).replace("\\ ", " ") if said else ".*"
     lines = [
         "[[deviation]]",
         *([f"requirement = {_quoted(violated.words.id)}"] if violated else []),

@@ -4,7 +4,7 @@
   var packed = document.getElementById("listing");
   var box = document.getElementById("text"), said = document.getElementById("status"), table = document.getElementById("rows");
   var previous = document.getElementById("previous"), next = document.getElementById("next"), where = document.getElementById("where");
-  var matrix = document.getElementById("matrix"), data = null, state = read(), found = [], talk = 0;
+  var matrix = document.getElementById("matrix"), differ = document.getElementById("differ"), data = null, state = read(), found = [], texts = new Map(), talk = 0;
 
   /* The state is the part of the address behind #, as name=value&…; a fragment without = is a place on the page. */
   function read() {
@@ -12,6 +12,7 @@
     state.verdict = new Set((given.get("verdict") || "").split(",").filter(Boolean));
     CHOICES.forEach(function (name) { state[name] = given.get(name) || ""; });
     state.text = given.get("text") || "";
+    state.differ = given.get("differ") === "1";
     state.sort = given.get("sort") || "verdict";
     state.page = Math.max(parseInt(given.get("page") || "1", 10) || 1, 1);
     return state;
@@ -20,13 +21,15 @@
     var told = new URLSearchParams();
     if (state.verdict.size) told.set("verdict", Array.from(state.verdict).join(","));
     CHOICES.concat("text").forEach(function (name) { if (state[name]) told.set(name, state[name]); });
+    if (state.differ) told.set("differ", "1");
     if (state.sort !== "verdict") told.set("sort", state.sort);
     if (state.page > 1) told.set("page", state.page);
     var hash = told.toString().replace(/%2C/g, ",");
     history.replaceState(null, "", location.href.split("#")[0] + (hash ? "#" + hash : ""));
   }
   function unpack(text) {
-    var octets = Uint8Array.from(atob(text.trim()), function (each) { return each.charCodeAt(0); });
+    var letters = atob(text.trim()), octets = new Uint8Array(letters.length);
+    for (var at = 0; at < letters.length; at++) octets[at] = letters.charCodeAt(at);
     return new Response(new Blob([octets]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
   }
 
@@ -38,6 +41,13 @@
         data.sets[data.set[at]].map(function (each) { return data.requirements[each][0]; }).join(" ")].join(" ").toLowerCase();
     }
     return data.text[at];
+  }
+  function alphabet() {
+    if (!data.order) {
+      data.order = new Array(data.names.length);
+      data.names.map(function (_, at) { return at; }).sort(function (a, b) { return data.names[a] < data.names[b] ? -1 : 1; }).forEach(function (at, place) { data.order[at] = place; });
+    }
+    return data.order;
   }
   function select() {
     var verdicts = new Set(data.verdicts.map(function (_, at) { return at; }).filter(function (at) { return !state.verdict.size || state.verdict.has(data.verdicts[at]); }));
@@ -52,7 +62,7 @@
           && needed.every(function (word) { return text_of(at).indexOf(word) >= 0; })) found.push(at);
     }
     var down = state.sort[0] === "-", by = state.sort.replace("-", "");
-    var key = { "case": function (at) { return data.order[data.name[at]]; }, target: function (at) { return data.column[at]; }, took: function (at) { return data.took[at]; }, verdict: function (at) { return data.verdict[at]; } }[by];
+    var key = { "case": function (at) { return alphabet()[data.name[at]]; }, target: function (at) { return data.column[at]; }, took: function (at) { return data.took[at]; }, verdict: function (at) { return data.verdict[at]; } }[by];
     if (key && (by !== "verdict" || down)) found.sort(function (a, b) { return (down ? -1 : 1) * (key(a) - key(b)) || a - b; });
   }
   function add(parent, tag, name, text) {
@@ -95,6 +105,10 @@
     next.disabled = state.page >= pages;
     where.textContent = found.length ? "Results " + (start + 1) + " to " + (start + shown.length) + " of " + found.length : "";
   }
+  function words_of(row) {
+    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
+    return texts.get(row);
+  }
   function narrow() {
     var hidden = [].map.call(matrix.querySelectorAll("thead th.cell"), function (head) { var off = state.target && head.dataset.target !== state.target; head.hidden = off; return off; });
     var needed = words(), rows = 0, shown = 0;
@@ -103,12 +117,12 @@
       [].forEach.call(group.rows, function (row) {
         if (!row.dataset.id) return;
         rows += 1;
-        var cells = row.querySelectorAll("td.cell"), verdicts = [];
-        cells.forEach(function (cell, at) { cell.hidden = !!hidden[at]; if (!hidden[at] && cell.dataset.v) verdicts.push(cell.dataset.v); });
-        var hit = (!state.level || row.dataset.level === state.level) && (!state.source || group.dataset.source === state.source)
+        var cells = row.querySelectorAll("td.cell"), verdicts = [], kinds = new Set();
+        cells.forEach(function (cell, at) { kinds.add(cell.dataset.v || ""); cell.hidden = !!hidden[at]; if (!hidden[at] && cell.dataset.v) verdicts.push(cell.dataset.v); });
+        var hit = (!state.differ || kinds.size > 1) && (!state.level || row.dataset.level === state.level) && (!state.source || group.dataset.source === state.source)
           && (!state.suite || (data.suites[row.dataset.id] || []).indexOf(state.suite) >= 0)
           && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
-          && needed.every(function (word) { return (row.dataset.text || (row.dataset.text = row.textContent.toLowerCase())).indexOf(word) >= 0; });
+          && needed.every(function (word) { return words_of(row).indexOf(word) >= 0; });
         row.hidden = !hit;
         any = any || hit;
         shown += hit;
@@ -128,6 +142,7 @@
   }
   function reflect() {
     box.value = state.text;
+    if (differ) differ.checked = state.differ;
     CHOICES.forEach(function (name) { var choice = document.getElementById(name); if (choice) choice.value = state[name]; });
     document.querySelectorAll("button[data-verdict]").forEach(function (button) { button.setAttribute("aria-pressed", String(state.verdict.has(button.dataset.verdict))); });
   }
@@ -138,6 +153,7 @@
     var choice = document.getElementById(name);
     if (choice) choice.addEventListener("change", function () { state[name] = choice.value; changed(); });
   });
+  if (differ) differ.addEventListener("change", function () { state.differ = differ.checked; changed(); });
   document.querySelectorAll("button[data-verdict]").forEach(function (button) {
     button.addEventListener("click", function () {
       if (!state.verdict.delete(button.dataset.verdict)) state.verdict.add(button.dataset.verdict);
@@ -162,8 +178,6 @@
     data = told;
     data.text = new Array(data.verdict.length);
     data.suites = {};
-    data.order = new Array(data.names.length);
-    data.names.map(function (_, at) { return at; }).sort(function (a, b) { return data.names[a] < data.names[b] ? -1 : 1; }).forEach(function (at, place) { data.order[at] = place; });
     var seen = {};
     for (var at = 0; at < data.verdict.length; at++) {
       var suite = data.names[data.name[at]].split(".")[0], pair = suite + " " + data.set[at];

@@ -3,14 +3,16 @@
   var main = document.getElementById("main"), each = Number(main.dataset.each), first = Number(main.dataset.first), wanted = -1;
   function say(text) { main.textContent = ""; var said = document.createElement("p"); said.setAttribute("role", "status"); said.textContent = text; main.append(said); }
   function unpack(text) {
-    var octets = Uint8Array.from(atob(text), function (letter) { return letter.charCodeAt(0); });
+    var letters = atob(text), octets = new Uint8Array(letters.length);
+    for (var at = 0; at < letters.length; at++) octets[at] = letters.charCodeAt(at);
     return new Response(new Blob([octets]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
   }
   /* Every chunk is a script that calls this: a page from a disk may load scripts, and no other files. */
   window.brokerproof_pages = function (chunk, packed) {
     if (chunk !== Math.floor((wanted - first) / each)) return;
-    unpack(packed).then(function (pages) {
-      var html = pages[(wanted - first) % each];
+    unpack(packed).then(function (told) {
+      /* Every different line once, and for each page the numbers of its lines. */
+      var numbers = told[1][(wanted - first) % each], html = (numbers || []).map(function (line) { return told[0][line]; }).join("\n");
       if (!html) { say("There is no page " + wanted + "."); return; }
       main.innerHTML = html; /* Made and escaped when the report was written. */
       document.title = main.querySelector("h1").textContent + " · brokerproof";

@@ -59,17 +59,20 @@ def _shown(excerpt: Excerpt, zero: int) -> Iterator[Shown]:
         if before is not None and first["index"] > before + 1:
             yield Shown(at, "left-out", f"{first['index'] - before - 1} events not shown")
         before = last["index"]
-        found = _step(first, len(group), at)
+        found = _step(group, at, last["at_ns"] - zero)
         if found is not None:
             yield found
 
 
-def _step(row: Row, count: int, at: int) -> Shown | None:
+def _step(group: list[Row], at: int, until: int) -> Shown | None:
+    row = group[0]
     kind, conn = row["kind"], row["conn"]
     if conn is not None and row["vantage"] != "BROKER":
         if kind in _FRAMES:
             look = "sent" if kind.endswith("Sent") else "received"
-            words = _words(row) if count == 1 else f"{count} × {_name(row)}"
+            words = _words(row)
+            if len(group) > 1:
+                words = f"{len(group)} × {_name(row)}" + (f" until {duration(until)}" if until > at else "")
             return Shown(at, look, words, conn, "beat" if kind.startswith("Heart") else "frame")
         if kind == "ConnectionOpened":
             return Shown(at, "opened", "opens", conn)
@@ -148,7 +151,7 @@ class _Diagram:
         self.told = self.right + _BAND * len(self.bands) + 8
         words = [_words_of(band.label, "not before", band.hi or band.lo) for band in self.bands]
         self.width = round(self.told + _LETTER * max(map(len, words), default=0) + 20)
-        self.parts: list[Markup] = []
+        self.parts: list[str] = []
         self.places: list[tuple[Shown, float]] = []
         self.knots: list[tuple[int, float]] = []
         self._lay_out()
@@ -191,7 +194,7 @@ class _Diagram:
 
     def put(self, template: str, *values: object) -> None:
         safe = [each if isinstance(each, int | float) else escape(each) for each in values]
-        self.parts.append(Markup(template.format(*safe)))
+        self.parts.append(template.format(*safe))
 
     def draw(self) -> Markup:
         for place, band in enumerate(self.bands):
@@ -219,8 +222,8 @@ class _Diagram:
                 self.put('<text class="tick end" x="{}" y="{:.1f}">{}</text>', _TIME - 8, y + 4, text)
                 told = text
             getattr(self, f"_{each.look.replace('-', '_')}")(each, y)
-        self.parts.append(Markup("</svg>"))
-        return Markup("\n").join(self.parts)
+        self.parts.append("</svg>")
+        return Markup("\n".join(self.parts))
 
     def _bound(self, band: Band, place: int) -> None:
         x = self.right + _BAND * place + 8

@@ -55,7 +55,7 @@ def test_arrows_point_where_frames_went() -> None:
 
 def test_what_repeats_is_one_arrow_and_a_long_conversation_is_shortened() -> None:
     sends = [ev.FrameSent(at_ns=ms(each), conn=1, protocol="STOMP", command="SEND", size=40) for each in range(30)]
-    assert "30 × SEND" in words(drawn(sends))
+    assert "30 × SEND until 29 ms" in words(drawn(sends))
     turns = [
         kind(at_ns=ms(each), conn=1, protocol="STOMP", command=name, size=9)
         for each in range(200)

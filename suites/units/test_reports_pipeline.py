@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import contextlib
 import gzip
+import html
 import json
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,15 @@ from harness.catalogue.requirements import load
 from harness.verdicts.results import Result, append
 from harness.words import Verdict
 from reports import command, pipeline
+from reports.brokers import read_measured
 from reports.collect import Limits
 from reports.pipeline import Report, build
 from reports.requirements import Requirements
-from reports.runs import open_runs
+from reports.runs import UnreadableRun, open_runs
 from suites.units.synthetic_run import full_run, header, write_header
+
+MEASURED = {"parameter": "connection_ttl_min_ms", "documented": 1000, "choice": None, "unit": "ms", "how": "bisected"}
+"""What `brokerproof infer --json` prints of one parameter, without its bounds."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +43,8 @@ def requirements() -> Requirements:
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, requirements: Requirements) -> Report:
     folder = full_run(tmp_path_factory.mktemp("runs") / "2026-11-21T12-00-00")
-    return build(spark, open_runs([folder]), folder / "report", requirements)
+    measured = {"artemis": [{**MEASURED, "agrees": False, "low": 900.0, "high": 950.5}]}
+    return build(spark, open_runs([folder]), folder / "report", requirements, measured=measured)
 
 
 def text(report: Report, name: str = "index.html") -> str:
@@ -61,6 +68,70 @@ def test_every_case_has_a_page_and_the_index_leads_to_it(written: Report) -> Non
     links = {f"cases/{each}.html" for each in unpacked(written)["pages"]}
     assert len(links) == written.pages == 16
     assert all((written.folder / link).is_file() for link in links)
+
+
+def test_no_link_leads_nowhere(written: Report) -> None:
+    inside = {
+        path: set(re.findall(r'href="([^"]+)"', path.read_text("utf-8"))) for path in written.folder.rglob("*.html")
+    }
+    for path, links in inside.items():
+        for link in links:
+            file, _, place = html.unescape(link).partition("#")
+            if file.startswith(("https:", "http:", "data:")):
+                continue
+            led_to = (path.parent / file) if file else path
+            assert led_to.is_file(), f"{path.name}: {link}"
+            if place and "=" not in place:
+                assert f'id="{place}"' in led_to.read_text("utf-8"), f"{path.name}: {link}"
+
+
+def test_a_targets_page_has_what_is_documented_measured_and_skipped(written: Report) -> None:
+    found = text(written, "targets/artemis.html")
+    row = re.search(r'<tr><th scope="row" class="mono">connection_ttl_min_ms</th>(.*?)</tr>', found, re.DOTALL)
+    assert row is not None
+    assert re.findall(r"<td[^>]*>([^<]*)", row[1]) == ["1000", "900 … 950.5 ms", "", "bisected"]
+    assert '<span class="v FAIL">no</span>' in row[1]
+    assert "the target has no selectors" in found
+    assert 'href="../index.html#target=artemis&amp;verdict=FAIL">2</a>' in found
+    assert "Nothing was measured" in text(written, "targets/reference.html")
+
+
+def test_a_requirements_page_says_who_keeps_it(written: Report) -> None:
+    found = text(written, "requirements/ARTEMIS-STOMP-ttl-3.html")
+    rows = re.findall(r'<th scope="row"><a href="../targets/(\w+).html">.*?<span class="v (\w+)"', found)
+    assert rows == [("reference", "PASS"), ("artemis", "FAIL")]
+    assert "closed after 9000 ms" in found
+    assert "No case of these runs judged it" in text(written, "requirements/STOMP12-ENC-10.html")
+
+
+def test_a_page_can_be_contested_with_what_stands_on_it(written: Report) -> None:
+    found = page(written, "stomp.liveness.a_silent_connection_is_closed[1.2]", "artemis")
+    told = re.search(r"<code>(\[\[deviation\]\].*?)</code>", found, re.DOTALL)
+    assert told is not None
+    (entry,) = tomllib.loads(html.unescape(told[1]))["deviation"]
+    assert entry["requirement"] == "ARTEMIS-STOMP-ttl-3"
+    assert re.search(entry["expected"], "closed after 9000 ms")
+    assert entry["case"] == "stomp.liveness.a_silent_connection_is_closed[1.2]"
+    assert "If you think this is wrong" in found
+
+
+def test_the_list_of_the_index_holds_every_case(written: Report) -> None:
+    told = unpacked(written)
+    assert len(told["verdict"]) == 16
+    verdicts = [told["verdicts"][each] for each in told["verdict"]]
+    assert verdicts == [row.verdict for row in written.model.cases]
+    names = [told["names"][each] for each in told["name"]]
+    assert names == [row.case for row in written.model.cases]
+    ids = [[told["requirements"][at][0] for at in told["sets"][each]] for each in told["set"]]
+    assert ids == [list(row.requirements) for row in written.model.cases]
+
+
+@pytest.mark.parametrize("said", ["{", "{}", "[1]", '[{"value": 1}]'])
+def test_what_was_inferred_must_be_what_infer_prints(tmp_path: Path, said: str) -> None:
+    path = tmp_path / "inferred.json"
+    path.write_text(said)
+    with pytest.raises(UnreadableRun, match="it should be what `brokerproof infer --json` prints"):
+        read_measured([f"artemis={path}"])
 
 
 def test_the_worst_cases_stand_first(written: Report) -> None:
@@ -335,7 +406,7 @@ def test_the_index_stays_small_and_says_what_it_leaves_out(
     assert (len(alone), len(chunks), found.pages) == (7, 8, 400)
     packed = re.fullmatch(r'brokerproof_pages\(7,"(.*)"\);\n', chunks[-1].read_text())
     assert packed is not None
-    pages = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    different, pages = json.loads(gzip.decompress(base64.b64decode(packed[1])))
     assert len(pages) == 393 - 7 * 50
-    assert "<h1>c99</h1>" in pages[-1]
+    assert "<h1>c99</h1>" in [different[line] for line in pages[-1]]
     assert 'data-each="50" data-first="7"' in text(found, "cases/more.html")
