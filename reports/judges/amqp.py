@@ -1,4 +1,5 @@
-"""AMQP 1.0 connections, judged by the oracles themselves: credit, drains, session windows, deliveries and settlement.
+"""AMQP connections, judged by the oracles themselves: credit, drains, session windows, deliveries, settlement and idle
+time-outs of 1.0, prefetch, tags and heart-beats of 0-9-1.
 
 What a frame means hangs on the handles and channels that were agreed before it, so a part of a connection says nothing by
 itself and has no summary. Its frames are brought together by connection and read in order by one task. A connection of
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from harness.oracles import amqp_credit, amqp_deliveries, amqp_liveness, amqp_windows, lives, unseen
+from harness.oracles import amqp091_recording, amqp_credit, amqp_deliveries, amqp_liveness, amqp_windows, lives, unseen
 from harness.oracles.recording import Irregularity
 from harness.trace import read
 from harness.trace.events import Event
@@ -40,7 +41,11 @@ ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "settlement": amqp_deliveries.settlement,
     lives.SILENT: amqp_liveness.idle_as_recorded,
 }
-KINDS = (*ORACLES, "not judged")
+ORACLES_091: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
+    "over the prefetch": amqp091_recording.deliveries,
+    lives.SILENT: amqp091_recording.beats,
+}
+KINDS = (*ORACLES, *ORACLES_091, "not judged")
 LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
 """Not judged here: a sender may settle without a word once the receiver has, and then the tag is free again."""
 
@@ -96,7 +101,8 @@ def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregul
 
 def _wrong(events: Sequence[Event], conn: int, *, going_on: bool = False) -> Iterator[tuple[Irregularity, str]]:
     last = (events[-1].at_ns, -1) if events else (0, -1)
-    for kind, oracle in ORACLES.items():
+    old = any(getattr(each, "protocol", "") == "AMQP091" for each in events)
+    for kind, oracle in (ORACLES_091 if old else ORACLES).items():
         if going_on and kind == "drain unanswered":
             continue  # the answer may be in what follows
         wrong = (

@@ -97,7 +97,7 @@ class Names:
     subscriptions: Codes[str]
     examples: Counter[tuple[str, str, str]]
     amqp: set[int]
-    """Lines that speak AMQP."""
+    """Lines that speak AMQP, 1.0 or 0-9-1."""
 
     @classmethod
     def none(cls) -> Names:
@@ -208,7 +208,7 @@ def amqp_rows(
     """The events of these kinds that belong to AMQP connections: their rows, and the scope of each."""
     scope = _scopes(batch, names, _what(batch))
     kind, spoken = batch.column("kind").cast(pa.string()), batch.column("protocol").cast(pa.string())
-    amqp = pc.fill_null(pc.equal(spoken, "AMQP"), False).to_numpy(zero_copy_only=False)
+    amqp = pc.fill_null(pc.is_in(spoken, pa.array(("AMQP", "AMQP091"))), False).to_numpy(zero_copy_only=False)
     line = names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy())
     names.amqp.update(np.flatnonzero(np.bincount(line[amqp])).tolist() if amqp.any() else ())
     if not names.amqp:

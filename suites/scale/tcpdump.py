@@ -118,7 +118,8 @@ def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str,
     found = [*recording.judge(recorded, held_against)]
     for life in lives.lifetimes(recorded).values():
         found += lives.judge(life, held_against)
-    for conn in {each.conn for each in recorded if getattr(each, "protocol", "") == "AMQP" and each.conn is not None}:
+    amqp_lines = {each.conn for each in recorded if getattr(each, "protocol", "") in ("AMQP", "AMQP091")}
+    for conn in sorted(each for each in amqp_lines if each is not None):
         own = [each for each in recorded if each.conn == conn]
         found += [wrong for wrong, _ in amqp.irregularities(own, conn)]
     return sorted((each.kind, each.uncertain) for each in found)

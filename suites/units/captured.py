@@ -15,7 +15,7 @@ from harness.capture.conversion import Converter
 from harness.capture.series import Series
 from harness.trace import stamp
 from harness.trace.events import Event
-from harness.wire import amqp, amqp_types, stomp
+from harness.wire import amqp, amqp091, amqp_types, stomp
 from harness.words import NS_PER_S, Instant, ms
 
 BROKER = (b"\x0a\x00\x00\x01", 61613)
@@ -282,5 +282,44 @@ def amqp_session(*, over: bool = False, silent: bool = False) -> Wire:
             line.broker(amqp.encode_frame(b""))
     line.client(say("close"))
     line.broker(say("close"))
+    line.close()
+    return wire
+
+
+def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = False) -> Wire:
+    """A session of an AMQP 0-9-1 client with a prefetch of two and a beat a second. ``over``: a third delivery comes;
+    ``again``: a tag is used twice; ``silent``: the broker sends no beat for ten seconds."""
+    wire = Wire()
+    line = wire.line(40004)
+    line.open()
+
+    def say(name: str, channel: int = 1, **fields: object) -> bytes:
+        return amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(name, fields))
+
+    line.client(amqp091.protocol_header())
+    line.broker(say("connection.start", 0, version_minor=9, mechanisms=b"PLAIN", locales=b"en_US"))
+    line.client(say("connection.start-ok", 0, mechanism="PLAIN", response=b"", locale="en_US"))
+    line.broker(say("connection.tune", 0, channel_max=10, frame_max=131072, heartbeat=1))
+    line.client(say("connection.tune-ok", 0, channel_max=10, frame_max=131072, heartbeat=1))
+    line.client(say("connection.open", 0, virtual_host="/"))
+    line.broker(say("connection.open-ok", 0))
+    line.client(say("channel.open"))
+    line.broker(say("channel.open-ok"))
+    line.client(say("basic.qos", prefetch_count=2))
+    line.broker(say("basic.qos-ok"))
+    line.client(say("basic.consume", queue="q"))
+    line.broker(say("basic.consume-ok", consumer_tag="c"))
+    for number in range(1, 5):
+        tag = 1 if again and number == 3 else number
+        deliver = say("basic.deliver", consumer_tag="c", delivery_tag=tag, routing_key="q")
+        line.broker(deliver + amqp091.encode_content(1, b"body" * 30, {}, frame_max=131072))
+        if number > 1 and not over:
+            line.client(say("basic.ack", delivery_tag=number - 1))
+    for _ in range(12):
+        wire.now += ms(900)
+        if not silent:
+            line.broker(amqp091.encode_frame(amqp091.HEARTBEAT, 0))
+    line.client(say("connection.close", 0, reply_code=200))
+    line.broker(say("connection.close-ok", 0))
     line.close()
     return wire

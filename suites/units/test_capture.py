@@ -27,6 +27,7 @@ from suites.units.captured import (
     Plan,
     Segment,
     Wire,
+    amqp091_session,
     amqp_session,
     events_of,
     frame,
@@ -453,3 +454,35 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
     assert names[-1] == "close"
     (gap,) = [each for each in events if isinstance(each, ev.OctetsReceivedUnseen)]
     assert (gap.command, gap.size) == ("LOST", len(segments[transfers[1]].data))
+
+
+# --- AMQP 0-9-1 ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("faults", "wrong"),
+    [
+        ({}, set()),
+        (
+            {"over": True},
+            {"3 deliveries wait, of 2 that the prefetch allows", "4 deliveries wait, of 2 that the prefetch allows"},
+        ),
+        ({"again": True}, {"a delivery has the tag 1"}),
+        ({"silent": True}, {"its longest silence was 10812 ms, of 1000 allowed"}),
+    ],
+)
+def test_faults_of_amqp_0_9_1_are_found(faults: dict[str, bool], wrong: set[str]) -> None:
+    events = read(amqp091_session(**faults).segments)
+    assert {what for _, what in of_amqp(events)} == wrong
+    assert {each.protocol for each in events if isinstance(each, ev.FrameReceived)} == {"AMQP091"}
+
+
+@given(st.booleans(), st.booleans(), st.sets(st.integers(0, 60), max_size=6), st.integers(0, 40))
+@settings(QUIET, max_examples=40)
+def test_what_was_not_captured_of_amqp_0_9_1_accuses_nobody(
+    over: bool, silent: bool, lost: set[int], begin: int
+) -> None:
+    segments = amqp091_session(over=over, silent=silent).segments
+    whole = of_amqp(read(segments))
+    assert of_amqp(read(without(segments, lost))) <= whole
+    assert of_amqp(read(segments[begin:])) <= whole
