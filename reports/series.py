@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from harness.oracles.amqp_trace import WRAP, Places, Side, WireFrame, ahead
 from reports.read import CASE
 from reports.schema import spark_schema
+from reports.tables.addresses import ATTRIBUTES
 
 MOST_POINTS = 240
 """Of a curve; of more, each stretch keeps its least and its greatest value."""
@@ -35,8 +36,8 @@ _STOMP = ("SUBSCRIBE", "UNSUBSCRIBE", "MESSAGE", "ACK", "NACK", "SEND")
 _WINDOWS = ("consumer-window-size", "prefetch-count", "activemq.prefetchSize")
 """Headers by which a subscription asks for its window; only the first is in octets."""
 _ASKED, _OF = "_AMQ_Attribute", "_AMQ_ResourceName"
-_ADDRESS_SIZE, _PAGES = "addressSize", "numberOfPages"
-_READINGS = {_ADDRESS_SIZE: ("size", "octets"), "messageCount": ("messages", "messages"), _PAGES: ("pages", "pages")}
+_UNITS = {"size": "octets", "messages": "messages", "pages": "pages"}
+_READINGS = {attribute: (what, _UNITS[what]) for attribute, what in ATTRIBUTES.items() if what in _UNITS}
 
 
 @dataclass
