@@ -35,6 +35,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.streams = Streams(self._put_now, self._close_now, self._layers_of)
+        self._lines = self.streams.lines
         self._observed: list[Effect] = []
         self._octets: dict[int, list[bytes]] = {}
         self._closed: list[int] = []
@@ -67,7 +68,7 @@ class Outbox:
 
     def put(self, conn: int, data: bytes) -> None:
         """Like :meth:`send`, but beneath any layer."""
-        if self.streams and self.streams.behind(conn, data):
+        if self._lines and self.streams.behind(conn, data):
             return
         self._put_now(conn, data)
 

@@ -52,34 +52,32 @@ class Streams:
         layer: Callable[[int], Layer | None],
     ) -> None:
         self._put, self._close, self._layer = put, close, layer
-        self._lines: dict[int, _Line] = {}
+        self.lines: dict[int, _Line] = {}
+        """By connection."""
         self._paused: set[int] = set()
         self.watchers: dict[int, Callable[[bool], None]] = {}
         self.broken: list[int] = []
         """Connections to which something cannot be sent to its end: they are of no more use."""
 
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
     def __contains__(self, conn: int) -> bool:
-        return conn in self._lines
+        return conn in self.lines
 
     def begin(
         self, conn: int, head: bytes, body: Extract, tail: bytes, made_of: Callable[[bytes], bytes] | None = None
     ) -> None:
         """One more thing is to leave: ``head``, the octets of ``body`` and ``tail``, or what is ``made_of`` them as a whole."""
         stream = _Stream(head, Reading(body), tail, self._layer(conn), made_of)
-        line = self._lines.get(conn)
+        line = self.lines.get(conn)
         if line is not None:
             line.waiting.append(stream)
             return
-        self._lines[conn] = _Line(deque([stream]))
+        self.lines[conn] = _Line(deque([stream]))
         self._tell(conn, True)
         self.go_on(conn)
 
     def behind(self, conn: int, data: bytes | None) -> bool:
         """Puts ``data``, or the end of the connection, behind what is on its way; False if nothing is."""
-        line = self._lines.get(conn)
+        line = self.lines.get(conn)
         if line is None:
             return False
         line.waiting.append(data)
@@ -95,7 +93,7 @@ class Streams:
 
     def go_on(self, conn: int) -> None:
         """Reads the next piece for ``conn``, if it may."""
-        line = self._lines.get(conn)
+        line = self.lines.get(conn)
         if line is None or conn in self._paused:
             return
         stream = line.waiting[0]
@@ -104,7 +102,7 @@ class Streams:
             stream.reading.ask(lambda octets: self._came(conn, stream, octets))
 
     def _came(self, conn: int, stream: _Stream, octets: bytes | None) -> None:
-        line = self._lines[conn]
+        line = self.lines[conn]
         line.moved = True
         if octets is None:
             self.broken.append(conn)
@@ -143,7 +141,7 @@ class Streams:
                 self._close(conn)
             else:
                 self._put(conn, each)
-        del self._lines[conn]
+        del self.lines[conn]
         self._tell(conn, False)
 
     def _tell(self, conn: int, streams: bool) -> None:
@@ -154,14 +152,14 @@ class Streams:
     def lost(self, conn: int) -> None:
         """``conn`` can carry nothing more."""
         self._paused.discard(conn)
-        line = self._lines.pop(conn, None)
+        line = self.lines.pop(conn, None)
         for each in () if line is None else line.waiting:
             if isinstance(each, _Stream):
                 each.reading.close()
 
     def stalled(self, conn: int) -> bool:
         """Whether nothing has left to ``conn`` since this was asked last, although something waits."""
-        line = self._lines.get(conn)
+        line = self.lines.get(conn)
         if line is None:
             return False
         moved, line.moved = line.moved, False
