@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from harness.oracles import lives, recording
 from harness.oracles.ground import NOTHING, Ground
 from harness.trace import read
-from harness.trace.events import FrameSent
+from harness.trace.events import Event
 from reports.judges import amqp
 from reports.judges.statements import statement
 from reports.schema import spark_schema
@@ -87,13 +87,25 @@ def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Ground]) -> DataFr
 
 
 def _judged(rows: list[dict[str, Any]], ground: Ground) -> Iterator[dict[str, Any]]:
+    # Most examples have nothing that an oracle could speak of; all of them are looked at, so looking has to be cheap.
+    came = any(row["command"] == "MESSAGE" and row["kind"] == "FrameReceived" for row in rows)
+    beating = any(row["command"] == "CONNECTED" and _beating(row["headers"]) for row in rows)
+    talking: dict[int, list[Event]] = {
+        row["conn"]: []
+        for row in rows
+        if row["kind"] == "FrameSent" and row["protocol"] == "AMQP" and row["conn"] is not None
+    }
+    if not (came or beating or talking):
+        return
     events = [read.event(row) for row in rows]
-    wrong = recording.judge(events, ground)
-    wrong += [each for life in lives.lifetimes(events).values() for each in lives.judge(life, ground)]
-    talking = {event.conn for event in events if isinstance(event, FrameSent) and event.protocol == "AMQP"}
-    for conn in sorted(each for each in talking if each is not None):
-        own = [event for event in events if event.conn == conn]
-        for found, requirement in amqp.irregularities(own, conn):
+    wrong = recording.judge(events, ground) if came else []
+    if beating:
+        wrong += [each for life in lives.lifetimes(events).values() for each in lives.judge(life, ground)]
+    for event in events if talking else ():
+        if event.conn in talking:
+            talking[event.conn].append(event)
+    for conn in sorted(talking):
+        for found, requirement in amqp.irregularities(talking[conn], conn):
             yield {
                 **{"kind": found.kind, "requirement": requirement, "conn": conn, "queue": "", "what": found.what},
                 **{"uncertain": found.uncertain, "at_ns": found.witness[0][0], "position": None},
@@ -110,6 +122,11 @@ def _judged(rows: list[dict[str, Any]], ground: Ground) -> Iterator[dict[str, An
             "at_ns": at,
             "position": rows[place]["position"] if each.kind in recording.KINDS else None,
         }
+
+
+def _beating(headers: Sequence[Mapping[str, str]] | None) -> bool:
+    """Whether a CONNECTED promises beats, or asks for some: without it no life can be judged."""
+    return any(each["name"] == "heart-beat" and each["value"] != "0,0" for each in headers or ())
 
 
 def beside_verdicts(found: DataFrame, cases: DataFrame) -> DataFrame:

@@ -111,6 +111,7 @@ def test_ranges_hold_their_numbers_and_no_others() -> None:
     assert ranges.hold(group, number).tolist() == told
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3 * BLOCK), st.booleans()), max_size=60), st.integers(0, 60))
 def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: int) -> None:
     events: list[ev.Event] = []
@@ -142,3 +143,28 @@ def test_a_fall_between_two_parts_is_told_with_all_between() -> None:
     assert whole == Rise(3, 30, (Fall(12, 14, all_between=False), Fall(8, 20, all_between=True)))
     assert whole.broken
     assert not Rise(3, 9).then(Rise(10, 12)).broken
+
+
+def on_a_topic(*got: tuple[int, int], anycast: bool = False) -> dict[str, list[bool]]:
+    """Which summaries are fine when a producer sent 0 to 3 to a topic, and connections got these numbers."""
+    kind = (("destination-type", "ANYCAST"),) if anycast else ()
+    frames = [(ev.FrameSent, "SEND", 1, number, kind) for number in range(4)]
+    frames += [(ev.FrameReceived, "MESSAGE", conn, number, (("subscription", "s"),)) for conn, number in got]
+    events: list[ev.Event] = [
+        event(
+            **{"at_ns": at, "conn": conn, "protocol": "STOMP", "command": command, "size": 100, "body_size": 26},
+            **{"headers": (("destination", "/topic/a"), *more), "body": b"bp1:%08d:%012d;" % (1, number)},
+        )
+        for at, (event, command, conn, number, more) in enumerate(frames)
+    ]
+    found = summed_up(events, [3, 6])
+    return {what: [group.fine for group in found[what].values()] for what in ("book", "rise")}
+
+
+def test_a_topic_gives_each_subscription_a_copy_and_needs_no_second_look() -> None:
+    twice = [(conn, number) for number in range(4) for conn in (2, 3)]
+    assert on_a_topic(*twice) == {"book": [True], "rise": [True, True]}
+    assert on_a_topic(*twice[:5]) == {"book": [True], "rise": [True, True]}
+    assert on_a_topic(*twice, anycast=True)["book"] == [False]
+    assert on_a_topic(*twice, (2, 9))["book"] == [False]
+    assert on_a_topic(*twice, (3, 3))["rise"] == [True, False]
