@@ -43,14 +43,12 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
         target.advance(half)
         peer.beat()
     beats = _beats(target, peer, since)
-    target.require(
-        within,
-        len(beats) >= 4,
-        f"{len(beats)} heart-beats came in {7 * half / seconds(1):g} s of interval {interval} s",
+    target.judge_count(halves, "heart-beats in seven halves of the interval", len(beats), (6, 8), "heart-beats")
+    target.judge(
+        within, len(beats) >= 3, f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s"
     )
     gaps = [later - before for before, later in itertools.pairwise(beats)]
     late = target.punctuality(seconds(interval))
-    target.judge_count(halves, "heart-beats in seven halves of the interval", len(beats), (6, 8), "heart-beats")
     for at, gap in zip(beats, gaps, strict=False):
         target.judge_duration(within, "between two heart-beats", gap, (0, seconds(interval) + late), at)
 

@@ -43,6 +43,9 @@ def expected(sizes: list[int], length: int | None, octets: int | None, rejects: 
 @case("RABBITMQ-AMQP091-LEN-01", "RABBITMQ-AMQP091-LEN-02", needs={"amqp091"})
 @over(
     examples=40,
+    always=lambda target: [
+        {"sizes": [100] * 4, "length": None, "octets": 300, "overflow": each} for each in (None, "reject-publish")
+    ],
     sizes=SIZES,
     length=st.sampled_from([None, 0, 1, 3]),
     octets=st.sampled_from([None, 0, 100, 101, 300]),

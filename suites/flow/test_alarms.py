@@ -20,7 +20,7 @@ HEART_BEAT: Duration = seconds(1)
 @case(
     *("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-mem-2", "RABBITMQ-FLOW-mem-3", "RABBITMQ-FLOW-disk-1"),
     *("RABBITMQ-FLOW-notify-1", "RABBITMQ-FLOW-conn-1", "RABBITMQ-FLOW-conn-3"),
-    needs={"amqp091", "alarms"},
+    needs={"alarms"},
 )
 def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     """The memory watermark is set to 0 while connections publish, consume, do both or are idle; then it is set back. Then the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from suites.mutation import (
     acks,
+    amqp091,
     amqp_connections,
     amqp_credit,
     amqp_sessions,
@@ -39,6 +40,7 @@ from suites.mutation import (
 from suites.mutation.mutant import Group, Mutant
 
 GROUPS: tuple[Group, ...] = (
+    amqp091.amqp091,
     framing.framing,
     framing_pieces.framing_pieces,
     escapes.escapes,

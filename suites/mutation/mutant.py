@@ -48,6 +48,8 @@ class Fault(Protocol):
     def breaks(self) -> tuple[str, ...]: ...
 
 
+REFERENCE = "reference"
+
 Build: TypeAlias = Callable[[Parts, Reached], Parts]
 
 
@@ -61,6 +63,8 @@ class Mutant:
     breaks: tuple[str, ...]
     recreates: str
     build: Build
+    original: str = REFERENCE
+    """The shipped target, in virtual time, whose broker is mutated."""
 
 
 @dataclass
@@ -68,6 +72,8 @@ class Group:
     """The mutants of one subject; they register here when their module is imported."""
 
     name: str
+    original: str = REFERENCE
+    """The shipped target whose broker is mutated; whether the controls behave is known of the usual one."""
     mutants: list[Mutant] = field(default_factory=list)
 
     def mutant(self, breaks: str, recreates: str = "") -> Callable[[Build], Build]:
@@ -76,7 +82,7 @@ class Group:
         def register(build: Build) -> Build:
             fault = " ".join((inspect.getdoc(build) or "").split())
             name = f"{self.name}.{build.__name__.replace('_', '-')}"
-            self.mutants.append(Mutant(name, self.name, fault, tuple(breaks.split()), recreates, build))
+            self.mutants.append(Mutant(name, self.name, fault, tuple(breaks.split()), recreates, build, self.original))
             return build
 
         return register

@@ -13,15 +13,12 @@ from reference_broker import virtual
 from reference_broker.core.parts import STANDARD
 from suites.mutation.mutant import Mutant, Reached
 
-ORIGINAL = "reference"
-"""The shipped target whose broker is mutated."""
-
 
 class MutantTarget(VirtualTarget):
     """The reference broker in virtual time with the fault of ``mutant``; ``reached`` counts for all its brokers."""
 
     def __init__(self, mutant: Mutant) -> None:
-        original = target_file.load(ORIGINAL)
+        original = target_file.load(mutant.original)
         assert isinstance(original, VirtualTarget)
         self.mutant, self.reached = mutant, Reached()
         identity = replace(original.identity, name=f"mutant-{mutant.name}", kind="mutant", deviations=None)
