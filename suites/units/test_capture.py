@@ -196,7 +196,7 @@ def test_fragments_are_put_together(tmp_path: Path) -> None:
 
 
 @given(PLANS, st.sampled_from([48, 1448]), st.randoms(use_true_random=False))
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=15)
 def test_order_in_the_file_and_packets_that_come_twice_change_nothing(plan: Plan, most: int, random: object) -> None:
     segments = session(plan, Wire(most=most)).segments
     mixed = [*segments]
@@ -209,7 +209,7 @@ def test_order_in_the_file_and_packets_that_come_twice_change_nothing(plan: Plan
 
 
 @given(PLANS, st.lists(st.integers(0, 400), max_size=30))
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=15)
 def test_packets_that_overtake_others_change_no_frame(plan: Plan, swaps: list[int]) -> None:
     segments = [*session(plan, Wire(most=48)).segments]
     for at in swaps:
@@ -230,7 +230,7 @@ def test_sequence_numbers_wrap(first: int) -> None:
 
 
 @given(PLANS, st.sampled_from([48, 1448]), st.sets(st.integers(0, 250), max_size=12), st.booleans())
-@settings(QUIET, max_examples=60)
+@settings(QUIET, max_examples=30)
 def test_what_was_not_captured_accuses_nobody(plan: Plan, most: int, lost: set[int], in_a_row: bool) -> None:
     segments = session(plan, Wire(most=most)).segments
     if in_a_row and lost:
@@ -240,14 +240,14 @@ def test_what_was_not_captured_accuses_nobody(plan: Plan, most: int, lost: set[i
 
 
 @given(PLANS, st.integers(0, 250), st.integers(0, 250))
-@settings(QUIET, max_examples=40)
+@settings(QUIET, max_examples=20)
 def test_a_capture_of_a_part_accuses_nobody(plan: Plan, begin: int, length: int) -> None:
     segments = session(plan, Wire(most=100)).segments
     assert surely(read(segments[begin : begin + length])) <= surely(read(segments))
 
 
 @given(PLANS, st.integers(60, 400))
-@settings(QUIET, max_examples=25)
+@settings(QUIET, max_examples=15)
 def test_packets_cut_short_accuse_nobody(plan: Plan, snap: int) -> None:
     segments = session(plan).segments
     assert surely(read(segments, snap)) <= surely(read(segments))
@@ -437,7 +437,7 @@ def test_faults_of_amqp_are_found(faults: dict[str, bool], kinds: set[str]) -> N
 
 
 @given(st.booleans(), st.booleans(), st.sets(st.integers(0, 60), max_size=6), st.integers(0, 40))
-@settings(QUIET, max_examples=60)
+@settings(QUIET, max_examples=30)
 def test_what_was_not_captured_of_amqp_accuses_nobody(over: bool, silent: bool, lost: set[int], begin: int) -> None:
     segments = amqp_session(over=over, silent=silent).segments
     whole = of_amqp(read(segments))
@@ -478,7 +478,7 @@ def test_faults_of_amqp_0_9_1_are_found(faults: dict[str, bool], wrong: set[str]
 
 
 @given(st.booleans(), st.booleans(), st.sets(st.integers(0, 60), max_size=6), st.integers(0, 40))
-@settings(QUIET, max_examples=40)
+@settings(QUIET, max_examples=20)
 def test_what_was_not_captured_of_amqp_0_9_1_accuses_nobody(
     over: bool, silent: bool, lost: set[int], begin: int
 ) -> None:
