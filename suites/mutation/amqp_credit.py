@@ -13,6 +13,7 @@ from reference_broker.amqp.producer_credit import ProducerCredit
 from reference_broker.amqp.session import Session
 from reference_broker.core import serial
 from reference_broker.core.credit import ReceiverCredit, SenderCredit
+from reference_broker.core.large import LargeBody
 from reference_broker.core.parts import Parts
 from suites.mutation.amqp_frames import with_fields
 from suites.mutation.mutant import Group, Reached
@@ -121,8 +122,8 @@ def frames_cost_credit(parts: Parts, reached: Reached) -> Parts:
     """A message in several transfers takes two credits."""
 
     class Faulty(OutgoingLink):
-        def _send(self, id: int, payload: bytes) -> None:
-            super()._send(id, payload)
+        def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
+            super()._send(id, payload, large)
             if len(payload) > self.session.connection.peer_max_frame_size and self.credit.credit > 0:
                 reached()
                 self.credit.credit -= 1

@@ -15,6 +15,7 @@ from reference_broker.amqp.performatives import SECOND, Transfer
 from reference_broker.amqp.refusal import Refusal
 from reference_broker.amqp.session import Session
 from reference_broker.core import serial
+from reference_broker.core.large import LargeBody
 from reference_broker.core.message import Entry
 from reference_broker.core.parts import Parts
 from suites.mutation.amqp_frames import saying
@@ -99,8 +100,8 @@ def delivery_ids_count_transfers(parts: Parts, reached: Reached) -> Parts:
     """A message in several transfers takes two delivery-ids."""
 
     class Faulty(OutgoingLink):
-        def _send(self, id: int, payload: bytes) -> None:
-            super()._send(id, payload)
+        def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
+            super()._send(id, payload, large)
             if len(payload) > self.session.connection.peer_max_frame_size:
                 reached()
                 self.session.next_delivery_id = serial.add(self.session.next_delivery_id, 1)
@@ -113,10 +114,10 @@ def settled_is_not_said(parts: Parts, reached: Reached) -> Parts:
     """On a link agreed as settled no transfer is settled."""
 
     class Faulty(OutgoingLink):
-        def _send(self, id: int, payload: bytes) -> None:
+        def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
             before, self._presettled = self._presettled, False
             reached.instead(before, False)
-            super()._send(id, payload)
+            super()._send(id, payload, large)
             self._presettled = before
 
     return replace(parts, outgoing=Faulty)
@@ -127,10 +128,10 @@ def settled_where_unsettled_was_agreed(parts: Parts, reached: Reached) -> Parts:
     """On a link agreed as unsettled deliveries are settled when they are sent."""
 
     class Faulty(OutgoingLink):
-        def _send(self, id: int, payload: bytes) -> None:
+        def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
             before = self._presettled
             self._presettled = reached.instead(before, before or self.snd_settle_mode == 0)
-            super()._send(id, payload)
+            super()._send(id, payload, large)
             self._presettled = before
 
     return replace(parts, outgoing=Faulty)
@@ -359,11 +360,11 @@ def last_octet_changed(parts: Parts, reached: Reached) -> Parts:
     """The last octet of a message of more than 1000 octets is another one."""
 
     class Faulty(OutgoingLink):
-        def _send(self, id: int, payload: bytes) -> None:
+        def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
             if len(payload) > 1000:
                 reached()
                 payload = payload[:-1] + bytes([payload[-1] ^ 1])
-            super()._send(id, payload)
+            super()._send(id, payload, large)
 
     return replace(parts, outgoing=Faulty)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from reference_broker.core.large import Extract, LargeMessage
 from reference_broker.core.message import Entry, Message
 from reference_broker.core.parts import Parts
 from reference_broker.core.queue import Consumer, Queue, RoundRobin
@@ -218,6 +219,16 @@ def subscriptions_outlive_connections(parts: Parts, reached: Reached) -> Parts:
     return replace(parts, router=Faulty)
 
 
+def _spoilt(message: Message) -> Message:
+    """The message with other octets at its end."""
+    body: Any = message.body
+    if isinstance(body, Extract):  # it is not in memory: what comes at the end is what comes at the beginning
+        last, end = body.ranges[-1]
+        ranges = (*body.ranges[:-1], (last, end - 1000), (body.ranges[0][0], body.ranges[0][0] + 1000))
+        return LargeMessage(message.number, message.envelope, Extract(body.whole, ranges))
+    return Message(message.number, message.envelope, body[:-1024] + bytes(1024))
+
+
 @queues.mutant(COPIES, recreates="ARTEMIS-5054")
 def large_copies_spoilt(parts: Parts, reached: Reached) -> Parts:
     """A body of 100 KiB and more that several subscriptions read is spoilt in all copies but the first."""
@@ -229,8 +240,7 @@ def large_copies_spoilt(parts: Parts, reached: Reached) -> Parts:
             if len(message.body) >= 102_400:
                 if message.number in read:
                     reached()
-                    spoilt = Message(message.number, message.envelope, message.body[:-1024] + bytes(1024))
-                    entry.message = spoilt
+                    entry.message = _spoilt(message)
                 read.add(message.number)
             super().deliver(entry)
 
