@@ -146,7 +146,11 @@ class ProtonPeer(Conversation[Told]):
     def words(self, frame: Told) -> str:
         about = f" of link {frame.link}" if frame.link else ""
         condition = f" ({frame.condition})" if frame.condition else ""
-        body = f" {frame.subject.message.body!r}"[:100] if isinstance(frame.subject, Arrived) else ""
+        body = ""
+        if isinstance(frame.subject, Arrived):
+            carried = frame.subject.message.body
+            # A view's octets may be gone by now, and where they were says nothing.
+            body = f" {carried.nbytes} octets" if isinstance(carried, memoryview) else f" {carried!r}"[:100]
         return f"{frame.name}{about}{condition}{body}"
 
     def leave(self, how: CloseHow = CloseHow.EOF) -> None:
