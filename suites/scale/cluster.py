@@ -24,6 +24,8 @@ from reports.sources.segments import local
 from suites.units.synthetic_run import full_run
 
 WORKERS = 2
+READY_LOOKS = 1500
+"""Each takes a fifth of a second: on a busy machine a JVM needs minutes."""
 _MASTER_READY = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_READY = re.compile(r"Successfully registered with master")
 
@@ -41,11 +43,14 @@ def daemon(log: Path, ready: re.Pattern[str], *arguments: str) -> Iterator[re.Ma
             yield _said(log, ready, process)
         finally:
             process.terminate()
-            process.wait(20)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -> re.Match[str]:
-    for _ in range(600):
+    for _ in range(READY_LOOKS):
         found = ready.search(log.read_text("utf-8", "replace"))
         if found is not None:
             return found
