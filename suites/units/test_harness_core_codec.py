@@ -4,7 +4,7 @@ import json
 from importlib.resources import files
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.wire import core
@@ -71,6 +71,9 @@ def test_what_a_real_artemis_says_is_understood() -> None:
     assert any(isinstance(each, Packet) and each.message.get(FORCED) == 1 for each in forced)
 
 
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The machine may be busy; how long an example takes is not what these are about."""
+
 VALUES: dict[str, st.SearchStrategy[object]] = {
     "byte": st.integers(-128, 127),
     "int": st.integers(-(2**31), 2**31 - 1),
@@ -120,6 +123,7 @@ PACKETS = st.sampled_from(sorted(BY_NAME)).flatmap(
 VERSIONS = st.sampled_from([129, ASYNC_RESPONSES, ASYNC_RESPONSES + 1, PRODUCERS - 1, PRODUCERS, NEWEST])
 
 
+@unhurried
 @given(PACKETS, st.integers(0, 2**40), VERSIONS)
 def test_what_is_written_is_read(what: tuple[str, dict[str, object]], channel: int, version: int) -> None:
     name, fields = what
@@ -131,6 +135,7 @@ def test_what_is_written_is_read(what: tuple[str, dict[str, object]], channel: i
     assert read.fields == {field: value for field, value in fields.items() if field in there}
 
 
+@unhurried
 @given(st.lists(PACKETS, max_size=3), st.data())
 def test_however_octets_are_cut_the_same_packets_come_out(
     packets: list[tuple[str, dict[str, object]]], data: st.DataObject
@@ -142,6 +147,7 @@ def test_however_octets_are_cut_the_same_packets_come_out(
     assert [each for piece in pieces for each in reader.feed(piece)] == list(Reader(magic=True).feed(octets))
 
 
+@unhurried
 @given(st.binary(max_size=200))
 def test_no_octets_make_the_reader_raise(octets: bytes) -> None:
     list(Reader().feed(octets))
@@ -149,6 +155,7 @@ def test_no_octets_make_the_reader_raise(octets: bytes) -> None:
     list(Reader().feed(core.frame(octets[0] if octets else 0, 10, octets)))
 
 
+@unhurried
 @given(st.sampled_from(ALL), st.data())
 def test_no_change_to_a_good_packet_makes_the_reader_raise(octets: bytes, data: st.DataObject) -> None:
     broken = bytearray(octets)
