@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.bench import Bench
 from harness.case import case, over
-from harness.clients.management import Admin
+from harness.clients.management import ADMIN, Admin
 from harness.clients.raw_core import CorePeer, packet
 from harness.oracles import core_credit
 from harness.wire.conversation import PATIENCE
@@ -59,6 +59,15 @@ def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
     return found
 
 
+def until_full(target: Bench, name: str) -> None:
+    """Brokers may charge for what they have taken in on their own time: waits until the address ``name`` is full."""
+    if ADMIN in target.capabilities:
+        state, there = target.admin().until(name, lambda each: each.size >= LIMIT)
+        target.control(there, f"what was sent makes the address full, it holds {state}")
+    else:
+        target.advance(QUIET)
+
+
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
     """A queue at an address of that kind (block, fail, three.block …) with as many messages as make it full, and one more
     where that is taken. They cost 1000 octets each."""
@@ -66,6 +75,7 @@ def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
     for number in range(-(-LIMIT // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
     peer.settle()
+    until_full(target, name)
     return name
 
 
@@ -272,6 +282,7 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
         peer.create_queue(each, address, RoutingType.MULTICAST)
     count = -(-LIMIT // 1000)
     publish(peer, address, [1000] * count)
+    until_full(target, address)
     peer.request_credits(address, 100)
     got = grants(target, peer, 0)
     target.judge(ADDRESS_WIDE, not got, f"the address is full, and {got} were granted")
