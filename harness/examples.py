@@ -13,11 +13,12 @@ import hypothesis
 from hypothesis import HealthCheck, Phase, given
 from hypothesis.database import ExampleDatabase
 
-from harness.bench import Bench, Outcome
+from harness.bench import Bench
 from harness.case import Case, Where
 from harness.catalogue.deviations import Deviation
 from harness.catalogue.requirements import Catalogue
 from harness.drawing import by_seed_alone
+from harness.outcome import Outcome
 from harness.plain_message import PlainMessage
 from harness.targets.target import Target, TargetFacts
 from harness.trace.events import CaseStarted, Event, ExampleStarted

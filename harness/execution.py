@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from harness import reproduction
-from harness.bench import Outcome
 from harness.catalogue.deviations import Deviation, match, match_control
 from harness.counterexamples import keep
 from harness.examples import EFFORTS, Call, Found, Run, draw, explain, one_example
+from harness.outcome import Outcome
 from harness.trace.events import CaseEnded
 from harness.verdicts.finding import Finding, combine
 from harness.verdicts.results import Result

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.bench import Outcome
 from harness.case import Where
 from harness.examples import Call, Found, Run, draw, explain, one_example
+from harness.outcome import Outcome
 from harness.targets import target_file
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Target, TargetFacts

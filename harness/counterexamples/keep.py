@@ -6,12 +6,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from harness.bench import Outcome
 from harness.case import Where
 from harness.counterexamples import case_file, plans, scripts
 from harness.counterexamples.case_file import CaseFile
 from harness.counterexamples.compose import Composed, compose
 from harness.examples import Call, Run
+from harness.outcome import Outcome
 from harness.wire.log import Violation
 from harness.words import Clock
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from harness import case as cases
 from harness import reproduction
-from harness.bench import Bench, Outcome
+from harness.bench import Bench
 from harness.case import Case, Over, Where
 from harness.catalogue import requirements
 from harness.clients.raw_stomp import MESSAGE
@@ -28,6 +28,7 @@ from harness.commands.replay import replay
 from harness.counterexamples import again, case_file, octets, plans
 from harness.counterexamples.player import Frames
 from harness.execution import Call, Run, execute
+from harness.outcome import Outcome
 from harness.targets import target_file
 from harness.targets.reference import VirtualTarget
 from harness.targets.target import Target
