@@ -1,13 +1,13 @@
 """Addresses that fill up: the limit, what a message weighs, what happens at the limit, and when there is room again.
 
-All over AMQP, where each message has an outcome and room shows as credit. What makes it exact: let s(k) be the smallest
-body of which k messages fill an address. Then k messages of it weigh the limit, so k · (s(k) + overhead) = limit but for
-less than k octets, and two values of k give overhead and limit.
+All over AMQP, where each message has an outcome and room shows as credit. What makes it exact: let s(k) be the smallest sum
+of bodies with which k messages fill an address. Then s(k) + k · overhead is the limit, but for less than one octet, and two
+values of k give overhead and limit. Bodies stay small: large ones may lie elsewhere and weigh nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.bench import Bench
@@ -25,8 +25,10 @@ SMALLEST = 256
 """Octets of a body from which on it costs one octet more to send one more: below, its length takes fewer octets."""
 LARGEST = 1 << 20
 """Octets; limits above it are not looked for."""
+WHOLE = 1 << 16
+"""Octets of the largest body sent: below what brokers take for a large message."""
 SEVERAL = 10
-"""Messages of the second measurement: the more, the nearer is the overhead known."""
+"""So many times the messages of the first measurement has the second one: the more, the nearer is the overhead known."""
 POLICIES = ("FAIL", "DROP", "BLOCK", "PAGE")
 
 
@@ -68,21 +70,22 @@ class AddressProbes:
         """Whether the link gets credit."""
         return self.bench.wait_until(lambda: link.credit > 0 or peer.ended is not None, within) and link.credit > 0
 
-    def fill(self, node: Node, count: int, body: int) -> tuple[AmqpPeer, int, str | None]:
-        """Sends up to ``count`` messages one by one; how many were accepted, and the other outcome that ended it."""
+    def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
+        """Sends messages with bodies of so many octets one by one; how many were accepted, and the other outcome that
+        ended it."""
         peer, link = self.producer(node)
-        for number in range(count):
+        for number, body in enumerate(bodies):
             if not self.credit(link, peer, PATIENCE if number == 0 else QUIET):
                 return peer, number, "no credit"
             delivery = peer.confirmed(link.session, peer.post(link, b"." * body), None)
             if delivery.kind("state") != "accepted":
                 return peer, number, delivery.kind("state")
-        return peer, count, None
+        return peer, len(bodies), None
 
-    def look(self, count: int, body: int, *, lost: bool = True) -> Look:
-        """What has become of a fresh address with ``count`` messages of ``body`` octets, and what of one more."""
+    def look(self, bodies: Sequence[int], *, lost: bool = True) -> Look:
+        """What has become of a fresh address with messages of so many octets each, and what of one more."""
         node = self.fresh()
-        peer, accepted, otherwise = self.fill(node, count, body)
+        peer, accepted, otherwise = self.fill(node, bodies)
         sent = accepted
         late, link = self.producer(node)
         no_credit = not self.credit(link, late, QUIET)
@@ -124,25 +127,24 @@ class AddressProbes:
         peer.leave()
         return len(got)
 
+    def full(self, bodies: Sequence[int], policy: str) -> bool:
+        """Whether messages of so many octets each fill an address that has that policy."""
+        return self.look(bodies, lost=policy == "DROP").policy == policy
+
     def smallest(self, count: int, policy: str) -> int | None:
-        """The smallest body of which ``count`` messages fill an address; None when those of :data:`SMALLEST` do."""
+        """The smallest sum of bodies with which ``count`` messages fill an address; None when those of :data:`SMALLEST` do.
 
-        def full(body: int) -> bool:
-            return self.look(count, body, lost=policy == "DROP").policy == policy
-
-        low, high = SMALLEST, 2 * SMALLEST
-        if full(low):
+        Bodies of :data:`WHOLE` octets have to fill it.
+        """
+        low, high = count * SMALLEST, count * WHOLE
+        if self.full(_shared(low, count), policy):
             return None
-        while not full(high):
-            if high > LARGEST:
-                raise ControlFailed(f"{count} messages of {high} octets do not fill the address")
-            low, high = high, high * 2
-        return _first(full, low, high)
+        return _first(lambda octets: self.full(_shared(octets, count), policy), low, high)
 
     def room(self, body: int, count: int) -> int | None:
         """Under BLOCK: how many of ``count`` messages are left when a waiting producer gets credit; None if it never does."""
         node = self.fresh()
-        peer, accepted, _ = self.fill(node, count, body)
+        peer, accepted, _ = self.fill(node, [body] * count)
         late, link = self.producer(node)
         if self.credit(link, late, QUIET):
             return None
@@ -163,6 +165,12 @@ class AddressProbes:
         return left
 
 
+def _shared(octets: int, count: int) -> list[int]:
+    """Bodies of ``octets`` in all, as even as they can be."""
+    each = octets // count
+    return [each] * (count - 1) + [octets - each * (count - 1)]
+
+
 def of_prefix(parameter: str, prefix: str) -> str:
     """The name of a parameter that holds for addresses whose names begin so."""
     return f"{parameter} of {prefix}*"
@@ -175,7 +183,7 @@ def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estim
 
 
 def _estimates(probes: AddressProbes) -> list[Estimate]:
-    large = probes.look(64, 16_384)
+    large = probes.look([16_384] * 64)
     policy = large.policy
     if policy is None:
         words = f"{large.accepted} messages of 16384 octets were accepted, and all came"
@@ -185,16 +193,21 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
     if count is not None:
         words = "full with as many messages of 256 octets as of 16384"
         return [*found, Estimate("max_size_messages", Range.of(count, count), "messages", words)]
-    one, several = probes.smallest(1, policy), probes.smallest(SEVERAL, policy)
-    if one is None or several is None:
-        words = f"{1 if one is None else SEVERAL} messages of {SMALLEST} octets fill it already"
+    few = 1
+    while not probes.full([WHOLE] * few, policy):
+        few *= 2
+        if few * WHOLE > 2 * LARGEST:
+            raise ControlFailed(f"{few // 2} messages of {WHOLE} octets do not fill the address")
+    many = SEVERAL * few
+    sums = [probes.smallest(few, policy), probes.smallest(many, policy)]
+    if sums[0] is None or sums[1] is None:
+        words = f"{few if sums[0] is None else many} messages of {SMALLEST} octets fill it already"
         return [*found, Estimate("max_size_bytes", Range.of(0, LARGEST), "octets", words)]
-    # one + overhead >= limit > one - 1 + overhead, and the same for several: below, both lie in a range of one octet each.
-    overhead = Range.of(one - 1 - SEVERAL * several, one - SEVERAL * (several - 1)).over(
-        Range.of(SEVERAL - 1, SEVERAL - 1)
-    )
-    limit = Range.of((overhead.low or 0) + one - 1, (overhead.high or 0) + one)
-    words = f"filled by 1 message of {one} octets, or by {SEVERAL} of {several}"
+    # sum + count * overhead >= limit > sum - 1 + count * overhead, for either count.
+    apart = Range.of(many - few, many - few)
+    overhead = Range.of(sums[0] - 1 - sums[1], sums[0] + 1 - sums[1]).over(apart)
+    limit = Range.of((overhead.low or 0) * few + sums[0] - 1, (overhead.high or 0) * few + sums[0])
+    words = f"filled by {few} messages of {sums[0]} octets in all, or by {many} of {sums[1]}"
     found += [
         Estimate("max_size_bytes", limit, "octets", words),
         Estimate("octets charged beyond the body", overhead, "octets", words),
@@ -208,7 +221,7 @@ def _by_messages(probes: AddressProbes, policy: str) -> int | None:
     """The number of messages that fills an address, if small ones do it as soon as large ones."""
 
     def full(count: int, body: int) -> bool:
-        return probes.look(count, body, lost=policy == "DROP").policy == policy
+        return probes.full([body] * count, policy)
 
     counts = [_first(lambda count, body=body: full(count, body), 0, 64) for body in (16_384, SMALLEST)]  # type: ignore[misc]
     return counts[0] if counts[0] == counts[1] < 64 else None

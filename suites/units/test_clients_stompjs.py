@@ -36,12 +36,12 @@ def script(path: Path, text: str) -> None:
 
 def test_a_missing_chromium_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SetUpFailed, match=r"^there is no Chromium on the PATH as chromium or .*; install it, or let "):
-        stompjs._chromium()
+        stompjs.chromium()
     script(bare / "google-chrome", "")
-    assert stompjs._chromium() == str(bare / "google-chrome")
+    assert stompjs.chromium() == str(bare / "google-chrome")
     monkeypatch.setenv(stompjs.CHROMIUM, "/nowhere/chrome")
     with pytest.raises(SetUpFailed, match="there is no Chromium at '/nowhere/chrome', where BROKERPROOF_CHROMIUM says"):
-        stompjs._chromium()
+        stompjs.chromium()
 
 
 def test_a_missing_npm_is_one_sentence(bare: Path) -> None:
