@@ -132,7 +132,7 @@ def over(
 ) -> Callable[[Function], Function]:
     """Makes a property of a case; stands below ``@case``.
 
-    ``examples`` is for virtual time, where normal effort draws 0.35 of it, but not less than
+    ``examples`` is for virtual time, where normal effort draws 0.3 of it, but not less than
     ``least``; ``always`` gives examples that are run besides.
     """
 

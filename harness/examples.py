@@ -26,7 +26,7 @@ from harness.trace.recorder import Recorder
 from harness.wire.conversation import ControlFailed, Violated
 from harness.words import Clock
 
-EFFORTS: Mapping[str, tuple[float, float]] = {"smoke": (0.1, 0.02), "normal": (0.35, 0.08), "deep": (10.0, 0.4)}
+EFFORTS: Mapping[str, tuple[float, float]] = {"smoke": (0.1, 0.02), "normal": (0.3, 0.08), "deep": (10.0, 0.4)}
 """What part of a property's examples is run, in virtual and in real time (at least 5 and 3)."""
 
 
