@@ -16,7 +16,7 @@ from harness.case import Case, Over, Where, case, registry
 from harness.catalogue import requirements
 from harness.catalogue.deviations import Deviation
 from harness.clients.raw_stomp import MESSAGE, frame
-from harness.execution import Call, Run, execute
+from harness.execution import EFFORTS, Call, Run, execute
 from harness.plain_message import PlainMessage
 from harness.targets import target_file
 from harness.targets.target import Identity, Target
@@ -177,7 +177,7 @@ def test_what_is_drawn_is_a_function_of_the_seed_alone(
         importlib.import_module(module)
         drawn.append([])
         execute(run_of(reference), call)
-    assert len(drawn[0]) == 140
+    assert len(drawn[0]) == int(400 * EFFORTS["normal"][0])
     assert drawn[0] == drawn[1]
 
 
