@@ -68,9 +68,11 @@ def execute(run: Run, call: Call) -> Result:
         example = reproduction.example_of(outcome, failing)
         if example is not None and run.target.clock is Clock.REAL:
             example = reproduction.confirmed(run, call, example, failing, _seed(run, call, most + 1))
-            doubt = (
-                reproduction.IRREPRODUCIBLE if example is None else run.plain.lost() if run.plain is not None else ""
-            )
+            doubt = ""
+            if example is None:
+                doubt = reproduction.IRREPRODUCIBLE
+            elif run.plain is not None:
+                doubt = run.plain.lost()
             if doubt:
                 example = None
                 outcome.findings = reproduction.without(findings, failing, doubt)

@@ -10,6 +10,7 @@ from lxml import etree
 
 from harness.targets.artemis_config import LOOPBACK
 from harness.targets.failure import SetUpFailed
+from harness.targets.xml_file import parsed
 
 _CORE = "{http://activemq.apache.org/schema/core}"
 _URI = re.compile(r"^(?P<before>[a-z+]+://)(?P<host>\[[^\]]*\]|[^:/?]+):(?P<port>\d{1,5})(?P<after>.*)$")
@@ -22,7 +23,7 @@ def connectors(config: Path) -> dict[str, int]:
     no name of its own, or whose URI is not ``SCHEME://HOST:PORT…`` on this machine's loopback interface.
     """
     found: dict[str, int] = {}
-    for element, name, match in _connectors(_parse(config), config):
+    for element, name, match in _connectors(parsed(config, "an activemq.xml"), config):
         if name in found:
             raise SetUpFailed(f"{config}, line {element.sourceline}: a second transportConnector is called {name}")
         found[name] = int(match["port"])
@@ -33,7 +34,7 @@ def connectors(config: Path) -> dict[str, int]:
 
 def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
     """The file's text with other ports; connectors that ``ports`` does not name keep theirs. Raises like connectors()."""
-    tree = _parse(config)
+    tree = parsed(config, "an activemq.xml")
     for element, name, match in _connectors(tree, config):
         element.set("uri", f"{match['before']}{match['host']}:{ports.get(name, match['port'])}{match['after']}")
     return bytes(etree.tostring(tree, xml_declaration=True, encoding="UTF-8"))
@@ -41,18 +42,9 @@ def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
 
 def user(config: Path) -> tuple[str, str]:
     """Login and passcode of the first user of the file; of a file without users, empty ones: anybody may enter there."""
-    for element in _parse(config).iter(f"{_CORE}authenticationUser"):
+    for element in parsed(config, "an activemq.xml").iter(f"{_CORE}authenticationUser"):
         return element.get("username", ""), element.get("password", "")
     return "", ""
-
-
-def _parse(config: Path) -> etree._ElementTree:
-    try:
-        return etree.parse(str(config), etree.XMLParser(resolve_entities=False, no_network=True))
-    except OSError:
-        raise SetUpFailed(f"{config}: cannot be read; name an activemq.xml") from None
-    except etree.XMLSyntaxError as problem:
-        raise SetUpFailed(f"{config}, line {problem.lineno}: is no XML ({problem.msg})") from None
 
 
 def _connectors(tree: etree._ElementTree, config: Path) -> Iterator[tuple[etree._Element, str, re.Match[str]]]:

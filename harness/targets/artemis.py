@@ -150,7 +150,7 @@ class ArtemisProcess(JavaBroker):
 
     def _installed(self) -> tuple[Path, int]:
         home = install(self._version)
-        absent_jars(self._version)  # downloaded here, where what goes wrong is told as a failed installation
+        self._absent = absent_jars(self._version)
         return home, java_minimum(self._version)
 
     def _file(self, name: str) -> Path:
@@ -183,7 +183,7 @@ class ArtemisProcess(JavaBroker):
 
     def _command(self, runtime: Path, home: Path) -> list[str | Path]:
         instance = self._folder
-        jars = [home / "lib" / "artemis-boot.jar", *absent_jars(self._version)]
+        jars = [home / "lib" / "artemis-boot.jar", *self._absent]
         return [
             runtime,
             *SMALL,

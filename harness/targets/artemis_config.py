@@ -11,6 +11,7 @@ from pathlib import Path
 from lxml import etree
 
 from harness.targets.failure import SetUpFailed
+from harness.targets.xml_file import parsed
 
 _CORE = "{urn:activemq:core}"
 _URL = re.compile(
@@ -38,7 +39,7 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
     has no name of its own, or whose URL is not ``tcp://HOST:PORT…`` on this machine's loopback interface.
     """
     found: dict[str, Acceptor] = {}
-    for element in _elements(_parse(config), config):
+    for element in _elements(parsed(config), config):
         name, match = _read(element, config)
         if name in found:
             raise SetUpFailed(f"{config}, line {element.sourceline}: a second acceptor is called {name}")
@@ -50,7 +51,7 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
 
 def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
     """The file's text with other ports; acceptors that ``ports`` does not name keep theirs. Raises like acceptors()."""
-    tree = _parse(config)
+    tree = parsed(config)
     for element in _elements(tree, config):
         name, match = _read(element, config)
         element.text = f"{match['before']}{match['host']}:{ports.get(name, match['port'])}{match['after']}"
@@ -68,22 +69,13 @@ def as_of(home: Path, config: Path) -> bytes:
             schema = etree.fromstring(jar.read(_SCHEMA))
     except (OSError, StopIteration, KeyError, zipfile.BadZipFile, etree.XMLSyntaxError):
         raise SetUpFailed(f"{home}: has no lib/artemis-dto-VERSION.jar with {_SCHEMA}; remove the folder") from None
-    own = etree.QName(_parse(config).getroot()).namespace or ""
+    own = etree.QName(parsed(config).getroot()).namespace or ""
     text = config.read_bytes().replace(f'xmlns="{own}"'.encode(), f'xmlns="{schema.get("targetNamespace")}"'.encode())
     root, known = etree.fromstring(text), {str(each.get("name")) for each in schema.iter(_ATTRIBUTE)}
     for element in root.iter(etree.Element):
         for name in set(map(str, element.attrib)) - known:
             del element.attrib[name]
     return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8"))
-
-
-def _parse(config: Path) -> etree._ElementTree:
-    try:
-        return etree.parse(str(config), etree.XMLParser(resolve_entities=False, no_network=True))
-    except OSError:
-        raise SetUpFailed(f"{config}: cannot be read; name a broker.xml") from None
-    except etree.XMLSyntaxError as problem:
-        raise SetUpFailed(f"{config}, line {problem.lineno}: is no XML ({problem.msg})") from None
 
 
 def _elements(tree: etree._ElementTree, config: Path) -> list[etree._Element]:
