@@ -9,13 +9,15 @@ an extended header up to the data offset; a performative; a payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from harness.wire import amqp_types as types
 from harness.wire.amqp_tables import BY_CODE, BY_SYMBOL, COMPOSITES, PERFORMATIVES, SASL, Composite
 from harness.wire.amqp_types import NULL, Array, Described, Item, Malformed, Raw, Value
+from harness.wire.cutting import Cutter
+from harness.wire.cutting import Unreadable as Unreadable
 
 SENDER, RECEIVER = False, True
 """Values of the fields called role."""
@@ -188,15 +190,6 @@ class Empty:
     channel: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Octets that are no frame, or a frame whose body could not be read; ``lost`` when the reader stops here."""
-
-    data: bytes
-    reason: str
-    lost: bool = False
-
-
 Read: TypeAlias = Frame | Empty | Unreadable
 
 
@@ -265,33 +258,12 @@ def _fits(value: Item, kind: str) -> bool:
     return isinstance(value, Value) and value.type == kind
 
 
-class Reader:
+class Reader(Cutter[Frame | Empty]):
     """Cuts what arrives into protocol headers and frames. A size that spells AMQP is a header: no frame is that long."""
 
     def __init__(self, most: int = MOST_READ) -> None:
+        super().__init__()
         self.most = most
-        self._pending = bytearray()
-        self._broken = False
-
-    @property
-    def pending(self) -> int:
-        """Octets of an unfinished frame."""
-        return len(self._pending)
-
-    def feed(self, data: bytes) -> Iterator[Read]:
-        """The headers and frames completed by ``data``."""
-        if self._broken:
-            yield Unreadable(data, "follows octets that were no frame", lost=True)
-            return
-        self._pending += data
-        while len(self._pending) >= HEADER_SIZE:
-            found = self._next()
-            if found is None:
-                return
-            yield found
-            if isinstance(found, Unreadable) and found.lost:
-                self._broken = True
-                self._pending.clear()
 
     def skip(self, size: int) -> int:
         """Says that ``size`` octets will never come. Those that lie within the payload of a transfer count as zeros; returns
@@ -309,6 +281,8 @@ class Reader:
 
     def _next(self) -> Read | None:
         head = bytes(self._pending[:HEADER_SIZE])
+        if len(head) < HEADER_SIZE:
+            return None
         if head[:4] == PREFIX:
             del self._pending[:HEADER_SIZE]
             names = ("id", "major", "minor", "revision")

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from harness.wire import amqp091_values as values
 from harness.wire.amqp091_tables import BASIC, BY_NAME, BY_NUMBERS, PROPERTIES, Fields, MethodTable
 from harness.wire.amqp091_values import Malformed
+from harness.wire.cutting import Cutter
+from harness.wire.cutting import Unreadable as Unreadable
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 """Types of frames."""
@@ -123,48 +125,20 @@ class Frame:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Octets that are no frame, or a frame whose payload could not be read; ``lost`` when the reader stops here."""
-
-    data: bytes
-    reason: str
-    lost: bool = False
-
-
 Read: TypeAlias = Frame | Unreadable
 
 
-class Reader:
+class Reader(Cutter[Frame]):
     """Cuts what arrives from one side into protocol headers and frames."""
 
     def __init__(self, most: int = MOST_READ) -> None:
+        super().__init__()
         self.most = most
-        self._pending = bytearray()
-        self._broken = False
-
-    @property
-    def pending(self) -> int:
-        """Octets of an unfinished frame."""
-        return len(self._pending)
-
-    def feed(self, data: bytes) -> Iterator[Read]:
-        """The headers and frames completed by ``data``."""
-        if self._broken:
-            yield Unreadable(data, "follows octets that were no frame", lost=True)
-            return
-        self._pending += data
-        while len(self._pending) >= OVERHEAD:
-            found = self._next()
-            if found is None:
-                return
-            yield found
-            if isinstance(found, Unreadable) and found.lost:
-                self._broken = True
-                self._pending.clear()
 
     def _next(self) -> Read | None:
         head = bytes(self._pending[:OVERHEAD])
+        if len(head) < OVERHEAD:
+            return None
         if head[:4] == PREFIX:
             del self._pending[:OVERHEAD]
             return Frame(

@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 from harness.wire.core_messages import PACKET_HEADER, Message
 from harness.wire.core_tables import BY_CODE, BY_NAME, NEWEST, PacketTable
 from harness.wire.core_values import Cursor, Malformed, encode
+from harness.wire.cutting import Cutter
+from harness.wire.cutting import Unreadable as Unreadable
 
 MAGIC = b"ARTEMIS"
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
@@ -125,38 +127,17 @@ def _listed_message(message: Message) -> Iterator[tuple[str, str]]:
         yield name, _words(getattr(value, "value", value))
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """Octets that are no packet, or a packet whose fields could not be read; ``lost`` when the reader stops here."""
-
-    data: bytes
-    reason: str
-    lost: bool = False
-
-
 Read: TypeAlias = Packet | Unreadable
 
 
-class Reader:
+class Reader(Cutter[Packet]):
     """Cuts what one side sends into packets. What a client sends begins with ``magic``, which comes out as a packet too."""
 
-    def __init__(self, *, magic: bool = False) -> None:
-        self._pending = bytearray()
-        self._magic = magic
-        self._broken = False
+    unit = "packet"
 
-    def feed(self, data: bytes) -> Iterator[Read]:
-        """The packets completed by ``data``. Never raises."""
-        if self._broken:
-            yield Unreadable(data, "follows octets that were no packet", lost=True)
-            return
-        self._pending += data
-        while (found := self._next()) is not None:
-            yield found
-            if isinstance(found, Unreadable) and found.lost:
-                self._broken = True
-                self._pending.clear()
-                return
+    def __init__(self, *, magic: bool = False) -> None:
+        super().__init__()
+        self._magic = magic
 
     def _next(self) -> Read | None:
         pending = self._pending
