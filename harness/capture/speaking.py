@@ -12,10 +12,10 @@ from typing import Protocol, TypeAlias
 from harness.capture import recognising
 from harness.capture.recognising import AMQP, AMQP091, STOMP, WEBSOCKET
 from harness.capture.telling import Telling
-from harness.clients import amqp091_tap
+from harness.clients import amqp091_tap, amqp_tap
 from harness.trace import stamp
 from harness.trace.events import Event
-from harness.wire import amqp, amqp091, stomp, websocket
+from harness.wire import amqp, stomp, websocket
 from harness.wire.websocket import Op, WsFrame
 from harness.words import Instant
 
@@ -134,14 +134,9 @@ class _Amqp:
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
         for item in self._reader.feed(data):
-            match item:
-                case amqp.Frame(name=name, payload=payload, size=size):
-                    yield self._telling.frame(at, self._out, AMQP, name, item.listed(), payload, size)
-                case amqp.Empty(size):
-                    yield self._telling.beat(at, self._out, AMQP, size)
-                case amqp.Unreadable(octets, reason):
-                    yield self._telling.unreadable(at, self._out, octets, reason)
-                    yield None
+            yield amqp_tap.told(self._telling, at, self._out, item)
+            if isinstance(item, amqp.Unreadable):
+                yield None
 
     def skip(self, size: int) -> int:
         return self._reader.skip(size)
@@ -154,15 +149,10 @@ class _Amqp091:
         self._telling, self._out, self._stream = telling, out, amqp091_tap.Stream()
 
     def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
-        telling, out = self._telling, self._out
         for each in self._stream.feed(data):
+            yield amqp091_tap.told(self._telling, at, self._out, each)
             if each.name == amqp091_tap.UNREADABLE:
-                yield telling.unreadable(at, out, each.body, each["reason"])
                 yield None
-            elif each.name == amqp091.HEART_BEAT:
-                yield telling.beat(at, out, AMQP091, each.size)
-            else:
-                yield telling.frame(at, out, AMQP091, each.name, each.listed(), each.body, each.size)
 
     def skip(self, size: int) -> int:
         return 0

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.trace.events import (
-    Event,
-    FrameReceived,
-    FrameSent,
-    Headers,
-    HeartBeatReceived,
-    HeartBeatSent,
-    Noted,
-    OctetsReceivedUnseen,
-    OctetsRefused,
-    OctetsSent,
-    OctetsSentUnseen,
-)
-from harness.wire.conversation import RECORDED_OCTETS
+from harness.trace.events import Event, Noted, OctetsReceivedUnseen, OctetsSentUnseen
+from harness.wire import telling
 from harness.words import Instant, Vantage
 
-_SEEN = Vantage.CAPTURE
 REASONS = {
     "BEGUN": "passed before the capture began",
     "LOST": "were not captured",
@@ -35,46 +22,19 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """Makes the events of connection ``conn``. ``out`` is what the client wrote."""
+class Telling(telling.Telling):
+    """What a capture tells besides: what it does not hold, and what people should read."""
 
-    conn: int
-
-    def frame(
-        self, at: Instant, out: bool, protocol: str, command: str, headers: Headers, body: bytes, size: int
-    ) -> Event:
-        """A whole frame passed."""
-        kind = FrameSent if out else FrameReceived
-        return kind(
-            at_ns=at,
-            conn=self.conn,
-            vantage=_SEEN,
-            protocol=protocol,
-            command=command,
-            headers=headers,
-            body=body[:RECORDED_OCTETS],
-            body_size=len(body),
-            size=size,
-        )
-
-    def beat(self, at: Instant, out: bool, protocol: str, size: int) -> Event:
-        """A sign of life passed."""
-        kind = HeartBeatSent if out else HeartBeatReceived
-        return kind(at_ns=at, conn=self.conn, vantage=_SEEN, protocol=protocol, size=size)
-
-    def unreadable(self, at: Instant, out: bool, data: bytes, reason: str) -> Event:
-        """Octets passed that are no frame."""
-        kept = data[:RECORDED_OCTETS]
-        if out:
-            return OctetsSent(at_ns=at, conn=self.conn, vantage=_SEEN, data=kept, size=len(data))
-        return OctetsRefused(at_ns=at, conn=self.conn, vantage=_SEEN, data=kept, detail=reason)
+    vantage: Vantage = Vantage.CAPTURE
 
     def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
         """Octets passed, not before ``at``, that cannot be seen; ``why`` is one of :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
         detail = f"{size} octets {REASONS[why]}" if size else REASONS[why]
-        return kind(at_ns=at, conn=self.conn, vantage=_SEEN, protocol=protocol, command=why, size=size, detail=detail)
+        return kind(
+            at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, command=why, size=size, detail=detail
+        )
 
     def noted(self, at: Instant, detail: str) -> Event:
         """Something for people to read."""
-        return Noted(at_ns=at, conn=self.conn, vantage=_SEEN, detail=detail)
+        return Noted(at_ns=at, conn=self.conn, vantage=self.vantage, detail=detail)

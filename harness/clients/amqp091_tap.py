@@ -7,18 +7,11 @@ them. A content that something else interrupts says ``complete`` = ``false``.
 
 from __future__ import annotations
 
-from harness.trace.events import (
-    Event,
-    FrameReceived,
-    FrameSent,
-    HeartBeatReceived,
-    HeartBeatSent,
-    OctetsRefused,
-    OctetsSent,
-)
+from harness.trace.events import Event
 from harness.wire import amqp091
 from harness.wire.amqp091 import Contents, Method, Reader, Unreadable
-from harness.wire.conversation import RECORDED_OCTETS, Judge
+from harness.wire.conversation import Judge
+from harness.wire.telling import Telling
 from harness.words import Instant
 
 PROTOCOL = "AMQP091"
@@ -45,57 +38,30 @@ class Stream:
         return found
 
 
-def received(method: Method, at: Instant, conn: int) -> Event:
-    """What came from the broker, as an event."""
+def told(telling: Telling, at: Instant, out: bool, method: Method) -> Event:
+    """What was read, as an event."""
     if method.name == UNREADABLE:
-        return OctetsRefused(at_ns=at, conn=conn, data=method.body[:RECORDED_OCTETS], detail=method["reason"])
+        return telling.unreadable(at, out, method.body, method["reason"])
     if method.name == amqp091.HEART_BEAT:
-        return HeartBeatReceived(at_ns=at, conn=conn, protocol=PROTOCOL, size=method.size)
-    return FrameReceived(
-        at_ns=at,
-        conn=conn,
-        protocol=PROTOCOL,
-        command=method.name,
-        headers=method.listed(),
-        body=method.body[:RECORDED_OCTETS],
-        body_size=len(method.body),
-        size=method.size,
-    )
-
-
-def sent(method: Method, at: Instant, conn: int) -> Event:
-    """What went to the broker, as an event."""
-    if method.name == UNREADABLE:
-        return OctetsSent(at_ns=at, conn=conn, data=method.body[:RECORDED_OCTETS], size=method.size)
-    if method.name == amqp091.HEART_BEAT:
-        return HeartBeatSent(at_ns=at, conn=conn, protocol=PROTOCOL, size=method.size)
-    return FrameSent(
-        at_ns=at,
-        conn=conn,
-        protocol=PROTOCOL,
-        command=method.name,
-        headers=method.listed(),
-        body=method.body[:RECORDED_OCTETS],
-        body_size=len(method.body),
-        size=method.size,
-    )
+        return telling.beat(at, out, PROTOCOL, method.size)
+    return telling.frame(at, out, PROTOCOL, method.name, method.listed(), method.body, method.size)
 
 
 class Tap:
     """Reads both directions of connection ``conn`` with the harness's own codec, and records them."""
 
     def __init__(self, judge: Judge, conn: int) -> None:
-        self._judge, self._conn = judge, conn
+        self._judge, self._telling = judge, Telling(conn)
         self._from_broker, self._to_broker = Stream(), Stream()
 
     def received(self, at: Instant, data: bytes) -> list[Method]:
         """Notes what arrived; returns the methods it completed, without heart-beats."""
         found = self._from_broker.feed(data)
         for method in found:
-            self._judge.record(received(method, at, self._conn))
+            self._judge.record(told(self._telling, at, False, method))
         return [each for each in found if each.name != amqp091.HEART_BEAT]
 
     def sent(self, at: Instant, data: bytes) -> None:
         """Notes what a client wrote, however it cuts it."""
         for method in self._to_broker.feed(data):
-            self._judge.record(sent(method, at, self._conn))
+            self._judge.record(told(self._telling, at, True, method))

@@ -6,19 +6,11 @@ them, with its ``cost``), its body is the message's, its size counts all its oct
 
 from __future__ import annotations
 
-from harness.trace.events import (
-    Event,
-    FrameReceived,
-    FrameSent,
-    HeartBeatReceived,
-    HeartBeatSent,
-    OctetsRefused,
-    OctetsSent,
-)
 from harness.wire import core
-from harness.wire.conversation import RECORDED_OCTETS, Judge
+from harness.wire.conversation import Judge
 from harness.wire.core import Packet, Unreadable
 from harness.wire.core_messages import Message
+from harness.wire.telling import Telling
 from harness.words import Instant
 
 PROTOCOL = "CORE"
@@ -36,57 +28,30 @@ class Tap:
     """Reads both directions of connection ``conn`` with the harness's own codec, and records them."""
 
     def __init__(self, judge: Judge, conn: int) -> None:
-        self._judge, self._conn = judge, conn
+        self._judge, self._telling = judge, Telling(conn)
         self._from_broker, self._to_broker = core.Reader(), core.Reader(magic=True)
 
     def received(self, at: Instant, data: bytes) -> list[Packet]:
         """Notes what arrived; returns the packets it completed, with :data:`UNREADABLE` for what is none."""
         found: list[Packet] = []
         for item in self._from_broker.feed(data):
+            self._note(at, False, item)
             if isinstance(item, Unreadable):
-                self._note(
-                    OctetsRefused(at_ns=at, conn=self._conn, data=item.data[:RECORDED_OCTETS], detail=item.reason)
-                )
-                found.append(Packet(UNREADABLE, {"reason": item.reason}, size=len(item.data)))
-                continue
-            self._note(
-                HeartBeatReceived(at_ns=at, conn=self._conn, protocol=PROTOCOL, size=item.size)
-                if item.name == PING
-                else FrameReceived(
-                    at_ns=at,
-                    conn=self._conn,
-                    protocol=PROTOCOL,
-                    command=item.name,
-                    headers=item.listed(),
-                    body=_body(item)[:RECORDED_OCTETS],
-                    body_size=len(_body(item)),
-                    size=item.size,
-                )
-            )
+                item = Packet(UNREADABLE, {"reason": item.reason}, size=len(item.data))
             found.append(item)
         return found
 
     def sent(self, at: Instant, data: bytes) -> None:
         """Notes what a client wrote, however it cuts it."""
         for item in self._to_broker.feed(data):
-            if isinstance(item, Unreadable):
-                event: Event = OctetsSent(
-                    at_ns=at, conn=self._conn, data=item.data[:RECORDED_OCTETS], size=len(item.data)
-                )
-            elif item.name == PING:
-                event = HeartBeatSent(at_ns=at, conn=self._conn, protocol=PROTOCOL, size=item.size)
-            else:
-                event = FrameSent(
-                    at_ns=at,
-                    conn=self._conn,
-                    protocol=PROTOCOL,
-                    command=item.name,
-                    headers=item.listed(),
-                    body=_body(item)[:RECORDED_OCTETS],
-                    body_size=len(_body(item)),
-                    size=item.size,
-                )
-            self._note(event)
+            self._note(at, True, item)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, at: Instant, out: bool, item: core.Read) -> None:
+        telling = self._telling
+        if isinstance(item, Unreadable):
+            event = telling.unreadable(at, out, item.data, item.reason)
+        elif item.name == PING:
+            event = telling.beat(at, out, PROTOCOL, item.size)
+        else:
+            event = telling.frame(at, out, PROTOCOL, item.name, item.listed(), _body(item), item.size)
         self._judge.record(event)
