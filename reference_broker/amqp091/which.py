@@ -11,34 +11,25 @@ anything else               a header of ours, and the end: 0-9-1 for whoever ask
 
 from __future__ import annotations
 
-from harness.words import Instant, ms
+from harness.words import Instant
 from reference_broker.config.settings import Acceptor
-from reference_broker.core.connections import Connection
+from reference_broker.core.connections import Connection, HandsOn
 from reference_broker.core.shared import Shared
 
 SIZE = 8
 PREFIX = b"AMQP"
 V0_9_1, V0_9, V1_0_SASL, V1_0 = b"AMQP\0\0\x09\x01", b"AMQP\x01\x01\0\x09", b"AMQP\x03\x01\0\0", b"AMQP\0\x01\0\0"
 
-_HANDSHAKE = "handshake"
 _SILENT_MS = 10_000
 """For how long a connection may say nothing at all where no handshake timeout is set."""
 
 
-class WhichAmqp:
-    """A connection whose header is still to come; afterwards it hands everything on to the one it became."""
+class WhichAmqp(HandsOn):
+    """A connection whose protocol header is still to come."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
-        self._conn, self._acceptor, self._shared = conn, acceptor, shared
-        self._first = b""
-        self._held = self._closed = False
-        self._became: Connection | None = None
-        self._opened = now
-        shared.deadlines.set((conn, _HANDSHAKE), now + ms(acceptor.handshake_timeout_ms or _SILENT_MS))
-
-    @property
-    def is_open(self) -> bool:
-        return not self._closed if self._became is None else self._became.is_open
+        super().__init__(conn, acceptor, shared, now)
+        self._wait_for_words(_SILENT_MS)
 
     def receive(self, now: Instant, data: bytes) -> None:
         if self._became is not None:
@@ -48,7 +39,7 @@ class WhichAmqp:
         if len(first) < SIZE:
             return
         header, rest = first[:SIZE], first[SIZE:]
-        self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
+        self._has_spoken()
         parts = self._shared.parts
         if header in (V0_9_1, V0_9):
             became: Connection = parts.amqp091(self._conn, self._acceptor, self._shared, self._opened)
@@ -72,24 +63,3 @@ class WhichAmqp:
         )
         self._shared.outbox.send(self._conn, ours)
         self._shared.outbox.close(self._conn)
-
-    def due(self, now: Instant, what: str) -> None:
-        if self._became is not None:
-            self._became.due(now, what)
-            return
-        self._closed = True
-        self._shared.outbox.close(self._conn)
-
-    def hold(self, held: bool) -> None:
-        self._held = held
-        if self._became is not None:
-            self._became.hold(held)
-
-    def lost(self) -> None:
-        self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
-        if self._became is not None:
-            self._became.lost()
-
-    def fail(self, problem: str) -> None:
-        if self._became is not None:
-            self._became.fail(problem)

@@ -62,32 +62,79 @@ def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Conn
     return Undecided(conn, acceptor, shared, now)
 
 
-class Undecided:
-    """A connection whose first octets are still to come; afterwards it hands everything on to the one it became.
+class HandsOn:
+    """A connection that hands everything on to the one it became, once that is known.
 
-    Where it can only become STOMP, by whatever way, the STOMP connection is there from the start and its time limits
-    rule. Otherwise whoever says nothing at all is closed without a word.
+    Until then whoever says nothing at all for the time of a handshake is closed without a word.
     """
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
         self._conn, self._acceptor, self._shared = conn, acceptor, shared
+        self._opened = now
         self._first = b""
         self._held = self._closed = False
         self._became: Connection | None = None
-        self._opened = now
+
+    @property
+    def _serving(self) -> Connection | None:
+        """Who answers for this connection already."""
+        return self._became
+
+    def _wait_for_words(self, silent_ms: int) -> None:
+        """Sets the time limit: that of the acceptor, else ``silent_ms``."""
+        within = ms(self._acceptor.handshake_timeout_ms or silent_ms)
+        self._shared.deadlines.set((self._conn, _HANDSHAKE), self._opened + within)
+
+    def _has_spoken(self) -> None:
+        self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
+
+    @property
+    def is_open(self) -> bool:
+        return not self._closed if self._serving is None else self._serving.is_open
+
+    def due(self, now: Instant, what: str) -> None:
+        if self._serving is not None:
+            self._serving.due(now, what)
+            return
+        self._closed = True
+        self._shared.outbox.close(self._conn)
+
+    def hold(self, held: bool) -> None:
+        self._held = held
+        if self._became is not None:
+            self._became.hold(held)
+
+    def lost(self) -> None:
+        self._has_spoken()
+        if self._serving is not None:
+            self._serving.lost()
+
+    def fail(self, problem: str) -> None:
+        if self._serving is not None:
+            self._serving.fail(problem)
+
+
+class Undecided(HandsOn):
+    """A connection whose first octets are still to come; they tell what it becomes.
+
+    Where it can only become STOMP, by whatever way, the STOMP connection is there from the start and its time limits
+    rule.
+    """
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        super().__init__(conn, acceptor, shared, now)
         self._openings: tuple[bytes, ...] = METHODS if "STOMP" in acceptor.protocols else ()
         self._stomp: Connection | None = None
         others = {"AMQP": _LETTERS, "CORE": _MAGIC}
         if found := [each for name, each in others.items() if name in acceptor.protocols]:
             self._openings = (*found, *self._openings)
-            shared.deadlines.set((conn, _HANDSHAKE), now + ms(acceptor.handshake_timeout_ms or _SILENT_MS))
+            self._wait_for_words(_SILENT_MS)
         else:
             self._stomp = shared.parts.stomp(conn, acceptor, shared, now)
 
     @property
-    def is_open(self) -> bool:
-        became = self._became or self._stomp
-        return became.is_open if became is not None else not self._closed
+    def _serving(self) -> Connection | None:
+        return self._became or self._stomp
 
     def receive(self, now: Instant, data: bytes) -> None:
         if self._became is not None:
@@ -105,7 +152,7 @@ class Undecided:
     def _become(self, first: bytes) -> Connection:
         parts, became = self._shared.parts, self._stomp
         if became is None:
-            self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
+            self._has_spoken()
             become: Callable[[int, Acceptor, Shared, Instant], Connection] = parts.stomp
             if first.startswith(_MAGIC) and _MAGIC in self._openings:
                 become = parts.core
@@ -115,27 +162,3 @@ class Undecided:
         if first.startswith(METHODS) and "STOMP" in self._acceptor.protocols:
             return parts.web_socket(self._conn, self._acceptor, self._shared, became)
         return became
-
-    def due(self, now: Instant, what: str) -> None:
-        became = self._became or self._stomp
-        if became is not None:
-            became.due(now, what)
-            return
-        self._closed = True
-        self._shared.outbox.close(self._conn)
-
-    def hold(self, held: bool) -> None:
-        self._held = held
-        if self._became is not None:
-            self._became.hold(held)
-
-    def lost(self) -> None:
-        self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
-        became = self._became or self._stomp
-        if became is not None:
-            became.lost()
-
-    def fail(self, problem: str) -> None:
-        became = self._became or self._stomp
-        if became is not None:
-            became.fail(problem)
