@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from harness import java
 from harness.targets.failure import SetUpFailed
-from harness.targets.native import NativeProcess, free_ports, listens, taken
+from harness.targets.native import NativeProcess, free_ports, taken
 from harness.targets.running import OwnBroker, RunningBroker
 
 START_S = 60
@@ -125,17 +125,9 @@ class JavaBroker(OwnBroker):
         self._process = NativeProcess(
             command, folder=self._folder, console=self._console, grace_s=self.stop_s, free=self._free
         )
-        waiting = list(ports.values())
-
-        def ready() -> bool:
-            # The log first: a connection attempt to a port on which nothing listens yet can meet itself.
-            if not self.log.is_file() or not self._has_started(self.log.read_text("utf-8", errors="replace")):
-                return False
-            waiting[:] = [port for port in waiting if not listens("127.0.0.1", port)]
-            return not waiting
-
         try:
             pid = self._process.start()
+            ready = self._ready(self.log, self._has_started, ports.values())
             self._process.wait_until_ready(ready, within_s=START_S, reason=self.why)
         except SetUpFailed as problem:
             self._process = None

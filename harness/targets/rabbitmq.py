@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.targets import debian, rabbitmq_release
 from harness.targets.failure import SetUpFailed
-from harness.targets.native import NativeProcess, free_ports, listens
+from harness.targets.native import NativeProcess, free_ports
 from harness.targets.rabbitmq_release import Release, our_files
 from harness.targets.running import OwnBroker, RunningBroker
 
@@ -234,16 +234,9 @@ class RabbitmqProcess(OwnBroker):
             grace_s=STOP_S,
             free=self._free,
         )
-        waiting = list(ports.values())
-
-        def ready() -> bool:
-            if not self.log.is_file() or _STARTED not in self.log.read_text("utf-8", errors="replace"):
-                return False
-            waiting[:] = [port for port in waiting if not listens("127.0.0.1", port)]
-            return not waiting
-
         try:
             pid = self._process.start()
+            ready = self._ready(self.log, lambda said: _STARTED in said, ports.values())
             self._process.wait_until_ready(ready, within_s=START_S, reason=self.why)
         except SetUpFailed as problem:
             self.stop()

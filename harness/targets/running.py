@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from harness.targets.native import NativeProcess
+from harness.targets.native import NativeProcess, listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,19 @@ class OwnBroker:
     def ended(self, within_s: float = 0) -> bool:
         """Whether the broker is not running; waits up to ``within_s`` seconds for its end."""
         return self._process is None or self._process.ended(within_s)
+
+    def _ready(self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]) -> Callable[[], bool]:
+        """Whether ``log`` says so, and every port accepts connections: to be asked until it is true."""
+        waiting = list(ports)
+
+        def ready() -> bool:
+            # The log first: a connection attempt to a port on which nothing listens yet can meet itself.
+            if not log.is_file() or not has_started(log.read_text("utf-8", errors="replace")):
+                return False
+            waiting[:] = [port for port in waiting if not listens("127.0.0.1", port)]
+            return not waiting
+
+        return ready
 
     def stop(self) -> None:
         """Ends the broker, and waits until it is gone. The folder stays. Does nothing when it is not running."""
