@@ -23,7 +23,7 @@ from harness.trace import read
 from harness.trace.events import Event
 from harness.verdicts.finding import Finding
 from harness.words import Seen
-from reports.judges.columns import NEEDED, Names, amqp_rows
+from reports.judges.columns import NEEDED, WHERE, Names, amqp_rows
 from reports.judges.second_look import FOUND
 from reports.judges.wanted import SCOPE
 from reports.schema import spark_schema
@@ -51,15 +51,7 @@ LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
 
 _FRAMES = pa.schema(
     [
-        ("run", pa.string()),
-        ("target", pa.string()),
-        ("case", pa.string()),
-        ("example", pa.int64()),
-        ("conn", pa.int64()),
-        ("place", pa.int64()),
-        ("row", pa.int64()),
-        ("at_ns", pa.int64()),
-        ("seq", pa.int64()),
+        *WHERE,
         ("vantage", pa.string()),
         ("kind", pa.string()),
         ("protocol", pa.string()),

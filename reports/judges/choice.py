@@ -17,20 +17,12 @@ from harness.oracles.stomp_trace import key_of
 from harness.trace.columns import SCHEMA
 from reports.judges import columns as cols
 from reports.judges.codes import Bools, Ints, Pairs, in_common
-from reports.judges.columns import Columns, Headers, Messages, Names, columns, lines
+from reports.judges.columns import WHERE, Columns, Headers, Messages, Names, columns, lines
 from reports.judges.wanted import SCOPE, Line, Wanted
 
 EVENTS = pa.schema(
     [
-        ("run", pa.string()),
-        ("target", pa.string()),
-        ("case", pa.string()),
-        ("example", pa.int64()),
-        ("conn", pa.int64()),
-        ("place", pa.int64()),
-        ("row", pa.int64()),
-        ("at_ns", pa.int64()),
-        ("seq", pa.int64()),
+        *WHERE,
         ("kind", pa.string()),
         ("command", pa.string()),
         ("headers", SCHEMA.field("headers").type),
@@ -39,7 +31,7 @@ EVENTS = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""The events that are read again; ``place`` and ``row`` give the order on a connection."""
+"""The events that are read again."""
 
 _ALWAYS = np.zeros(128, np.bool_)
 _ALWAYS[[cols.OTHER_OUT, cols.CLOSED, cols.ABANDONED, cols.OCTETS, cols.RARE_OUT, cols.RARE_IN, cols.UNSEEN]] = True

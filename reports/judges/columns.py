@@ -37,6 +37,12 @@ NEEDED = (
 )
 """The columns that the summaries read."""
 
+WHERE = [
+    *((name, pa.string()) for name in ("run", "target", "case")),
+    *((name, pa.int64()) for name in ("example", "conn", "place", "row", "at_ns", "seq")),
+]
+"""The columns by which an event that is read again is found; ``place`` and ``row`` give the order on a connection."""
+
 DICTIONARIES = ("run", "target", "case", "vantage", "kind", "protocol", "command", "headers.list.element.name")
 """Of these the ones that repeat so much that they are read as numbers of a dictionary."""
 
