@@ -8,18 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.words import NS_PER_MS, LoadFile, StoreFiles
 from reference_broker.amqp.large import EMPTY_DATA, BodyScan, body_at
 from reference_broker.amqp.message import BadMessage, sections
 from reference_broker.amqp.messaging import Header
 from reference_broker.amqp.performatives import Disposition, Transfer
 from reference_broker.config.settings import Acceptor
 from reference_broker.core import large
-from reference_broker.core.broker import Broker
-from reference_broker.storage.making import store
-from reference_broker.storage.memory import DiskFaults, MemoryDisk
-from suites.units.amqp_driver import Desk, Frame, Peer
-from suites.units.storage_driver import SMALL, paging
+from suites.units.amqp_driver import Frame, Peer
+from suites.units.storage_driver import paging
+from suites.units.storing_desk import StoringDesk
 
 SMALLEST = 200
 DURABLE = Header(durable=True, priority=7).encode()
@@ -43,37 +40,15 @@ def listed(octets: bytes, code: bytes) -> bytes:
     return b"\0\x53" + code + b"\xd0" + len(inside).to_bytes(4) + inside
 
 
-class LargeDesk(Desk):
-    """A desk with a disk, and acceptors to which 200 octets are large."""
+class LargeDesk(StoringDesk):
+    """A desk with acceptors to which 200 octets are large."""
 
     def __init__(self) -> None:
-        self.disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS))
-        self.asked: list[StoreFiles | LoadFile] = []
         acceptors = (
             Acceptor("amqp", protocols=("AMQP",), amqp_min_large_message_size=SMALLEST, amqp_max_frame_size=512),
             Acceptor("stomp", stomp_min_large_message_size=SMALLEST),
         )
-        self.settings = replace(paging(-1), acceptors=acceptors)
-        super().__init__(self.settings)
-        self.begin()
-
-    def begin(self) -> None:
-        """A broker on what the disk has."""
-        self.asked.clear()
-        self.out.clear()
-        self.broker = Broker(self.settings, start=self.now, store=store(self.settings, self.disk, SMALL))
-        self.answer()
-
-    def note(self, effects: list) -> None:  # type: ignore[type-arg]
-        super().note(effects)
-        self.asked += [each for each in effects if isinstance(each, StoreFiles | LoadFile)]
-
-    def answer(self) -> None:
-        """All answers of the disk, in order."""
-        while self.asked:
-            at, answer = self.disk.carry(self.now, self.asked.pop(0))
-            self.now = max(self.now, at)
-            self.note(self.broker.handle(self.now, answer))
+        super().__init__(replace(paging(-1), acceptors=acceptors))
 
     def files(self) -> list[str]:
         return [each for each in self.disk.names() if each.startswith("large/")]

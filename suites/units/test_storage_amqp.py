@@ -4,47 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.words import NS_PER_MS, Effect, LoadFile, StoreFiles
 from reference_broker.amqp.messaging import Accepted, Header, Modified, Source
 from reference_broker.amqp.performatives import Close, Disposition, Transfer
 from reference_broker.amqp.performatives import Flow as FlowFrame
 from reference_broker.amqp.types import Symbol
-from reference_broker.core.broker import Broker
-from reference_broker.storage.making import store
-from reference_broker.storage.memory import DiskFaults, MemoryDisk
-from suites.units.amqp_driver import AMQP, Desk, Frame, Peer, bodies, error_of, header, kinds, message, settle
-from suites.units.storage_driver import SMALL, paging
+from reference_broker.storage.memory import DiskFaults
+from suites.units.amqp_driver import AMQP, Frame, Peer, bodies, error_of, header, kinds, message, settle
+from suites.units.storage_driver import paging
+from suites.units.storing_desk import StoringDesk
 
 DURABLE = Header(durable=True).encode()
 
 
-class StoringDesk(Desk):
-    """A desk with a disk, whose answers come when :meth:`answer` is called."""
-
-    def __init__(self, limit: int = -1, read: int = -1) -> None:
-        self.disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS))
-        self.settings = replace(AMQP, address_settings=paging(limit, max_read_page_bytes=read).address_settings)
-        self.asked: list[StoreFiles | LoadFile] = []
-        super().__init__(self.settings)
-        self.begin()
-
-    def begin(self) -> None:
-        """A broker on what the disk has."""
-        self.asked.clear()
-        self.out.clear()
-        self.broker = Broker(self.settings, start=self.now, store=store(self.settings, self.disk, SMALL))
-        self.answer()
-
-    def note(self, effects: list[Effect]) -> None:
-        super().note(effects)
-        self.asked += [each for each in effects if isinstance(each, StoreFiles | LoadFile)]
-
-    def answer(self) -> None:
-        """All answers of the disk, in order."""
-        while self.asked:
-            at, answer = self.disk.carry(self.now, self.asked.pop(0))
-            self.now = max(self.now, at)
-            self.note(self.broker.handle(self.now, answer))
+def desk_with(limit: int = -1, read: int = -1) -> StoringDesk:
+    return StoringDesk(replace(AMQP, address_settings=paging(limit, max_read_page_bytes=read).address_settings))
 
 
 def _sent(desk: StoringDesk, count: int, start: int = 0) -> list[Frame]:
@@ -71,7 +44,7 @@ def _taken(desk: StoringDesk, credit: int = 200) -> tuple[Peer, list[Frame]]:
 
 
 def test_a_disposition_waits_until_the_message_is_stored() -> None:
-    desk = StoringDesk()
+    desk = desk_with()
     producer = Peer(desk).ready()
     producer.attach_sender()
     desk.answer()
@@ -85,7 +58,7 @@ def test_a_disposition_waits_until_the_message_is_stored() -> None:
 
 def test_durable_messages_survive_with_their_sections_and_their_count() -> None:
     for limit in (-1, 900):
-        desk = StoringDesk(limit)
+        desk = desk_with(limit)
         _sent(desk, 20)
         peer, got = _taken(desk)
         assert bodies(got) == _names(20)
@@ -103,7 +76,7 @@ def test_durable_messages_survive_with_their_sections_and_their_count() -> None:
 
 
 def test_a_drain_waits_for_what_comes_from_the_disk() -> None:
-    desk = StoringDesk(900)
+    desk = desk_with(900)
     _sent(desk, 60)
     desk.disk.power_loss(desk.now)
     desk.begin()
@@ -122,7 +95,7 @@ def test_a_drain_waits_for_what_comes_from_the_disk() -> None:
 
 def test_a_browser_sees_everything_on_pages_and_takes_nothing() -> None:
     """ARTEMIS-PAGING-4. Also beyond what a consumer may read."""
-    desk = StoringDesk(900, read=1000)
+    desk = desk_with(900, read=1000)
     _sent(desk, 60)
     browser = Peer(desk).ready(container_id="browser")
     browser.attach_receiver(source=Source(address="q", distribution_mode="copy", capabilities=("queue",)))
@@ -147,7 +120,7 @@ def test_a_browser_sees_everything_on_pages_and_takes_nothing() -> None:
 
 
 def test_a_producer_whose_message_cannot_be_stored_is_told() -> None:
-    desk = StoringDesk()
+    desk = desk_with()
     producer = Peer(desk).ready()
     producer.attach_sender()
     desk.answer()
