@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from harness.load.amqp_line import numbers
 from harness.wire import amqp, amqp_messages, amqp_types
 
 READ = 1 << 20
@@ -66,30 +67,6 @@ class _Cut(Exception):
 
 def _performative(name: str, fields: Mapping[str, Any], /) -> bytes:
     return amqp.encode_frame(amqp_types.encode(amqp.composite(name, fields)))
-
-
-def numbers(body: bytes, at: int, count: int) -> list[int]:
-    """The first ``count`` fields of the list at ``at``, which are unsigned numbers, booleans or null; null is -1."""
-    found: list[int] = []
-    at += 3 if body[at] == 0xC0 else 9
-    for _ in range(count):
-        if at >= len(body):
-            found.append(-1)
-            continue
-        kind = body[at]
-        if kind in (0x52, 0x53, 0x50):
-            found.append(body[at + 1])
-            at += 2
-        elif kind == 0x70:
-            found.append(int.from_bytes(body[at + 1 : at + 5]))
-            at += 5
-        elif kind == 0x60:
-            found.append(int.from_bytes(body[at + 1 : at + 3]))
-            at += 3
-        else:  # null, true, false, or 0
-            found.append({0x40: -1, 0x41: 1}.get(kind, 0))
-            at += 1
-    return found
 
 
 Found = tuple[int, bytes, int]
