@@ -22,7 +22,7 @@ class ActivemqTarget(SocketTarget):
         self._process = ActivemqProcess(self._path, self._version, folder / self.identity.name)
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
-        self.watch_the_host()
+        self.watch_the_host(running.pid)
         return TargetFacts(
             broker="Apache ActiveMQ Classic",
             version=running.version,

@@ -23,7 +23,7 @@ class ArtemisTarget(SocketTarget):
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         self.trust(self._process.certificates)
-        self.watch_the_host()
+        self.watch_the_host(running.pid)
         return TargetFacts(
             broker="Apache Artemis",
             version=running.version,

@@ -58,7 +58,7 @@ class ProcessTarget(SocketTarget):
         ready = self._ready_line(log)
         self.endpoints = {name: ("127.0.0.1", int(port)) for name, port in ready["acceptors"].items()}
         self.trust(made)
-        self.watch_the_host()
+        self.watch_the_host(self._process.pid)
         return TargetFacts(
             broker="brokerproof reference broker",
             version=str(ready.get("version", "unknown")),

@@ -21,7 +21,7 @@ class ProtonTarget(SocketTarget):
         self._process = ProtonProcess(self._name, folder / self.identity.name, self._version)
         running = self._process.start()
         self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
-        self.watch_the_host()
+        self.watch_the_host(running.pid)
         return TargetFacts(
             broker=f"Apache Qpid Proton's example broker in {'C' if self._name == 'proton-c' else 'Python'}",
             version=running.version,

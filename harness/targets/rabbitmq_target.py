@@ -38,7 +38,7 @@ class RabbitmqTarget(SocketTarget):
         if int(running.version.partition(".")[0]) >= NATIVE_AMQP:
             port = running.ports["management"]
             self._management = Management(running.host, port, running.login, running.passcode)
-        self.watch_the_host()
+        self.watch_the_host(running.pid)
         return TargetFacts(
             broker="RabbitMQ",
             version=running.version,

@@ -13,6 +13,7 @@ from harness.trace.events import Observed
 from harness.words import Clock, RoutingType
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
+from harness.worlds.run_queue import RunQueue
 from harness.worlds.tls import Tls
 from harness.worlds.world import World
 
@@ -65,11 +66,10 @@ class SocketTarget:
         tls = Tls(folder / certificates.AUTHORITY, certificates=folder)
         self.tls = {name: tls for name, about in self._known.items() if parameters.has_tls(about)}
 
-    def watch_the_host(self) -> None:
+    def watch_the_host(self, broker: int | None = None) -> None:
         """Start the canary; once the broker is up, so that its start does not count. A target that is started again after
-        its end gets another one."""
-        if self.canary.ended:
-            self.canary = Canary()
+        its end gets another one. ``broker`` is its process, where it is one of this host."""
+        self.canary = Canary(None if broker is None else RunQueue(broker))
         self.canary.start()
 
     def stop(self) -> None:

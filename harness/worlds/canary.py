@@ -1,7 +1,8 @@
 """The canary: a timer that runs through every real-time run and measures how late this host wakes its threads.
 
-One thread a process asks to be woken every 10 ms and notes by how much it was late. A measurement during which the
-canary was late cannot carry a verdict by more than that lateness.
+One thread a process asks to be woken every 10 ms and notes by how much it was late. Where the broker is a process on this host,
+it also notes how long that one's threads waited for a core: a host may wake us in time and the broker late. A measurement
+during which the canary was late cannot carry a verdict by more than that lateness.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ import time
 from collections import deque
 
 from harness.words import NS_PER_MS, Duration, Instant
+from harness.worlds.run_queue import RunQueue
 
 PERIOD: Duration = 10 * NS_PER_MS
+LOOK: Duration = 250 * NS_PER_MS
+"""How often the broker's threads are looked at; a look at a hundred of them takes about 2 ms."""
 _KEEP = 200_000
 """Readings kept: about half an hour."""
 
 
 class Canary:
-    """Measured lateness by instant of the monotonic clock. Start once; read from any thread."""
+    """Measured lateness by instant of the monotonic clock. Start once; read from any thread. ``broker`` is looked at too."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker: RunQueue | None = None) -> None:
         self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
+        self._waited: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
+        self._broker, self._looked, self._looking = broker, 0, threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="brokerproof-canary", daemon=True)
 
@@ -33,11 +39,6 @@ class Canary:
     def running(self) -> bool:
         """Whether it measures."""
         return self._thread.is_alive()
-
-    @property
-    def ended(self) -> bool:
-        """Whether it was stopped, for good."""
-        return self._stop.is_set()
 
     def stop(self) -> None:
         """Stop measuring; the readings stay."""
@@ -53,19 +54,31 @@ class Canary:
                 time.sleep(pause / 1e9)
             now = time.monotonic_ns()
             self._readings.append((now, max(0, now - due)))
+            if now - self._looked >= LOOK:
+                self._look()
             if now - due > PERIOD:
                 due = now  # do not count one long pause again for every beat it swallowed
 
+    def _look(self) -> None:
+        if self._broker is None:
+            return
+        with self._looking:
+            waited = self._broker.worst()
+            self._looked = time.monotonic_ns()
+            self._waited.append((self._looked, waited))
+
     def worst(self, since: Instant) -> Duration:
-        """The worst lateness of any reading taken at or after ``since``; 0 when there is none."""
+        """The worst lateness of any reading taken at or after ``since``, the broker's included; 0 when there is none."""
+        self._look()
         worst = 0
-        for at, late in reversed(self._readings.copy()):
-            if at < since:
-                break
-            worst = max(worst, late)
+        for readings in (self._readings, self._waited):
+            for at, late in reversed(readings.copy()):
+                if at < since:
+                    break
+                worst = max(worst, late)
         return worst
 
     def quantile(self, share: float) -> Duration:
-        """The lateness that this share of all readings did not exceed; 0 without readings."""
+        """The lateness that this share of our own readings did not exceed; 0 without readings."""
         ordered = sorted(late for _, late in self._readings.copy())
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
