@@ -27,7 +27,7 @@ from harness.trace.events import (
 from harness.verdicts.finding import Finding
 from harness.wire.conversation import ControlFailed, Requirements, Violated
 from harness.wire.log import Expectation, Violation
-from harness.words import Duration, Instant, Seen, ms
+from harness.words import Duration, Instant, LimitsSet, ResourcesRead, Seen, ms
 from harness.worlds.link import LinkFaults
 from harness.worlds.virtual import VirtualWorld
 
@@ -75,6 +75,18 @@ class Bench(Peers):
         """Make the broker short of ``resource`` (memory or disk), or not any more. For targets that have "alarms"."""
         self.note(f"the broker {'is' if short else 'is no more'} short of {resource}")
         self.target.starve(self.world, resource, short)
+
+    def set_limits(self, *, memory: float | int | None = None, disk: float | int | None = None) -> None:
+        """Set the limits at which memory and disk space are short, while the broker runs: a fraction of the machine's memory
+        (float) or octets (int). For targets that have "alarms"."""
+        self.note(f"the limits are set: memory {memory}, disk {disk}")
+        self.target.set_limits(self.world, LimitsSet(memory, disk))
+
+    def readings(self, reading: ResourcesRead) -> None:
+        """Tell the broker what its machine has. For virtual targets, which have "readings"."""
+        self.note(f"the machine: {reading}")
+        assert isinstance(self.world, VirtualWorld)
+        self.world.feed(reading)
 
     def admin(self) -> Admin:
         """What the broker says of its addresses, over a connection of its own. For targets with the capability "admin"."""

@@ -78,6 +78,10 @@ BUSY = frozenset({"address-full", "paging"})
 """Cases that need one of these keep a broker and its disk busy. They begin last, away from those that measure time."""
 
 
+ALONE = frozenset({"alarms"})
+"""On a target with one of these cases do something to all of the broker: there they run one after the other."""
+
+
 def _is_busy(call: Call) -> bool:
     return bool(BUSY & call.case.needs)
 
@@ -136,7 +140,8 @@ class _Session:
             _end_well()
         run = self._begin()
         if run.target.clock is Clock.REAL:
-            self._pool = ThreadPoolExecutor(self._options.side_by_side or SIDE_BY_SIDE, thread_name_prefix="case")
+            together = 1 if ALONE & run.target.identity.capabilities else self._options.side_by_side or SIDE_BY_SIDE
+            self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
             for call in sorted(calls, key=_is_busy):
                 self._started[call.id] = self._pool.submit(self._execute, run, call).result
         elif (self._options.side_by_side or 1) > 1 and len(calls) > 1:

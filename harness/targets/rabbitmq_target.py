@@ -9,7 +9,7 @@ from harness.targets.rabbitmq import RabbitmqProcess
 from harness.targets.rabbitmq_management import Management
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import Identity, TargetFacts
-from harness.words import RoutingType
+from harness.words import LimitsSet, RoutingType
 from harness.worlds.world import World
 
 NATIVE_AMQP = 4
@@ -59,6 +59,15 @@ class RabbitmqTarget(SocketTarget):
         else:
             self._process.control("set_disk_free_limit", "9000000000000000" if short else "1000000")
 
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        assert self._process is not None, "start() comes first"
+        if limits.memory is not None:
+            kind = [] if isinstance(limits.memory, float) else ["absolute"]
+            self._process.control("set_vm_memory_high_watermark", *kind, _written(limits.memory))
+        if limits.disk is not None:
+            kind = ["mem_relative"] if isinstance(limits.disk, float) else []
+            self._process.control("set_disk_free_limit", *kind, _written(limits.disk))
+
     def stop(self) -> None:
         super().stop()
         if self._management is not None:
@@ -67,3 +76,8 @@ class RabbitmqTarget(SocketTarget):
         if self._process is not None:
             self._process.stop()
             self._process = None
+
+
+def _written(limit: float | int) -> str:
+    """A number as rabbitmqctl reads it: without an exponent."""
+    return f"{limit:.9f}" if isinstance(limit, float) else f"{limit}"

@@ -86,6 +86,10 @@ class VirtualTarget:
         else:
             world.feed(LimitsSet(disk=_FREE + 1 if short else 0))
 
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        assert isinstance(world, VirtualWorld)
+        world.feed(limits)
+
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> VirtualWorld:
         assert self._make is not None, "start() comes first"
         made = self._make(str(self.config), overrides or {}, start=0)

@@ -10,7 +10,7 @@ from harness.targets import certificates, parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from harness.trace.events import Observed
-from harness.words import Clock, RoutingType
+from harness.words import Clock, LimitsSet, RoutingType
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
 from harness.worlds.run_queue import RunQueue
@@ -57,6 +57,10 @@ class SocketTarget:
     def starve(self, world: World, resource: str, short: bool) -> None:
         """Raises :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows how."""
         raise SetUpFailed(f"target {self.identity.name}: nobody can make this broker short of {resource}")
+
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        """Raises :class:`SetUpFailed`, as :meth:`starve` does."""
+        raise SetUpFailed(f"target {self.identity.name}: nobody can set the limits of this broker")
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
         return RealWorld(self.endpoints, self.canary, self.tls)

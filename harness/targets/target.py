@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from harness.catalogue.profiles import Profile
 from harness.trace.events import Observed
-from harness.words import Clock, RoutingType
+from harness.words import Clock, LimitsSet, RoutingType
 from harness.worlds.world import World
 
 Value: TypeAlias = int | float | str | bool | None
@@ -77,6 +77,9 @@ class Target(Protocol):
     def starve(self, world: World, resource: str, short: bool) -> None:
         """Make the broker short of ``resource`` (memory or disk), or not any more. For targets with the capability
         "alarms"; raises :class:`SetUpFailed`."""
+
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        """Set the limits at which memory and disk space are short, as the broker's administrator can. As for :meth:`starve`."""
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> World:
         """A fresh world around this target: virtual targets start a broker of their own in it."""
