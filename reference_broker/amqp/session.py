@@ -15,6 +15,9 @@ carries it, both sides count. Names as in the specification, all numbers are ser
 
    Without next-incoming-id the peer has not seen our ``begin``: our first number takes its place (AMQP10-WIN-08).
 4. Our own window is opened again, to its full size, when half of it is used.
+5. While the broker is short of memory or disk space our window is 0 (RABBITMQ-FLOW-conn-1): the peer is told when an alarm is
+   raised, and when the last is cleared. What was on its way when the window was closed is taken, as many transfers as a whole
+   window has; beyond that it is a violation as ever.
 
 Life
 ----
@@ -90,7 +93,9 @@ class Session:
         self.our_channel = our_channel
         self.is_over = False
         self.next_incoming_id = begun.next_outgoing_id
-        self.incoming_window = self._full_window = acceptor.amqp_incoming_window
+        self._full_window = acceptor.amqp_incoming_window
+        self.incoming_window = 0 if self.shared.alarms.raised else self._full_window
+        self._under_way = 0  # transfers that an alarm has overtaken, at most
         self.next_outgoing_id = self._initial_outgoing_id = acceptor.amqp_first_transfer_id
         self.remote_incoming_window = begun.incoming_window
         self.remote_outgoing_window = begun.outgoing_window
@@ -107,6 +112,7 @@ class Session:
         self._pending: deque[tuple[OutgoingLink, Frames]] = deque()
         self._batch = Batch(RECEIVER)
         self._discarding = False
+        self.shared.alarms.watchers[self.alarmed] = None
         self.send(
             Begin(
                 remote_channel=channel,
@@ -147,6 +153,13 @@ class Session:
         if link is not None:
             link.describe(flow)
         self.send(flow)
+
+    def alarmed(self, short: bool) -> None:
+        """The broker has become short of something, or is not any more: our window says so."""
+        self._under_way = self._full_window if short else 0
+        self.incoming_window = 0 if short else self._full_window
+        self.connection.observe("RABBITMQ-FLOW-conn-1", f"the session's window is {self.incoming_window}")
+        self.flow()
 
     # --- transfers out ------------------------------------------------------------------------------------------------
 
@@ -220,11 +233,15 @@ class Session:
         return None
 
     def _transfer(self, transfer: Transfer, payload: bytes) -> None:
-        if self.incoming_window <= 0:
-            raise Refusal(refusal.WINDOW_VIOLATED, f"a transfer came beyond the window of {self._full_window}")
+        if self.incoming_window > 0:
+            self.incoming_window -= 1
+        elif self._under_way > 0:
+            self._under_way -= 1
+        else:
+            detail = f"a transfer came beyond the window of {0 if self.shared.alarms.raised else self._full_window}"
+            raise Refusal(refusal.WINDOW_VIOLATED, detail)
         self.next_incoming_id = (self.next_incoming_id + 1) & serial.MASK
         self.remote_outgoing_window -= 1
-        self.incoming_window -= 1
         link = self._link(transfer.handle, "a transfer")
         if link is None:
             if transfer.delivery_id is not None:
@@ -236,7 +253,7 @@ class Session:
                 link.transfer(transfer, payload)
             except Refusal as problem:
                 self._link_failed(link, problem)
-        if self.incoming_window <= self._full_window // 2:
+        if self.incoming_window <= self._full_window // 2 and not self.shared.alarms.raised:
             self.incoming_window = self._full_window
             self.flow()
 
@@ -432,6 +449,7 @@ class Session:
 
     def leave(self) -> list[Link]:
         """Gives up every link and returns those that have to part from their queues."""
+        self.shared.alarms.watchers.pop(self.alarmed, None)
         links = [each for each in self.links.values() if each.state is LinkState.ATTACHED]
         for link in links:
             link.state = LinkState.GONE

@@ -33,6 +33,9 @@ room (ARTEMIS-FLOW-block-1). STOMP has no other way to hold back a producer. Mea
 our beats go on, but its own signs of life cannot be seen: the TTL stands still, and begins anew when it is read again. Its
 acknowledgements cannot be seen either; so a client that is slow to acknowledge does well to send on a connection of its own.
 
+So it is while the broker is short of memory or disk space (RABBITMQ-FLOW-conn-1), but for one thing: the first SEND is carried
+out, for only it tells that this client publishes, and what comes behind it waits.
+
 Every ERROR closes the connection, in every version. 1.2 demands that (STOMP12-ERR-02), 1.1 demands it for SEND and
 SUBSCRIBE (STOMP11-SEND-07, STOMP11-SUB-03) and allows it otherwise, and 1.0 leaves it open.
 
@@ -72,6 +75,8 @@ SERVER = "brokerproof/0.1.0"
 TTL, HANDSHAKE, BEAT = "ttl", "handshake", "beat"
 ROOM = "room"
 """Why a connection is not read: the address that it sends to is full."""
+ALARM = "alarm"
+"""Likewise: it has sent something, and the broker is short of memory or disk space."""
 
 
 class State(enum.Enum):
@@ -107,6 +112,8 @@ class StompConnection:
         self._beats: Beats | None = None
         self._on_room = self._go_on
         self._waiting: Frame | None = None
+        self.blocked = False
+        """Whether it waits for the end of an alarm."""
         self._unread = b""
         shared.outbox.watch(conn, self._streaming)
         shared.deadlines.set((conn, TTL), self._liveness.deadline())
@@ -123,7 +130,7 @@ class StompConnection:
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
         self._liveness.heard(now, data)
-        if self._waiting is None:
+        if self._waiting is None and not self.blocked:
             self._read(now, data)
         else:
             self._unread += data  # what was on its way when reading was stopped
@@ -134,14 +141,14 @@ class StompConnection:
             self._parser.feed(data)
             if frame is not None:
                 self._command(frame)
-                if self._state is State.CLOSED:
+                if self._state is State.CLOSED or self._blocks(frame):
                     return
             while (frame := self._parser.next()) is not None:
                 if self._state is State.SESSION:
                     self._command(frame)
                 else:
                     self._connect(now, frame)
-                if self._state is State.CLOSED:
+                if self._state is State.CLOSED or self._blocks(frame):
                     return
                 frame = None
         except NoRoom as problem:
@@ -186,6 +193,30 @@ class StompConnection:
             self.shared.outbox.resume_reading(self.conn, ROOM)
             self._liveness.last_heard = now
             self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+
+    def _blocks(self, frame: Frame) -> bool:
+        """Whether nothing behind ``frame`` may be read now: it was a SEND, and the broker is short of something."""
+        alarms, shared = self.shared.alarms, self.shared
+        if not alarms.raised or frame.head.command != "SEND":
+            return False
+        self.blocked = True
+        self._unread = self._parser.rest()
+        alarms.wait(self._unblock)
+        shared.outbox.stop_reading(self.conn, ALARM)
+        shared.deadlines.cancel((self.conn, TTL))
+        shared.outbox.observe(
+            self.conn, "RABBITMQ-FLOW-conn-1", f"low on {' & '.join(alarms.raised)}: the connection is not read"
+        )
+        return True
+
+    def _unblock(self) -> None:
+        """No alarm is left: what waited is carried out."""
+        now, data = self.shared.now, self._unread
+        self.blocked, self._unread = False, b""
+        self.shared.outbox.resume_reading(self.conn, ALARM)
+        self._liveness.last_heard = now
+        self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+        self._read(now, data)
 
     def _forget_waiting(self) -> None:
         frame, self._waiting, self._unread = self._waiting, None, b""
@@ -342,6 +373,7 @@ class StompConnection:
         for what in (TTL, HANDSHAKE, BEAT):
             self.shared.deadlines.cancel((self.conn, what))
         self.shared.admission.forget(self._on_room)
+        self.shared.alarms.forget(self._unblock)
         subscriptions = list(self.subscriptions.values())
         transactions = list(self.transactions.values())
         self.subscriptions.clear()

@@ -1,0 +1,130 @@
+"""STOMP under a memory or disk alarm (RabbitMQ: flow control): who is held back, and what goes on.
+
+The chapter says how connections are held back (their sockets are not read) and not at which frame; RabbitMQ's plugin takes
+the SEND by which it learns that a client publishes. So one SEND under the alarm may be taken, and the next may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from harness.bench import Bench
+from harness.case import case
+from harness.clients.raw_stomp import Destination, StompPeer, frame
+from harness.trace.events import HeartBeatReceived
+from harness.wire.conversation import PATIENCE
+from harness.words import Duration, seconds
+from suites.amqp091.steps import QUIET
+from suites.queues import bodies, collect, receive
+
+HEART_BEAT: Duration = seconds(1)
+RESOURCES = ("memory", "disk")
+
+
+@contextmanager
+def short_of(target: Bench, resource: str) -> Iterator[None]:
+    """The broker is short of a resource for a while."""
+    target.starve(resource)
+    try:
+        yield
+    finally:
+        target.starve(resource, False)
+
+
+def offered(peer: StompPeer, to: Destination, body: bytes) -> str:
+    """A SEND whose receipt is not waited for; returns the receipt's id."""
+    receipt = peer.next_receipt()
+    peer.publish(to, body, {"receipt": receipt}, receipt=False)
+    return receipt
+
+
+def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
+    """The receipt comes."""
+    peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
+
+
+@case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-conn-1", needs={"alarms"})
+def test_an_alarm_holds_back_stomp_producers(target: Bench) -> None:
+    """Under an alarm for memory, then for the disk: of what a client sends no more than its first SEND is confirmed and
+    delivered; others consume and acknowledge. When the alarm is over the rest is confirmed and comes, once and in order."""
+    others = target.cited[2]
+    to = target.destination()
+    consumer = target.stomp()
+    consumer.subscribe(to, ack="client-individual")
+    for resource, proves in zip(RESOURCES, target.cited[:2], strict=True):
+        publisher, idle = target.stomp(), target.stomp()
+        confirmed(publisher, offered(publisher, to, b"before"), proves)
+        came = collect(target, consumer, 1)
+        target.control(bodies(came) == [b"before"], f"before the alarm {bodies(came)} came, should be what was sent")
+        with short_of(target, resource):
+            first = offered(publisher, to, b"first")
+            early = publisher.watch_for(frame("RECEIPT", {"receipt-id": first}), within=QUIET)
+            receipts = [offered(publisher, to, b"%d" % at) for at in range(2)]
+            publisher.expect_nothing(
+                for_=QUIET * 2, of=frame("RECEIPT"), proves=(proves, others), why="the broker does not read it"
+            )
+            consumer.ack(came[0], receipt=True)
+            target.judge(others, consumer.ended is None, "who only consumes should go on")
+            came = receive(target, consumer, 2, within=QUIET * 2)
+            target.judge(
+                proves,
+                bodies(came) in ([], [b"first"]),
+                f"short of {resource}: {bodies(came)} came, should be no more than the first SEND of the connection",
+            )
+            idle.settle()
+            target.judge(others, idle.ended is None, "who sends no message should go on")
+        if early is None:
+            confirmed(publisher, first, proves)
+        for receipt in receipts:
+            confirmed(publisher, receipt, proves)
+        found = bodies(came) + bodies(more := collect(target, consumer, 3 - len(came)))
+        target.judge(
+            proves, found == [b"first", b"0", b"1"], f"after the alarm {found} have come, should be all, in order"
+        )
+        for each in (*came, *more):
+            consumer.ack(each, receipt=True)
+
+
+@case("RABBITMQ-FLOW-conn-1", needs={"alarms"})
+def test_a_blocked_stomp_client_may_be_silent(target: Bench) -> None:
+    """A client that promised a sign of life every second sends a message under the alarm, and then nothing for longer than
+    the broker waits: it stays, and hears the broker's own. After the alarm its silence counts again."""
+    (proves,) = target.cited
+    to = target.destination()
+    peer, control = (target.stomp(heart_beat="1000,1000") for _ in range(2))
+    with short_of(target, "memory"):
+        peer.publish(to, b"under the alarm", receipt=False)
+        since = target.now()
+        target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
+        target.judge(proves, peer.ended is None, f"silent for four intervals while it is blocked: {peer.instead()}")
+        target.control(control.ended is not None, "a client that sends nothing should be given up after its silence")
+        beats = [
+            each
+            for each in target.outcome.events
+            if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
+        ]
+        target.judge(proves, len(beats) >= 3, f"{len(beats)} signs of life of the broker came meanwhile")
+    peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=proves)
+
+
+@case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", needs={"alarms"})
+def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench) -> None:
+    """The broker is short of memory and of disk space. When it has memory again it is still short of disk space, so what a
+    blocked client has sent waits on."""
+    memory, disk = target.cited
+    to = target.destination()
+    publisher = target.stomp()
+    with short_of(target, "disk"):
+        with short_of(target, "memory"):
+            publisher.publish(to, b"first", receipt=False)
+            target.advance(QUIET)
+            receipt = offered(publisher, to, b"second")
+            publisher.expect_nothing(for_=QUIET, of=frame("RECEIPT"), proves=memory, why="memory and disk are short")
+        held = publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
+        target.judge(
+            disk, held, "memory is not short any more and the disk still is: the second SEND was confirmed, should wait"
+        )
+        if not held:
+            return
+    confirmed(publisher, receipt, memory)
