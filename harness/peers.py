@@ -18,12 +18,14 @@ from harness.worlds.tls import Certificate
 from harness.worlds.world import Channel, Unreachable
 
 if TYPE_CHECKING:
+    from harness.clients.management_api import ManagementPeer
     from harness.clients.pika_peer import PikaPeer
     from harness.clients.proton_blocking import BlockingPeer, ContainerPeer
     from harness.clients.proton_engine import ProtonPeer
     from harness.clients.raw_amqp import AmqpPeer, Node
     from harness.clients.raw_amqp091 import Amqp091Peer
     from harness.clients.raw_core import CorePeer
+    from harness.clients.raw_openwire import OpenWirePeer
     from harness.clients.raw_websocket import WebSocketPeer
     from harness.clients.rhea import RheaPeer
     from harness.clients.stompjs import StompJsPeer
@@ -266,6 +268,16 @@ class Peers(Judge):
             peer.open_channel(channel)
         return peer
 
+    def management(self) -> ManagementPeer:
+        """A connection to the management API, with the target's login. For targets with the capability "management-api"."""
+        from harness.clients.management_api import ACCEPTOR, ManagementPeer  # needs h11
+
+        self._connections += 1
+        identity = self.target.identity
+        peer = ManagementPeer(self, self._connections, ACCEPTOR, identity.login or "", identity.passcode or "")
+        self._connect(peer)
+        return peer
+
     def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
         """An open connection for Artemis's CORE protocol on which nothing has been said; ``options`` has its ``version``."""
         from harness.clients.raw_core import CorePeer
@@ -283,6 +295,26 @@ class Peers(Judge):
         peer.magic()
         peer.create_session(identity.login, identity.passcode, name=self._container(), **session)
         peer.start()
+        return peer
+
+    def openwire_peer(self, *, acceptor: str | None = None, version: int | None = None) -> OpenWirePeer:
+        """An open connection for OpenWire on which we have said nothing; ``version`` is what we say that we speak."""
+        from harness.clients.raw_openwire import OpenWirePeer
+
+        self._connections += 1
+        options = {} if version is None else {"version": version}
+        peer = OpenWirePeer(self, self._connections, acceptor or "openwire", self._container(), **options)
+        self._connect(peer)
+        return peer
+
+    def openwire(self, *, acceptor: str | None = None, version: int | None = None, **options: Any) -> OpenWirePeer:
+        """An OpenWire peer that is logged in and has session 1. ``options`` are those of its WireFormatInfo. That it gets so
+        far is a control, not a finding."""
+        peer = self.openwire_peer(acceptor=acceptor, version=version)
+        identity = self.target.identity
+        peer.negotiate(**options)
+        peer.connect(identity.login, identity.passcode)
+        peer.open_session()
         return peer
 
     def pika(self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any) -> PikaPeer:

@@ -139,12 +139,14 @@ class Connected:
     """A peer opened connection ``conn`` (chosen by the driver, never reused) on the acceptor named ``acceptor``.
 
     ``certificate`` is the subject of the certificate by which the transport knows the peer, such as ``CN=ann, O=Example``.
+    ``remote`` and ``local`` are the two ends, HOST:PORT; without ``local`` it is where the acceptor is configured to be.
     """
 
     conn: int
     acceptor: str
     remote: str
     certificate: str | None = None
+    local: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,23 @@ class LimitsSet:
     disk: float | int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AlarmElsewhere:
+    """A broker that this one is linked with has become short of ``resource`` (memory or disk), or is not any more."""
+
+    node: str
+    resource: str
+    short: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AtNode:
+    """``event`` is for the broker called ``node``, one of several that are driven together."""
+
+    node: str
+    event: ResourcesRead | LimitsSet
+
+
 Input: TypeAlias = (
     Connected
     | BytesReceived
@@ -234,6 +253,8 @@ Input: TypeAlias = (
     | FileLoaded
     | ResourcesRead
     | LimitsSet
+    | AlarmElsewhere
+    | AtNode
 )
 
 
@@ -322,7 +343,17 @@ class Report:
     sentence: str
 
 
+@dataclass(frozen=True, slots=True)
+class AlarmChanged:
+    """This broker has become short of ``resource``, or is not any more: the brokers that it is linked with are to know."""
+
+    resource: str
+    short: bool
+
+
 FileEffect: TypeAlias = StoreFiles | LoadFile
 """Effects that files are needed for; each is answered by one input, later."""
 
-Effect: TypeAlias = SendBytes | Close | StopReading | ResumeReading | Observe | StoreFiles | LoadFile | Report
+Effect: TypeAlias = (
+    SendBytes | Close | StopReading | ResumeReading | Observe | StoreFiles | LoadFile | Report | AlarmChanged
+)

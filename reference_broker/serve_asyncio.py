@@ -24,6 +24,7 @@ from typing import Protocol
 
 from harness.words import (
     NS_PER_S,
+    AlarmChanged,
     BytesReceived,
     Close,
     CloseHow,
@@ -94,7 +95,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, server: _Server, acceptor: Acceptor, tls: TlsLayer | None) -> None:
         self.server, self.acceptor, self.tls = server, acceptor, tls
         self.conn = 0
-        self.remote = ""
+        self.remote = self.local = ""
         self.out: list[bytes] = []
         self.gone = tls is not None  # the broker knows that it ended, or ended it, or knows nothing of it yet
         self.close_asked = self.closing = False
@@ -109,6 +110,8 @@ class _Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
         peer = transport.get_extra_info("peername")
         self.remote = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        here = transport.get_extra_info("sockname")
+        self.local = f"{here[0]}:{here[1]}" if here else ""
         with contextlib.suppress(OSError):
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server.accepted(self)
@@ -119,7 +122,7 @@ class _Connection(asyncio.Protocol):
 
     def _known(self, certificate: str | None = None) -> None:
         self.gone = False
-        self.server.feed(Connected(self.conn, self.acceptor.name, self.remote, certificate))
+        self.server.feed(Connected(self.conn, self.acceptor.name, self.remote, certificate, self.local))
 
     def data_received(self, data: bytes) -> None:
         if self.tls is not None:
@@ -287,6 +290,8 @@ class _Server:
                 if self.files is not None:
                     self.files.carry_out(effect)
                 continue
+            if isinstance(effect, AlarmChanged):
+                continue  # a broker that is a process of its own is linked with no other
             connection = connections.get(effect.conn)
             if connection is None or connection.close_asked:
                 continue

@@ -192,6 +192,10 @@ class WebSocketChannel:
         return self._below.remote
 
     @property
+    def local(self) -> str:
+        return self._below.local
+
+    @property
     def security(self) -> str:
         return self._below.security
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
+from harness.targets import activemq_config
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Overrides, Parameters, Value
 
@@ -58,7 +59,13 @@ def describe(path: Path) -> str:
 
 def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
     """Parameters by acceptor name, from whichever broker's file this is. Raises :class:`SetUpFailed`."""
-    return from_rabbitmq_conf(path, defaults) if path.suffix == ".conf" else from_broker_xml(path, defaults)
+    if path.suffix == ".conf":
+        return from_rabbitmq_conf(path, defaults)
+    return activemq_config.acceptors(path, defaults) if _is_activemq(path) else from_broker_xml(path, defaults)
+
+
+def _is_activemq(path: Path) -> bool:
+    return next(_root(path).iter(f"{activemq_config.CORE}broker"), None) is not None
 
 
 _CONF: dict[str, str] = {
@@ -70,7 +77,7 @@ _CONF: dict[str, str] = {
 
 
 def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """The same of a rabbitmq.conf, whose acceptors are ``stomp`` and ``amqp``."""
+    """The same of a rabbitmq.conf, whose acceptors are ``stomp``, ``amqp`` and ``management``."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -82,7 +89,8 @@ def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, 
             if not value.isdecimal():
                 raise SetUpFailed(f"{path}, line {number}: {value!r} should be a number")
             found[_CONF[key]] = int(value)
-    return {"stomp": {"protocols": "STOMP", **found}, "amqp": {"protocols": "AMQP", **found}}
+    spoken = {"stomp": "STOMP", "amqp": "AMQP", "management": "HTTP"}
+    return {name: {"protocols": protocol, **found} for name, protocol in spoken.items()}
 
 
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:

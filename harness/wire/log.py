@@ -146,6 +146,10 @@ class Tap:
         return self._channel.remote
 
     @property
+    def local(self) -> str:
+        return self._channel.local
+
+    @property
     def security(self) -> str:
         return self._channel.security
 

@@ -46,6 +46,8 @@ class _Socket:
         self._closing = False
         host, port = connection.getpeername()[:2]
         self.remote = f"{host}:{port}"
+        host, port = connection.getsockname()[:2]
+        self.local = f"{host}:{port}"
 
     @property
     def security(self) -> str:

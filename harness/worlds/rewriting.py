@@ -141,6 +141,10 @@ class _Between:
         return self._channel.remote
 
     @property
+    def local(self) -> str:
+        return self._channel.local
+
+    @property
     def security(self) -> str:
         return self._channel.security
 

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from harness.trace.events import Observed
 from harness.words import (
+    AlarmChanged,
     BytesReceived,
     Clock,
     Close,
@@ -81,6 +82,10 @@ class _Link:
     @property
     def remote(self) -> str:
         return f"virtual:{self._conn}"
+
+    @property
+    def local(self) -> str:
+        return self.remote
 
     @property
     def security(self) -> str:
@@ -240,6 +245,8 @@ class VirtualWorld:
                 self.at(at, partial(self.feed, answer))
             elif isinstance(effect, Report):
                 self.reports.append(effect.sentence)
+            elif isinstance(effect, AlarmChanged):
+                continue  # this broker is linked with no other
             elif effect.conn in self._links:
                 self._links[effect.conn].apply(effect)
 

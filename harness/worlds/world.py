@@ -31,6 +31,10 @@ class Channel(Protocol):
         """The broker's end, for people."""
 
     @property
+    def local(self) -> str:
+        """Our end, HOST:PORT, as the broker sees it."""
+
+    @property
     def security(self) -> str:
         """What TLS was agreed on, for people; empty without."""
 

@@ -51,9 +51,10 @@ from __future__ import annotations
 import contextlib
 import enum
 import struct
+from collections.abc import Iterator
 from typing import Any
 
-from harness.words import Instant, ms
+from harness.words import NS_PER_S, Instant, ms
 from reference_broker.amqp import coordinator, headers, performatives, refusal
 from reference_broker.amqp.composite import Composite, InvalidField, descriptor
 from reference_broker.amqp.coordinator import LiveTransaction
@@ -81,6 +82,9 @@ from reference_broker.amqp.sasl import ANONYMOUS, EXTERNAL, OK, Outcome, SaslSer
 from reference_broker.amqp.session import Session
 from reference_broker.amqp.types import Symbol
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.described import BLOCKING, RUNNING, Described
+from reference_broker.core.message import Entry
+from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 
 DEFAULT_TTL_MS = 60_000
@@ -153,6 +157,28 @@ class AmqpConnection:
     def is_open(self) -> bool:
         """Whether input for this connection still means anything."""
         return self._state is not State.CLOSED
+
+    def describe(self) -> Described | None:
+        """How the connection stands; None before it is open."""
+        if self._state is not State.OPENED:
+            return None
+        return Described(
+            protocol="AMQP 1-0",
+            user=self.user or "",
+            state=BLOCKING if self.shared.alarms.raised else RUNNING,
+            channels=len(self._sessions),
+            client_properties={},
+            frame_max=self.peer_max_frame_size,
+            channel_max=self._peer_channel_max,
+            timeout_s=self._ttl // NS_PER_S,
+        )
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What its links have of queues, delivered and not settled."""
+        for session in self._sessions.values():
+            for each in session.unsettled.values():
+                if isinstance(each.link, OutgoingLink):
+                    yield each.link.queue, each.entry
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 

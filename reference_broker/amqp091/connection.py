@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
@@ -55,6 +56,9 @@ from reference_broker.amqp091.errors import (
 from reference_broker.amqp091.framing import BEAT, HEARTBEAT, LEAST_MAX, METHOD, FrameParser
 from reference_broker.amqp091.heartbeat import HeartBeats
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.described import BLOCKED, BLOCKING, BY_NOTHING, BY_RESOURCE, RUNNING, Described
+from reference_broker.core.message import Entry
+from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 from reference_broker.core.topology import Topology
 
@@ -113,7 +117,11 @@ class Amqp091Connection:
         self._beats: HeartBeats | None = None
         self._touched: dict[Channel, None] = {}
         self._patience = PATIENCE
+        self._mechanism = ""
+        self._heartbeat = 0
+        self._properties: dict[str, Any] = {}
         self._deaf = self._blocked = False
+        self._blocked_at: Instant | None = None
         if acceptor.handshake_timeout_ms > 0:
             shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
         self._start()
@@ -218,7 +226,7 @@ class Amqp091Connection:
         alarms = self.shared.alarms
         if not alarms.raised or self._blocked:
             return
-        self._blocked = True
+        self._blocked, self._blocked_at = True, self.shared.now
         alarms.wait(self._unblock)
         self.shared.outbox.stop_reading(self.conn, ALARM)
         self.shared.deadlines.cancel((self.conn, LOOK))
@@ -237,6 +245,30 @@ class Amqp091Connection:
         if self.capabilities.get("connection.blocked") is True:
             self.tell(commands.Connection.Unblocked())
         self._read(now)
+
+    def describe(self) -> Described | None:
+        """How the connection stands; None before it is open."""
+        if self._state is not State.RUNNING:
+            return None
+        return Described(
+            protocol="AMQP 0-9-1",
+            user=self.user,
+            mechanism=self._mechanism,
+            state=BLOCKED if self._blocked else BLOCKING if self.shared.alarms.raised else RUNNING,
+            channels=len(self.channels),
+            client_properties=self._properties,
+            frame_max=self.frame_max,
+            channel_max=self._channel_max,
+            timeout_s=self._heartbeat,
+            blocked_by=BY_NOTHING if self._blocked_at is None else BY_RESOURCE,
+            blocked_at=self._blocked_at,
+        )
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What its channels have of queues, delivered and not settled."""
+        for channel in self.channels.values():
+            for each in channel.unacked.values():
+                yield each.declared.queue, each.entry
 
     # --- frames -------------------------------------------------------------------------------------------------------
 
@@ -318,7 +350,9 @@ class Amqp091Connection:
 
     def _start_ok(self, method: commands.Connection.StartOk) -> None:
         properties: Any = method.client_properties
-        capabilities = properties.get("capabilities") if isinstance(properties, dict) else None
+        self._properties = properties if isinstance(properties, dict) else {}
+        self._mechanism = str(method.mechanism)
+        capabilities = self._properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         response: Any = method.response
         octets = response.encode() if isinstance(response, str) else bytes(response)
@@ -345,6 +379,7 @@ class Amqp091Connection:
             raise Refusal(NOT_ALLOWED, f"channel-max {channels} is not 1 to {ours}", silent=True)
         self.frame_max = self._parser.limit = theirs
         self._channel_max = channels
+        self._heartbeat = method.heartbeat
         if method.heartbeat:
             self._patience = min(PATIENCE, seconds(method.heartbeat))
             beats = self._beats = self.shared.parts.heart_beats091(method.heartbeat, now)

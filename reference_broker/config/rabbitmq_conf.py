@@ -16,16 +16,20 @@ from typing import Any
 from harness.words import RoutingType
 from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
 from reference_broker.config.values import INT_MAX, Where, decimal, nearest, whole
-from reference_broker.core.connections import AMQP091
+from reference_broker.core.connections import AMQP091, HTTP
 
-STOMP_PORT, AMQP_PORT = 61613, 5672
+STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT = 61613, 5672, 15672
 LOGIN, PASSCODE = "guest", "guest"
 """The user of a RabbitMQ that nobody has configured."""
 
 _LINE = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>[^#]*?)\s*(#.*)?")
 _LISTENERS = {"listeners.tcp": "amqp", "stomp.listeners.tcp": "stomp"}
+_MANAGEMENT = {"management.tcp.ip": "ip", "management.tcp.port": "port"} | {
+    "management.listener.ip": "ip",
+    "management.listener.port": "port",
+}
 _ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
-_NO_EFFECT = ("log.", "management.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
+_NO_EFFECT = ("log.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
 """Keys, or beginnings of keys, that change nothing here: what they are about does not exist."""
 
 
@@ -65,8 +69,10 @@ def read(path: Path) -> Settings:
             decimal(above=0)(value, where)  # nothing is paged out here before publishers are blocked
         elif (listener := key.rpartition(".")[0]) in _LISTENERS or key in _LISTENERS:
             _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
+        elif key in _MANAGEMENT:
+            _manage(reading, _MANAGEMENT[key], value, where)
         elif not key.startswith(_NO_EFFECT):
-            hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, "default_user", "default_pass"])
+            hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, *_MANAGEMENT, "default_user", "default_pass"])
             raise where.bad("is unknown here", hint or "leave it out")
     reading.users = {login: passcode}
     return _settings(reading)
@@ -144,6 +150,15 @@ def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
     reading.endpoints[name] = (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
 
 
+def _manage(reading: _Reading, what: str, value: str, where: Where) -> None:
+    host, port = reading.endpoints.get("management") or ("127.0.0.1", MANAGEMENT_PORT)
+    if what == "ip":
+        host = value
+    else:
+        port = whole(0, 65535)(value, where)
+    reading.endpoints["management"] = host, port
+
+
 def _settings(reading: _Reading) -> Settings:
     stomp = Acceptor(
         "stomp",
@@ -156,7 +171,8 @@ def _settings(reading: _Reading) -> Settings:
         "amqp", port=AMQP_PORT, protocols=("AMQP", AMQP091), anycast_prefix=("/queues/",), multicast_prefix=("/topic/",)
     )
     acceptors = []
-    for each in (stomp, amqp):
+    management = Acceptor("management", port=MANAGEMENT_PORT, protocols=(HTTP,))
+    for each in (stomp, amqp, management):
         endpoint = reading.endpoints.get(each.name, (each.host, each.port))
         if endpoint is not None:
             acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))

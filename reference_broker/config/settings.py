@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.words import FullPolicy, RoutingType
+from reference_broker.config.activemq_settings import GIB, ActiveMq
 
 LONG_MAX = 2**63 - 1
 
@@ -45,6 +46,22 @@ class Tls:
     """``needClientAuth`` (``need``) and ``wantClientAuth`` (``want``): whether clients must or may show a certificate."""
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     """``enabledProtocols``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What a family of brokers does in its own way where a protocol, or its own documentation, leaves it open."""
+
+    stomp_errors_close: bool = True
+    """False: an ERROR about a frame that could be read leaves a session of STOMP open."""
+    nack_is_final: bool = False
+    """True: NACK sends a message to the dead letters at once; False: it is delivered again."""
+    prefetch_in_messages: bool = False
+    """True: the window of a STOMP subscription counts messages that are not acknowledged; False: octets."""
+    qualified_names: bool = False
+    """True: a queue and a topic of one name are two places, and a STOMP destination says which of them it is."""
+    silence_is_looked_for: bool = False
+    """True: whether a STOMP peer said anything is looked at once an interval (:mod:`reference_broker.core.inactivity`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +126,9 @@ class Acceptor:
     """Octets of the body of one AMQP 0-9-1 message."""
     tls: Tls | None = None
     """None: connections are in the clear."""
+    heart_beat_grace: float = 1.0
+    """``transport.hbGracePeriodMultiplier``: how many intervals a look for silence covers, from 1."""
+    manners: Manners = Manners()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +207,8 @@ class Settings:
     """Where pages, journal and large bodies are, from the folder for the data on, unless they are absolute."""
     journal_file_size: int = 10 * 1024 * 1024
     """``journal-file-size``: octets after which the journal goes on in another file."""
+    node: str = "rabbit@localhost"
+    """How a RabbitMQ is called in its cluster."""
     memory_high_watermark: float | int = 0.4
     """RabbitMQ's ``vm_memory_high_watermark``: a fraction of the memory that can be used (float), or octets (int)."""
     disk_free_limit: float | int = 50_000_000
@@ -197,6 +219,12 @@ class Settings:
     core_grants_within_room: bool = True
     """True: a CORE producer is given no more credit than its address has room (ARTEMIS-FLOW-producer-2). False: all that it
     asks for, as long as the address is not full, as release 2.56.0 has it."""
+    activemq: ActiveMq | None = None
+    """How an ActiveMQ is configured beside its acceptors; None for brokers of other families."""
+    heap: int = GIB
+    """Octets that an ActiveMQ's Java process may have: what ``percentOfJvmHeap`` is a part of."""
+    disk_space: int | None = None
+    """Octets that its disk holds for messages: no limit is above that. None: as much as is asked for."""
     wildcard_delimiter: str = "."
     wildcard_any_words: str = "#"
     wildcard_single_word: str = "*"

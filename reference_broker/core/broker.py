@@ -10,6 +10,7 @@ from functools import partial
 
 from harness.words import (
     NS_PER_S,
+    AlarmElsewhere,
     BytesReceived,
     Connected,
     Duration,
@@ -29,6 +30,7 @@ from harness.words import (
 from reference_broker.config.settings import Settings
 from reference_broker.core.connections import AMQP091, Connection, connect
 from reference_broker.core.deadlines import Deadlines
+from reference_broker.core.described import Arrival
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.parts import STANDARD, Parts
@@ -65,7 +67,7 @@ class Broker:
     the session identifiers; a driver that restarts brokers gives each another one, so that sessions stay unique.
     ``epoch`` and an instant together are the nanoseconds since 1970, which only selectors ask for. ``store`` is where messages
     go that do not fit into memory or have to survive a restart; what it found of an earlier broker is there again at once.
-    Without it everything is kept in memory.
+    Without it everything is kept in memory. ``linked`` says that others are to know of its alarms.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Broker:
         session_seed: str = "",
         epoch: Duration = 0,
         store: Store | None = None,
+        linked: bool = False,
     ) -> None:
         self._settings = settings
         self._parts = parts
@@ -105,6 +108,9 @@ class Broker:
             self._shared.topology.dead = partial(parts.dead_letters, self._shared)
         short = settings.memory_high_watermark, settings.disk_free_limit
         self._resources = parts.resources(self._shared.alarms, self._deadlines, *short)
+        self._shared.resources, self._shared.connections = self._resources, self._connections
+        if linked:
+            self._shared.alarms.tell = self._outbox.alarm
         self._store = store
         if store is not None:
             self._shared.large = store.large
@@ -130,10 +136,8 @@ class Broker:
                         self._forget(conn)
             case TimerFired():
                 self._fire(now)
-            case Connected(conn, acceptor, _, certificate):
-                if certificate is not None:
-                    self._shared.certificates[conn] = certificate
-                self._connections[conn] = connect(conn, self._settings.acceptor(acceptor), self._shared, now)
+            case Connected():
+                self._connected(now, event)
             case PeerGone(conn, _):
                 connection = self._connections.get(conn)
                 if connection is not None:
@@ -151,6 +155,8 @@ class Broker:
                 self._resources.read(now, event)
             case LimitsSet(memory, disk):
                 self._resources.set(now, memory, disk)
+            case AlarmElsewhere(node, resource, short):
+                shared.alarms.set(resource, short, node)
         while self._outbox.streams.broken:
             self._cut(self._outbox.streams.broken.pop())
         while (go_on := shared.admission.next()) is not None:
@@ -251,8 +257,17 @@ class Broker:
                 if not connection.is_open:
                     self._forget(conn)
 
+    def _connected(self, now: Instant, event: Connected) -> None:
+        acceptor = self._settings.acceptor(event.acceptor)
+        if event.certificate is not None:
+            self._shared.certificates[event.conn] = event.certificate
+        local = event.local or f"{acceptor.host}:{acceptor.port}"
+        self._shared.arrivals[event.conn] = Arrival(event.remote, local, now)
+        self._connections[event.conn] = connect(event.conn, acceptor, self._shared, now)
+
     def _forget(self, conn: int) -> None:
         del self._connections[conn]
+        self._shared.arrivals.pop(conn, None)
         self._outbox.forget(conn)
         if conn in self._outbox.streams:
             self._deadlines.set((conn, FLUSH), self._shared.now + FLUSH_WITHIN)

@@ -10,16 +10,21 @@ a peer that sends little is not kept waiting.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from harness.words import Instant, ms
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.described import Described, Describes
+from reference_broker.core.message import Entry
+from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 from reference_broker.ws.upgrade import METHODS
 
 AMQP091 = "AMQP091"
 """How an acceptor's protocols name AMQP 0-9-1; ``AMQP`` alone is AMQP 1.0."""
+HTTP = "HTTP"
+"""How an acceptor's protocols name the management API."""
 _LETTERS = b"AMQP"
 _MAGIC = b"ARTEMIS"
 _HANDSHAKE = "handshake"
@@ -52,6 +57,8 @@ class Connection(Protocol):
 
 def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Connection:
     """A connection that has just come in by ``acceptor``."""
+    if HTTP in acceptor.protocols:
+        return shared.parts.management_api(conn, acceptor, shared, now)
     if AMQP091 in acceptor.protocols:
         return shared.parts.which_amqp(conn, acceptor, shared, now)
     if "STOMP" not in acceptor.protocols:
@@ -112,6 +119,14 @@ class HandsOn:
     def fail(self, problem: str) -> None:
         if self._serving is not None:
             self._serving.fail(problem)
+
+    def describe(self) -> Described | None:
+        """What the one that it became says."""
+        return self._serving.describe() if isinstance(self._serving, Describes) else None
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What the one that it became has of queues."""
+        return self._serving.out() if isinstance(self._serving, Describes) else iter(())
 
 
 class Undecided(HandsOn):

@@ -124,6 +124,10 @@ class Exchanges:
         self._all = {name: Exchange(name, kind) for name, kind in PREDECLARED.items()}
         self._default = Exchange(DEFAULT, "direct")
 
+    def __len__(self) -> int:
+        """How many there are, with the one without a name."""
+        return len(self._all) + 1
+
     def find(self, name: str) -> Exchange | None:
         """The exchange of that name."""
         return self._default if name == DEFAULT else self._all.get(name)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from harness.words import Close, Effect, Observe, ResumeReading, SendBytes, StopReading
+from harness.words import AlarmChanged, Close, Effect, Observe, ResumeReading, SendBytes, StopReading
 from reference_broker.core.large import Extract
 from reference_broker.core.streams import Streams
 
@@ -145,6 +145,10 @@ class Outbox:
     def observe(self, conn: int, requirement: str, detail: str) -> None:
         """A branch was taken that exists because of ``requirement``."""
         self._observed.append(Observe(conn, requirement, detail))
+
+    def alarm(self, resource: str, short: bool) -> None:
+        """An alarm of ours was raised or cleared, and the brokers that this one is linked with are to know."""
+        self._observed.append(AlarmChanged(resource, short))
 
     def drain(self, batch: int = 0) -> list[Effect]:
         """Everything collected; the outbox is empty afterwards. With a ``batch``, octets are held until that is stored."""

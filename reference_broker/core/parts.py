@@ -41,6 +41,7 @@ from reference_broker.core_protocol.connection import CoreConnection
 from reference_broker.core_protocol.consumer import ConsumerCredit, CoreConsumer
 from reference_broker.core_protocol.grants import Grants
 from reference_broker.core_protocol.session import Session as CoreSession
+from reference_broker.management_api.connection import ManagementConnection
 from reference_broker.stomp.commands import COMMANDS, Handler
 from reference_broker.stomp.connection import StompConnection
 from reference_broker.stomp.encoder import FrameEncoder
@@ -74,6 +75,7 @@ class Parts:
     subscription: Callable[..., Subscription] = Subscription
     stomp: Callable[[int, Acceptor, Shared, Instant], StompConnection] = StompConnection
     web_socket: Callable[..., WebSocketConnection] = WebSocketConnection
+    management_api: Callable[[int, Acceptor, Shared, Instant], ManagementConnection] = ManagementConnection
     amqp: Callable[[int, Acceptor, Shared, Instant], AmqpConnection] = AmqpConnection
     sasl: Callable[..., SaslServer] = SaslServer
     session: Callable[[AmqpConnection, Begin, int, int], Session] = Session

@@ -166,6 +166,11 @@ class Queue:
         return len(self._ready) + (0 if self.behind is None else self.behind.left)
 
     @property
+    def octets_waiting(self) -> int:
+        """Octets of the bodies in memory that wait for a consumer; looks at each of them."""
+        return sum(len(each.message.body) for each in self._ready)
+
+    @property
     def order(self) -> int:
         """The number of the last message that came into memory."""
         return self._order

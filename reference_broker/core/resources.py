@@ -41,6 +41,11 @@ class Resources:
         self._read: ResourcesRead | None = None
 
     @property
+    def reading(self) -> ResourcesRead | None:
+        """The last reading; None before the first."""
+        return self._read
+
+    @property
     def memory_limit(self) -> int:
         """Octets above which memory is short."""
         usable = self._usable()

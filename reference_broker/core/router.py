@@ -160,6 +160,10 @@ class Router:
         address = self._addresses.get(name)
         return None if address is None else address.find(name)
 
+    def names(self) -> list[str]:
+        """The names of all queues that :meth:`find` finds."""
+        return [name for name in self._addresses if self.find(name) is not None]
+
     def declare(self, name: str, queue: Callable[..., Queue]) -> Queue:
         """A new anycast queue that stays until it is dropped; there is none of that name. ``queue`` makes it."""
         address = self._addresses.get(name) or self._open(name, {RoutingType.ANYCAST}, configured=False)

@@ -11,12 +11,15 @@ from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
 from reference_broker.core.alarms import Alarms
 from reference_broker.core.deadlines import Deadlines
+from reference_broker.core.described import Arrival
 from reference_broker.core.outbox import Outbox
 from reference_broker.core.router import Router
 
 if TYPE_CHECKING:
     from reference_broker.amqp.link import Link
+    from reference_broker.core.connections import Connection
     from reference_broker.core.parts import Parts
+    from reference_broker.core.resources import Resources
     from reference_broker.core.topology import Topology
     from reference_broker.storage.large import LargeFiles
 
@@ -32,6 +35,8 @@ class Shared:
     ``topology`` has what was declared, where any acceptor speaks AMQP 0-9-1.
     ``large`` takes large bodies, where there is a disk for them.
     ``certificates`` has, by connection, the subject of the certificate that the transport knows the peer by.
+    ``connections`` are all there are, ``arrivals`` where they came from, ``resources`` what is known of memory and disk: for
+    whoever tells of them.
     """
 
     settings: Settings
@@ -53,6 +58,9 @@ class Shared:
     large: LargeFiles | None = None
     topology: Topology | None = None
     alarms: Alarms = field(default_factory=Alarms)
+    connections: dict[int, Connection] = field(default_factory=dict)
+    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    resources: Resources | None = None
 
     def certified(self, conn: int) -> str | None:
         """The user that the peer's certificate belongs to. Where security is off, that is anybody with a certificate."""

@@ -53,12 +53,14 @@ Warts
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from harness.words import Instant, Outcome, ms
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.described import BLOCKED, BLOCKING, RUNNING, Described
 from reference_broker.core.large import Extract
 from reference_broker.core.liveness import Beats
+from reference_broker.core.message import Entry
 from reference_broker.core.passwords import admitted
 from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
@@ -97,6 +99,7 @@ class StompConnection:
         self.shared = shared
         self.version = Version.V1_2
         self.client_id: str | None = None
+        self.user = ""
         self.encoder = parts.encoder(None)
         self.subscriptions: dict[tuple[str | None, str | None], Subscription] = {}
         self.deliveries: dict[str, Delivery] = {}
@@ -263,6 +266,25 @@ class StompConnection:
         """What the peer asked for cannot be stored."""
         self._refuse(Refusal(refusal.NOT_STORED, self.version, problem))
 
+    def describe(self) -> Described | None:
+        """How the connection stands; None before it is open."""
+        if self._state is not State.SESSION:
+            return None
+        return Described(
+            protocol=f"STOMP {self.version.wire}",
+            user=self.user,
+            state=BLOCKED if self.blocked else BLOCKING if self.shared.alarms.raised else RUNNING,
+            channels=1,
+            client_properties={"product": "STOMP client"},
+            channel_max=1,
+            timeout_s=self._ttl_ms // 1000,
+            direct=True,
+        )
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What its subscriptions have of queues, delivered and not settled."""
+        return ((each.subscription.queue, each.entry) for each in self.deliveries.values())
+
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def _connect(self, now: Instant, frame: Frame) -> None:
@@ -275,6 +297,7 @@ class StompConnection:
         elif "host" not in first:
             raise Refusal(refusal.NO_HOST, version, f"{frame.head.command} needs a host header from version 1.1 on")
         self._authenticate(first.get("login"), first.get("passcode"))
+        self.user = first.get("login") or self.shared.certified(self.conn) or ""
         self.client_id = first.get("client-id")
         agreement = self._negotiator.negotiate(first.get("heart-beat"), version)
         headers: list[tuple[str, str]] = []

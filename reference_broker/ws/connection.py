@@ -27,10 +27,14 @@ A peer that broke the protocol is not listened to any more (RFC6455-CLOSE-05), o
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Protocol
 
 from harness.words import Instant, ms
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.described import Described, Describes
+from reference_broker.core.message import Entry
+from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 from reference_broker.ws import framing
 from reference_broker.ws.framing import Broken, Closed, Data, Frames, Ping
@@ -84,6 +88,14 @@ class WebSocketConnection:
     def is_open(self) -> bool:
         """Whether input for this connection still means anything."""
         return self._state is not State.CLOSED
+
+    def describe(self) -> Described | None:
+        """What the connection above it says."""
+        return self._inner.describe() if isinstance(self._inner, Describes) else None
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What the connection above it has of queues."""
+        return self._inner.out() if isinstance(self._inner, Describes) else iter(())
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 

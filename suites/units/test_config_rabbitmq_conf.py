@@ -25,6 +25,7 @@ def test_the_shipped_file_is_read() -> None:
     assert [(each.name, each.protocols) for each in settings.acceptors] == [
         ("stomp", ("STOMP",)),
         ("amqp", ("AMQP", "AMQP091")),
+        ("management", ("HTTP",)),
     ]
 
 
