@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from harness.clients.management import Admin
+from harness.clients.statistics import Statistics
 from harness.oracles import liveness
 from harness.outcome import Outcome
 from harness.peers import Peers
@@ -91,6 +92,10 @@ class Bench(Peers):
     def admin(self) -> Admin:
         """What the broker says of its addresses, over a connection of its own. For targets with the capability "admin"."""
         return Admin(self, self.stomp)
+
+    def statistics(self) -> Statistics:
+        """The same of an ActiveMQ. For targets with the capability "statistics"."""
+        return Statistics(self, self.amqp)
 
     # virtual links
 

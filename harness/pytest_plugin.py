@@ -78,7 +78,7 @@ BUSY = frozenset({"address-full", "paging"})
 """Cases that need one of these keep a broker and its disk busy. They begin last, away from those that measure time."""
 
 
-ALONE = frozenset({"alarms"})
+ALONE = frozenset({"alarms", "system-usage"})
 """On a target with one of these cases do something to all of the broker: there they run one after the other."""
 
 

@@ -14,7 +14,7 @@ class ActivemqTarget(SocketTarget):
     """Puts together (once), configures, starts and stops an ActiveMQ of ``version`` (None: our default) with ``config``."""
 
     def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
-        super().__init__(identity)  # what the suites do arithmetic with is in the profile
+        super().__init__(identity, config)
         self._path, self._version = config, version
         self._process: ActivemqProcess | None = None
 
