@@ -12,6 +12,7 @@ GROUP = "brokerproof.commands"
 OWN = {
     "run": "harness.commands.run:run",
     "load": "harness.commands.load:load",
+    "recover": "harness.commands.recover:recover_",
     "replay": "harness.commands.replay:replay",
     "infer": "harness.commands.infer:infer",
     "diff": "harness.commands.diff:diff",

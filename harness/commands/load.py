@@ -24,6 +24,7 @@ from harness.load import told as telling
 from harness.load.conductor import Crew, LoadFailed, Outcome, Progress
 from harness.load.crew import LocalCrew
 from harness.load.plan import BadPlan
+from harness.load.recovery import tapes
 from harness.load.session import Session
 from harness.targets.failure import SetUpFailed
 from harness.verdicts import results
@@ -52,7 +53,7 @@ def load(lasts: str | None, record: bool, as_json: bool, **options: Any) -> int:
     session = Session(target, wished, crew(options["master"]), folder, record=record)
     begin(folder, wished.seed)
     line = _Lines(console)
-    outcome = in_one_sentence(lambda: session.run(time, line.watch))
+    outcome = in_one_sentence(lambda: session.run(time, line.watch), folder)
     told = telling.data(session, outcome)
     code = 0 if telling.complete(told) else 2
     keep(session, outcome, told, code)
@@ -79,14 +80,15 @@ def keep(session: Session, outcome: Outcome, told: dict[str, Any], code: int) ->
     run_folder.finish(session.folder, results.read(session.folder), code, [])
 
 
-def in_one_sentence(run: Callable[[], Outcome]) -> Outcome:
-    """Calls ``run`` and turns what can go wrong into the exit codes of the command."""
+def in_one_sentence(run: Callable[[], Outcome], folder: Path) -> Outcome:
+    """Calls ``run`` and turns what can go wrong into the exit codes of the command. ``folder`` is the run's."""
     try:
         return run()
     except BadPlan as problem:
         raise failing.Usage(str(problem)) from None
     except (SetUpFailed, LoadFailed) as problem:
-        raise failing.SetUp(str(problem)) from None
+        left = f"; brokerproof recover {folder} saves what was recorded" if tapes(folder) else ""
+        raise failing.SetUp(f"{problem}{left}") from None
 
 
 def crew(master: str | None) -> Crew:
@@ -109,10 +111,12 @@ class _Lines:
 
     def watch(self, progress: Progress) -> bool:
         """Never ends a load."""
-        if progress.at - self._last >= TELL_EVERY and progress.at:
+        if (progress.at - self._last >= TELL_EVERY or progress.ending) and progress.at:
             self._last = progress.at
             numbers, lasted = progress.numbers, (progress.at - progress.since) / NS_PER_S
             what = "" if progress.producing else ", waiting for the rest"
+            if progress.ending:
+                what = ", the recording is put in order"
             self._console.print(
                 f"{lasted:5.0f} s: {numbers['sent']} sent, {numbers['confirmed']} confirmed,"
                 f" {numbers['received']} received, {numbers['up']} connections{what}",

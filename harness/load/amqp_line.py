@@ -18,8 +18,6 @@ _WIDE = 2**31 - 1
 _WRAP = 2**32
 _CREDIT = 200
 """What a consumer asks for when nobody says."""
-_KEPT = 512
-"""Octets of a transfer that are recorded; its own list has to be among them, and a broker may have a long tag for it."""
 _ROOM = 64
 """Octets of a frame that are kept for its performative."""
 _BEGIN, _ATTACH, _FLOW, _TRANSFER, _DISPOSITION = 0x11, 0x12, 0x13, 0x14, 0x15
@@ -184,30 +182,44 @@ class AmqpLine(Line):
         self._pending = data[place:]
         if not frames:
             return
-        if self.host.tape is not None:
-            kept = [each if len(each) <= _KEPT or each[10] != _TRANSFER else each[:_KEPT] for each in frames]
-            self.host.tape.frames(self._number, RECEIVED, at, self.conn, kept, list(map(len, frames)))
         self._take(frames, at)
         self.pump(at)
+
+    def _heard(self, kept: list[bytes], sizes: list[int], at: Instant) -> None:
+        """Records frames before anything is said because of them."""
+        if kept and self.host.tape is not None:
+            self.host.tape.frames(self._number, RECEIVED, at, self.conn, kept, sizes)
+        kept.clear()
+        sizes.clear()
 
     def _take(self, frames: list[bytes], at: Instant) -> None:
         settling: list[int] = []
         waits: list[int] = []
+        kept: list[bytes] = []
+        sizes: list[int] = []
+        taped = self.host.tape is not None
         for frame in frames:
+            if taped:
+                kept.append(frame)
+                sizes.append(len(frame))
             if len(frame) == amqp.HEADER_SIZE:
                 continue  # a protocol header, or a sign of life
             start = frame[4] * 4
             code = frame[start + 2] if frame[5] == amqp.AMQP_FRAME and frame[start : start + 2] == b"\x00\x53" else -1
             if code == _TRANSFER:
-                self._transfer(frame, start + 3, at, settling, waits)
+                end = self._transfer(frame, start + 3, at, settling, waits)
+                if taped:
+                    kept[-1] = frame[: end + RECORDED_OCTETS]
             elif code == _DISPOSITION:
                 self._disposition(frame, start + 3, at)
             elif code == _FLOW:
                 self._flow(numbers(frame, start + 3, 7))
             else:
+                self._heard(kept, sizes, at)
                 self._rare(frame, at)
             if self.over:
                 return
+        self._heard(kept, sizes, at)
         tally = self.host.tally
         if waits:
             tally.delivery.note(waits)
@@ -222,7 +234,8 @@ class AmqpLine(Line):
         if answers and not self.over:
             self._say(answers, at)
 
-    def _transfer(self, frame: bytes, at: int, now: Instant, settling: list[int], waits: list[int]) -> None:
+    def _transfer(self, frame: bytes, at: int, now: Instant, settling: list[int], waits: list[int]) -> int:
+        """Takes a transfer, whose list is at ``at``; returns where its payload begins."""
         self._incoming += 1
         fields, end = _transfer_fields(frame, at)
         handle = self._handles.get(fields[0], -1)
@@ -238,7 +251,7 @@ class AmqpLine(Line):
         tally = self.host.tally
         tally.received_octets += len(frame) - end
         if fields[5] == 1:  # more
-            return
+            return end
         tally.received += 1
         number = self._unfinished.pop(handle, -1)
         consumer = handle - len(self.senders)
@@ -246,6 +259,7 @@ class AmqpLine(Line):
             self._taken[consumer][1] += 1
         if fields[4] != 1 and number >= 0:
             settling.append(number)
+        return end
 
     def _dispositions(self, settling: list[int]) -> list[bytes]:
         if not settling:

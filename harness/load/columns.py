@@ -48,17 +48,18 @@ class Rows:
     @classmethod
     def of(cls, stretch: Stretch) -> Rows:
         """The rows of a stretch."""
-        count = np.array(stretch.count, np.int64)
-        lengths = np.frombuffer(b"".join(stretch.lengths), np.uint32)
-        data = b"".join(stretch.octets)
+        heads = np.concatenate([each.heads for each in stretch.blocks])
+        at, conn, direction, count = (heads[:, column] for column in range(heads.shape[1]))
+        lengths = np.concatenate([each.lengths for each in stretch.blocks])
+        data = b"".join([each.octets for each in stretch.blocks])
         offsets = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths, out=offsets[1:])
         buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)]
         return cls(
-            np.repeat(np.array(stretch.at, np.int64), count),
-            np.repeat(np.array(stretch.conn, np.int64), count),
-            np.repeat(np.array(stretch.direction, np.int64) == SENT, count),
-            np.frombuffer(b"".join(stretch.sizes), np.uint32).astype(np.int64),
+            np.repeat(at + stretch.offset, count),
+            np.repeat(conn, count),
+            np.repeat(direction == SENT, count),
+            np.concatenate([each.sizes for each in stretch.blocks]).astype(np.int64),
             lengths.astype(np.int64),
             data,
             pa.Array.from_buffers(pa.binary(), len(lengths), buffers),

@@ -71,6 +71,7 @@ class Progress:
     errors: Counter[str] = field(default_factory=Counter)
     delivery: Latencies = field(default_factory=Latencies)
     producing: bool = True
+    ending: bool = False
 
 
 @dataclass
@@ -177,10 +178,12 @@ class Conductor:
 
         self._wait(settled, self.world.now() + 10**6 * NS_PER_S, every=NS_PER_S // 4)
 
-    def end(self) -> Outcome:
-        """Everybody says goodbye and tells what came of it. Raises :class:`LoadFailed`."""
+    def end(self, watch: Callable[[Progress], bool]) -> Outcome:
+        """Everybody says goodbye, has segments made of its tape, and tells what came of it. Raises :class:`LoadFailed`."""
         for seat in self._seats:
             seat.wire.say(leave=True)
+        self.progress.ending = True
+        watch(self.progress)
         self._wait(lambda: all(each.result is not None for each in self._seats), LONG)
         results = [each.result for each in self._seats if each.result is not None]
         if len(results) < len(self._seats):

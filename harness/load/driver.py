@@ -148,7 +148,7 @@ class Driver:
         assert self.host.tape is not None
         if self._ended:
             return
-        self.host.tape.hand_over(whole=True)
+        self.host.tape.hand_over()
         self.world.at(self.world.now() + HAND_OVER, self._hand_over)
 
     def _tend(self) -> None:

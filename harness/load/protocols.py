@@ -1,7 +1,7 @@
 """The protocols that a load can speak: one module for who speaks it, one for how its octets become columns of the trace.
 
 A module of sessions has a class ``Lines(plan, host)`` (:class:`harness.load.line.Line`); a module of columns has
-``columns(tape)`` (:class:`harness.load.tape.Stretch`). They are imported when they are needed: a recorder needs no sessions.
+``columns(stretch)`` (:class:`harness.load.tape.Stretch`). They are imported when they are needed: a recorder needs no sessions.
 """
 
 from __future__ import annotations

@@ -19,14 +19,16 @@ from harness.words import NS_PER_S, Duration, Instant
 CASE = "load"
 """Every event of a load belongs to one case."""
 SEGMENT_ROWS = 250_000
+BACKLOG = 2 * 1024**3
+"""Octets on the tape of one driver before its scribe is called although the load lasts: some four million messages of STOMP."""
 DRAIN: Duration = 5 * NS_PER_S
 
 
 class Session:
     """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire is recorded.
 
-    ``segment_s``: a segment is closed after so many seconds too, for somebody who reads them meanwhile. ``nice``: how much
-    the recorders let others go first.
+    ``backlog``: octets that may wait on a driver's tape until the load is over; 0 for somebody who reads segments meanwhile,
+    which then cover ``segment_s`` seconds at most.
     """
 
     def __init__(
@@ -37,11 +39,11 @@ class Session:
         folder: Path,
         *,
         record: bool = True,
-        segment_s: int = 10,
-        nice: int = 19,
+        backlog: int = BACKLOG,
+        segment_s: int = 2,
     ) -> None:
         self.target, self.wishes, self.folder = target, wishes, folder
-        self._crew, self._record, self._segment_s, self._nice = crew, record, segment_s, nice
+        self._crew, self._record, self._backlog, self._segment_s = crew, record, backlog, segment_s
         self._restart_at: Instant = 0
         self.restarts = 0
 
@@ -73,7 +75,7 @@ class Session:
 
             conductor.run(lasts, watching)
             conductor.drain(drain, watch)
-            return conductor.end()
+            return conductor.end(watch)
 
     def _about_the_record(self) -> Mapping[str, Any] | None:
         if not self._record:
@@ -84,8 +86,8 @@ class Session:
             "target": self.target.identity.name,
             "case": CASE,
             "segment_rows": SEGMENT_ROWS,
-            "nice": self._nice,
-            "segment_s": self._segment_s,
+            "segment_s": 0 if self._backlog else self._segment_s,
+            "backlog": self._backlog,
         }
 
     def _start_anew(self, conductor: Conductor, acceptor: str) -> None:

@@ -93,7 +93,7 @@ class StompLine(Line):
 
     def post(self, sender: Sender, count: int, now: Instant) -> int:
         host, head, number = self.host, self._heads[sender.about.number], sender.about.number
-        confirmed, awaited = host.plan.confirmed, self._awaited
+        confirmed, awaited, taped = host.plan.confirmed, self._awaited, host.tape is not None
         frames: list[bytes] = []
         kept: list[bytes] = []
         octets = 0
@@ -107,15 +107,16 @@ class StompLine(Line):
             else:
                 frame = b"%bcontent-length:%d\n\n%b" % (head, size, body)
             frames.append(frame)
-            kept.append(frame[: len(frame) - size + RECORDED_OCTETS])
             octets += size
+            if taped:
+                kept.append(frame[: len(frame) - size + RECORDED_OCTETS])
         host.tally.sent_octets += octets
         sender.next += count
         host.tally.sent += count
         host.tally.sent_until = now + host.offset
         if confirmed:
             sender.waiting += count
-        self._say(frames, now, kept, list(map(len, frames)))
+        self._say(frames, now, kept, list(map(len, frames)) if taped else None)
         return count
 
     def heard(self, at: Instant, data: bytes) -> None:
@@ -129,10 +130,10 @@ class StompLine(Line):
         if frames[0][:1] in _EOLS or frames[-1][:1] in _EOLS or b"\0\n" in data or b"\0\r" in data:
             frames, sizes = self._without_eols(frames, at)
         else:
-            sizes = list(map(len, frames))
+            sizes = []
         took = self._take(frames, at)
         if self.host.tape is not None:
-            self.host.tape.frames(self._number, RECEIVED, at, self.conn, took.kept, sizes)
+            self.host.tape.frames(self._number, RECEIVED, at, self.conn, took.kept, sizes or map(len, frames))
         if took.answers:
             self._say(took.answers, at)
         for frame in took.rare:
@@ -160,7 +161,7 @@ class StompLine(Line):
             self.host.tape.frames(self._number, RECEIVED, at, self.conn, [b""], [size])
 
     def _take(self, frames: list[bytes], at: Instant) -> _Took:
-        tally, mode = self.host.tally, self.host.plan.ack
+        tally, mode, taped = self.host.tally, self.host.plan.ack, self.host.tape is not None
         now = at + self.host.offset
         acks: list[bytes] = []
         latest: dict[bytes, bytes] = {}
@@ -171,7 +172,8 @@ class StompLine(Line):
             kind = frame[:4]
             if kind == b"MESS":
                 end = frame.find(b"\n\n") + 2
-                kept.append(frame[: end + RECORDED_OCTETS])
+                if taped:
+                    kept.append(frame[: end + RECORDED_OCTETS])
                 tally.received += 1
                 tally.received_octets += len(frame) - end
                 if frame.startswith(MARK, end):
@@ -190,7 +192,8 @@ class StompLine(Line):
                 else:
                     acks.append(b"ACK\nid:%b\n\n" % token[1])
                 continue
-            kept.append(frame)
+            if taped:
+                kept.append(frame)
             if kind != b"RECE" or not self._receipt(frame, at):
                 rare.append(frame)
         if waits:

@@ -41,6 +41,10 @@ def data(session: Session, outcome: Outcome) -> dict[str, Any]:
             "segments": sum(each["segments"] for each in scribes),
             "cpu_s": sum(each["cpu_s"] for each in scribes),
             "start_cpu_s": sum(each["start_cpu_s"] for each in scribes),
+            "tape_cpu_s": sum(each["tape_cpu_s"] for each in scribes),
+            "tape_octets": sum(each["tape_octets"] for each in scribes),
+            "left_octets": sum(each["left_octets"] for each in scribes),
+            "after_s": max(each["after_ns"] for each in scribes) / NS_PER_S,
         }
         if scribes
         else None,
@@ -121,16 +125,30 @@ def table(name: str, told: dict[str, Any]) -> Table:
         rows.append(("faults", ", ".join(f"{count} {kind}" for kind, count in sorted(told["faults"].items()))))
     recorder = told["recorder"]
     if recorder is not None:
-        rows.append(
-            (
-                "recorded",
-                f"{recorder['events']:,} events, {_cost(recorder['cpu_s'], told)}; its start {recorder['start_cpu_s']:.1f} s",
-            )
-        )
+        rows += _recorded(recorder, told)
     rows += [("errors", f"{count}× {what}") for what, count in sorted(told["errors"].items())]
     for row in rows:
         found.add_row(*row)
     return found
+
+
+def _recorded(recorder: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, str]]:
+    """What recording cost: while the load lasted, and then."""
+    mib = 2**20
+    left = recorder["left_octets"]
+    when = "" if left >= recorder["tape_octets"] else f", {left / mib:,.1f} of them left when the load was over"
+    return [
+        (
+            "recorded",
+            f"{recorder['events']:,} events on {recorder['tape_octets'] / mib:,.1f} MiB of tape{when};"
+            f" written in {_cost(recorder['tape_cpu_s'], told)} of the drivers' processor time",
+        ),
+        (
+            "made segments of",
+            f"in {recorder['after_s']:.1f} s after the load; processor {_cost(recorder['cpu_s'], told)},"
+            f" start {recorder['start_cpu_s']:.1f} s",
+        ),
+    ]
 
 
 def _cost(cpu_s: float, told: dict[str, Any]) -> str:

@@ -6,21 +6,20 @@ Before and after the load both compare their clocks (:mod:`harness.load.clocks`)
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import resource
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.load import clocks
+from harness.load.backlog import Backlog
 from harness.load.driver import Driver
 from harness.load.plan import Plan
-from harness.load.tape import Tape
+from harness.load.scribe import About
 from harness.load.wires import Wire
 from harness.words import NS_PER_S, Duration
 from harness.worlds.canary import Canary
@@ -47,7 +46,7 @@ class Worker:
         self._wire = Wire(self._world, connection, self._messages.append, self._lost)
         self._wire.say(hello=token, host=platform.node(), boot=clocks.boot(), pid=os.getpid())
         self._driver: Driver | None = None
-        self._scribe: subprocess.Popen[bytes] | None = None
+        self._backlog: Backlog | None = None
         self._start_cpu_s = 0.0
 
     def run(self) -> int:
@@ -61,7 +60,7 @@ class Worker:
             try:
                 driver.connect(PATIENCE)
             except Unreachable as problem:
-                driver.leave(PATIENCE)
+                self._abandon(driver)
                 self._wire.say(failed=str(problem))
                 return 3
             self._start_cpu_s = _cpu_s()
@@ -75,7 +74,7 @@ class Worker:
             self._world.wait_until(lambda: self._gone, self._world.now() + PATIENCE)
         except _Gone:
             if self._driver is not None:
-                self._driver.leave(PATIENCE)
+                self._abandon(self._driver)
             return 5
         finally:
             if self._canary.running:
@@ -139,31 +138,27 @@ class Worker:
             for name, each in about["tls"].items()
         }
         self._world.moved(_endpoints(about["endpoints"]), tls)
-        tape = None
         if about["record"] is not None:
-            record = about["record"]
-            arguments = json.dumps({**record, "offset_ns": offset})
-            self._scribe = subprocess.Popen(
-                [sys.executable, "-m", "harness.load.scribe", arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            assert self._scribe.stdout is not None
-            self._scribe.stdout.readline()
-            tape = Tape(Path(record["folder"]) / "tape" / record["tag"], self._tell_scribe)
+            record = dict(about["record"])
+            most = record.pop("backlog")
+            self._backlog = Backlog(About(**record, offset_ns=offset), most)
+        tape = None if self._backlog is None else self._backlog.tape
         return Driver(self._world, Plan.of(about["plan"]), tape, about["first"], offset)
 
-    def _tell_scribe(self, path: Path) -> None:
-        assert self._scribe is not None
-        assert self._scribe.stdin is not None
-        self._scribe.stdin.write(f"{path}\n".encode())
-        self._scribe.stdin.flush()
+    def _abandon(self, driver: Driver) -> None:
+        """Ends what nobody waits for any more; what was recorded is kept."""
+        driver.leave(PATIENCE)
+        if self._backlog is not None:
+            self._backlog.finish()
 
     def _result(self, driver: Driver) -> dict[str, Any]:
         result = driver.told()
         result["cpu_s"], result["start_cpu_s"] = _cpu_s() - self._start_cpu_s, self._start_cpu_s
         result["canary"] = {"p99_ns": self._canary.quantile(0.99), "worst_ns": self._canary.quantile(1.0)}
-        if self._scribe is not None:
-            said, _ = self._scribe.communicate()
-            result["scribe"] = json.loads(said) if said.strip() else None
+        if self._backlog is not None:
+            begun = self._world.now()
+            result["scribe"] = self._backlog.finish()
+            result["scribe"]["after_ns"] = self._world.now() - begun
         return result
 
 

@@ -84,6 +84,10 @@ class Recorder:
         arrays = [whole.get(field.name, pa.nulls(size, field.type)) for field in SCHEMA]
         self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
+    def goes_on_behind(self, case: str, events: int) -> None:
+        """Says that so many events of a case that goes on were written before, by somebody else."""
+        self._seq[case] = events
+
     def _counted(self, case: str, size: int) -> int:
         """The number of the first of ``size`` more events of a case."""
         first = self._seq.get(case, 0)

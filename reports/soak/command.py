@@ -41,7 +41,6 @@ from reports.spread import SparkCrew
 VIOLATION = "violation.json"
 """The file of the run folder that keeps what ended a soak."""
 SEGMENT_S = 2
-NICE = 5
 
 
 @click.command()
@@ -65,7 +64,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     master = options["master"]
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
         who = LocalCrew() if master is None else SparkCrew(master, spark)
-        load = Session(target, wished, who, folder, segment_s=SEGMENT_S, nice=NICE)
+        load = Session(target, wished, who, folder, backlog=0, segment_s=SEGMENT_S)
         judged = ground_of(profile.name, guessed=True)  # what the broker was configured to is not in the trace
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
         stream.start()
@@ -77,7 +76,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
                     raise failing.Ours(f"the judges failed: {stream.seen.problem}")
                 return stream.seen.conclusion is not None
 
-            outcome = in_one_sentence(lambda: load.run(time, watch))
+            outcome = in_one_sentence(lambda: load.run(time, watch), folder)
         stream.stop()
         found = stream.seen.conclusion or stream.look()
     code = exit_code([found.verdict])

@@ -6,15 +6,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from harness.load import amqp_columns, protocols, stomp_columns
-from harness.load.scribe import Scribe
-from harness.load.tape import EOL, RECEIVED, SENT, Stretch, Tape
-from harness.trace import read
-from harness.trace.events import ConnectionOpened
-from harness.trace.recorder import Recorder
+from harness.load import amqp_columns, stomp_columns
+from harness.load.tape import EOL, RECEIVED, SENT, Stretch, Tape, blocks
 from harness.trace.stamp import stamp
 from harness.wire import amqp, amqp_messages, amqp_types, stomp
-from harness.words import NS_PER_S, Clock
 
 
 def stretch(folder: Path, frames: list[tuple[int, int, int, bytes]], sizes: list[int] | None = None) -> Stretch:
@@ -25,11 +20,9 @@ def stretch(folder: Path, frames: list[tuple[int, int, int, bytes]], sizes: list
     for place, (at, conn, direction, octets) in enumerate(frames):
         tape.frames(0, direction, at, conn, [octets], None if sizes is None else [sizes[place]])
     tape.close()
-    recorder = Recorder(None, "run", "target", Clock.REAL)
-    scribe = Scribe(recorder, "load", 0, NS_PER_S * 1000)
     for path in written:
-        scribe.read(memoryview(path.read_bytes()))
-    found = scribe._stretch
+        for block in blocks(memoryview(path.read_bytes())):
+            found.add(block)
     assert found.rows == len(frames)
     return found
 
@@ -148,29 +141,3 @@ def test_amqp_that_is_none_is_told_and_empty_frames_are_beats(tmp_path: Path) ->
     (whole,) = amqp.Reader().feed(amqp_frames()[3])
     assert isinstance(whole, amqp.Frame)
     assert found[2]["body_size"] == len(whole.payload)
-
-
-def test_a_scribe_writes_one_case_that_goes_on_over_its_segments(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, "run", "t", Clock.REAL, "4", segment_rows=40)
-    scribe = Scribe(recorder, "load", 1000, NS_PER_S)
-    written: list[Path] = []
-    tape = Tape(tmp_path / "tape", written.append)
-    tape.event(ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp"))
-    for at in range(100):
-        tape.frames(
-            protocols.NUMBERS["stomp"], SENT, at, 1, [stomp.encode("SEND", {"destination": "q"}, stamp(0, at))[:-1]]
-        )
-        if at == 60:
-            tape.frames(protocols.NUMBERS["stomp"], SENT, at + NS_PER_S, 1, [b""], [1])
-    tape.close()
-    for path in written:
-        scribe.read(memoryview(path.read_bytes()))
-    scribe.close()
-    segments = read.segments(tmp_path, "t")
-    assert len(segments) == recorder.segments > 1
-    found = [row for each in segments for row in read.rows(each)]
-    assert [row["seq"] for row in found] == list(range(102))
-    assert {row["case"] for row in found} == {"load"}
-    assert found[0]["kind"] == "ConnectionOpened"
-    assert found[0]["at_ns"] == 1000
-    assert [row["headers"][0]["value"] for row in found if row["command"] == "SEND"] == ["q"] * 100

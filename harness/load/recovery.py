@@ -1,0 +1,74 @@
+"""Tapes that were left behind: a driver, its scribe or the machine went before they were made segments of.
+
+What a driver had handed to its files is there, up to its last whole block; that is all but the last second. Segments that a
+scribe had begun are not counted, those that it had finished are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.load.scribe import ABOUT, CLOSING, About, Scribe, remove_folder
+
+_FILE = re.compile(r"\d{8}")
+
+
+class NotRecovered(Exception):
+    """Why a tape cannot be made segments of now, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What came of one driver's tape."""
+
+    tag: str
+    octets: int
+    events: int
+    segments: int
+
+
+def tapes(run: Path) -> list[Path]:
+    """The folders of the tapes that a run folder holds, in order."""
+    return sorted((each.parent for each in run.glob(f"tape/*/{ABOUT}")), key=lambda each: (len(each.name), each.name))
+
+
+def recover(run: Path, tape: Path) -> Recovered:
+    """Makes segments of the tape in that folder, and removes it. Raises :class:`NotRecovered`."""
+    try:
+        about = dataclasses.replace(About.read(tape), folder=str(run.resolve()))  # a run folder may have been moved
+        with about.held(alone=True):
+            files = _left(about, tape)
+            octets = sum(each.stat().st_size for each in files)
+            scribe = Scribe(about)
+            for each in files:
+                scribe.file(each)
+            scribe.close()
+            remove_folder(tape)
+    except BlockingIOError:
+        raise NotRecovered(
+            f"{tape}: the load goes on, or its segments are being made; wait until that has ended"
+        ) from None
+    except (OSError, ValueError) as problem:
+        raise NotRecovered(f"{tape}: {problem}") from None
+    return Recovered(about.tag, octets, scribe.rows, scribe.segments)
+
+
+def _left(about: About, tape: Path) -> list[Path]:
+    """The files that are in no segment, in order. One that the scribe was about to remove is in a segment."""
+    for partial in about.segments.glob(f".part-{about.tag}-*.partial"):
+        partial.unlink()
+    closing = tape / CLOSING
+    if closing.exists():
+        try:
+            told = json.loads(closing.read_text("utf-8"))
+        except ValueError:  # whoever wrote it was killed, and the segment would have come later
+            told = {"segment": "none", "files": []}
+        if (about.segments / told["segment"]).exists():
+            for name in told["files"]:
+                (tape / name).unlink(missing_ok=True)
+        closing.unlink()
+    return sorted(each for each in tape.iterdir() if _FILE.fullmatch(each.name))
