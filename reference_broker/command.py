@@ -207,6 +207,7 @@ def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk
 
     from reference_broker import listening, serve_asyncio
     from reference_broker.core.broker import Broker
+    from reference_broker.readings import Readings
     from reference_broker.storage import making
 
     acceptors = listening.opened(settings)
@@ -247,6 +248,7 @@ def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk
         store=store,
     )
     try:
-        serve_asyncio.run(broker, settings, ready, parent=parent, disk=disk)
+        readings = Readings(data or Path(tempfile.gettempdir())) if settings.watches_the_machine else None
+        serve_asyncio.run(broker, settings, ready, parent=parent, disk=disk, readings=readings)
     except listening.CannotListen as problem:
         raise SetUpFailed(str(problem)) from None

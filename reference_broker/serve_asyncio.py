@@ -48,6 +48,7 @@ from harness.words import (
 )
 from reference_broker.config.settings import Acceptor, Settings
 from reference_broker.listening import BACKLOG, layers, listen, opened
+from reference_broker.readings import EVERY_S, Readings
 from reference_broker.storage.disk import Disk
 from reference_broker.storage.threads import FileThreads
 from reference_broker.tls import TlsLayer
@@ -259,6 +260,7 @@ class _Server:
         self._to_close: list[_Connection] = []
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
         self._armed: Instant = 0
         self._not_before: Instant = 0
 
@@ -369,13 +371,19 @@ class _Server:
             connection.gone = True
             connection.take_leave()
             connection.transport.close()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._reading):
+            if timer is not None:
+                timer.cancel()
         until = self.loop.time() + SHUT_S
         while self.connections and self.loop.time() < until:
             await asyncio.sleep(0.005)
         for connection in list(self.connections.values()):
             connection.transport.abort()
+
+    def read(self, readings: Readings) -> None:
+        """Tell the broker how the machine stands, now and from now on."""
+        self.feed(readings.read())
+        self._reading = self.loop.call_later(EVERY_S, self.read, readings)
 
     # the timer
 
@@ -411,16 +419,19 @@ async def serve(
     ready: Callable[[Mapping[str, int]], None],
     stop: asyncio.Event,
     disk: Disk | None = None,
+    readings: Readings | None = None,
 ) -> None:
     """Open the acceptors, call ``ready`` with their ports by name, and serve until ``stop`` is set.
 
     Acceptors that name no protocol of :data:`SPOKEN` stay closed. Raises :class:`CannotListen` before anything was
-    accepted when one of the others cannot be opened.
+    accepted when one of the others cannot be opened. ``readings`` are what the broker is told of the machine.
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_complain_of)
     server = _Server(broker, loop, disk)
     listeners: list[asyncio.Server] = []
+    if readings is not None:
+        server.read(readings)
     try:
         ports: dict[str, int] = {}
         for acceptor in opened(settings):
@@ -454,6 +465,7 @@ def run(
     *,
     parent: int | None = None,
     disk: Disk | None = None,
+    readings: Readings | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT, or the end of the process ``parent``. Raises :class:`CannotListen`."""
 
@@ -463,7 +475,7 @@ def run(
             loop.add_signal_handler(each, stop.set)
         watch = None if parent is None else loop.create_task(_watch(parent, stop))
         try:
-            await serve(broker, settings, ready, stop, disk)
+            await serve(broker, settings, ready, stop, disk, readings)
         finally:
             if watch is not None:
                 watch.cancel()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.clients.management_api import ACCEPTOR
 from harness.targets import parameters, rabbitmq_release
 from harness.targets.rabbitmq import RabbitmqProcess
 from harness.targets.rabbitmq_management import Management
 from harness.targets.sockets import SocketTarget
-from harness.targets.target import Identity, TargetFacts
+from harness.targets.target import Identity, Parameters, TargetFacts
 from harness.words import LimitsSet, RoutingType
 from harness.worlds.world import World
 
@@ -34,7 +35,7 @@ class RabbitmqTarget(SocketTarget):
         release = rabbitmq_release.find(self._version or rabbitmq_release.default_version())
         self._process = RabbitmqProcess(folder / self.identity.name, config=self._path, release=release)
         running = self._process.start()
-        self.endpoints = {name: (running.host, port) for name, port in running.ports.items() if name != "management"}
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
         if int(running.version.partition(".")[0]) >= NATIVE_AMQP:
             port = running.ports["management"]
             self._management = Management(running.host, port, running.login, running.passcode)
@@ -45,6 +46,10 @@ class RabbitmqTarget(SocketTarget):
             configuration=parameters.describe(self._path),
             endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
         )
+
+    def _unknown(self, name: str) -> Parameters:
+        spoken = {"protocols": "HTTP"} if name == ACCEPTOR else {}
+        return {**super()._unknown(name), **spoken}
 
     def provide(self, name: str, routing: RoutingType) -> None:
         """Declares the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing: they are routing keys."""

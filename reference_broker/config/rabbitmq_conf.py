@@ -190,5 +190,6 @@ def _settings(reading: _Reading) -> Settings:
         users=reading.users or {LOGIN: PASSCODE},
         address_settings=(everything,),
         persistence_enabled=False,
+        watches_the_machine=True,
         **reading.broker,
     )

@@ -207,6 +207,8 @@ class Settings:
     """Where pages, journal and large bodies are, from the folder for the data on, unless they are absolute."""
     journal_file_size: int = 10 * 1024 * 1024
     """``journal-file-size``: octets after which the journal goes on in another file."""
+    watches_the_machine: bool = False
+    """Whether a broker in real time is told how much memory and disk space there is."""
     node: str = "rabbit@localhost"
     """How a RabbitMQ is called in its cluster."""
     memory_high_watermark: float | int = 0.4

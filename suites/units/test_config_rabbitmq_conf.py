@@ -44,17 +44,23 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         vm_memory_high_watermark.absolute = 2GiB
         vm_memory_high_watermark_paging_ratio = 0.75
         disk_free_limit.relative = 1.5
+        management.tcp.port = 15673
+        management.tcp.ip = 127.0.0.3
         log.console = false
         """,
     )
-    stomp, amqp = settings.acceptors
+    stomp, amqp, management = settings.acceptors
+    assert (management.host, management.port) == ("127.0.0.3", 15673)
     assert (stomp.host, stomp.port, amqp.port) == ("127.0.0.2", 61614, 5673)
     assert (amqp.amqp091_heartbeat_s, amqp.amqp091_channel_max, amqp.amqp091_frame_max) == (10, 100, 8192)
     assert settings.users == {"ann": "p w"}
     assert (settings.memory_high_watermark, settings.disk_free_limit) == (2 * 1024**3, 1.5)
     assert _read(tmp_path, "vm_memory_high_watermark.relative = 0").memory_high_watermark == 0.0
     assert _read(tmp_path, "disk_free_limit.absolute = 50MB").disk_free_limit == 50_000_000
-    assert [each.name for each in _read(tmp_path, "stomp.listeners.tcp = none").acceptors] == ["amqp"]
+    assert [each.name for each in _read(tmp_path, "stomp.listeners.tcp = none").acceptors] == [
+        "amqp",
+        "management",
+    ]
 
 
 @pytest.mark.parametrize(

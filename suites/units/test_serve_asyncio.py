@@ -140,7 +140,7 @@ def test_what_is_sent_comes_back_and_inputs_come_in_order() -> None:
             peer.shutdown(socket.SHUT_WR)
             assert peer.recv(1) == b""
         gone = broker.wait_for(PeerGone)
-    assert broker.inputs[0] == Connected(1, "two", remote)
+    assert broker.inputs[0] == Connected(1, "two", remote, local=f"127.0.0.1:{ports['two']}")
     assert gone == [PeerGone(1, CloseHow.EOF)]
     assert broker.at == sorted(broker.at)
 
