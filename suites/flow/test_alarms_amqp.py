@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness.bench import Bench
 from harness.case import case
-from harness.clients.amqp_books import Link
+from harness.clients.amqp_books import Link, Session
 from harness.clients.raw_amqp import AmqpPeer
 from harness.wire.conversation import PATIENCE
 from suites.amqp.steps import bodies, collect, granted, numbered
@@ -20,6 +20,11 @@ from suites.flow.test_alarms_stomp import RESOURCES, short_of
 def _may_send(target: Bench, peer: AmqpPeer, link: Link) -> bool:
     """Whether the broker's windows and credit let a message go, as they stand or soon."""
     return target.wait_until(lambda: link.credit > 0 and link.session.remote_incoming_window > 0, QUIET)
+
+
+def _opens(target: Bench, session: Session, most: int) -> bool:
+    """Whether the session's window lets ``most`` transfers go, soon."""
+    return target.wait_until(lambda: session.remote_incoming_window >= most, PATIENCE)
 
 
 def _settled(peer: AmqpPeer, link: Link, deliveries: list[int]) -> list[int]:
@@ -59,8 +64,11 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             consumer.detach(scratch, proves=others)
             target.judge(others, consumer.ended is None, "a connection that only consumes should go on")
         granted(target, publisher, link, len(wanted) - len(sent))
-        reopened = target.wait_until(lambda: link.session.remote_incoming_window >= 3, PATIENCE)
-        target.judge(proves, reopened, f"after the alarm the window is {link.session.remote_incoming_window}")
+        target.judge(
+            proves,
+            _opens(target, link.session, 3),
+            f"after the alarm the window is {link.session.remote_incoming_window}",
+        )
         for body in wanted[len(sent) :]:
             sent.append(publisher.post(link, body))
         for each in sent:

@@ -31,7 +31,7 @@ COUNTS = {
     "artemis-stomp": 34,
     "artemis-tls": 6,
     "rabbitmq-amqp091": 16,
-    "rabbitmq-flow": 8,
+    "rabbitmq-flow": 12,
     "rfc6455": 34,
     "stomp10": 49,
     "stomp11": 123,
