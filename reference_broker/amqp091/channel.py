@@ -34,6 +34,7 @@ from reference_broker.amqp091.errors import (
     Refusal,
 )
 from reference_broker.amqp091.framing import HEADER, METHOD, content
+from reference_broker.amqp091.throttle import ChannelFlow
 from reference_broker.amqp091.transaction import Transaction
 from reference_broker.core.limited_queue import REJECTED
 from reference_broker.core.message import Message
@@ -62,6 +63,7 @@ class Channel:
         self.last_queue = ""
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
+        self.flow = ChannelFlow(self)
         self._tags = 0
         self._publish: commands.Basic.Publish | None = None
         self._properties: bytes | None = None
@@ -104,7 +106,7 @@ class Channel:
             raise Refusal(UNEXPECTED_FRAME, f"a {due} is due for basic.publish")
         if self._properties is None:
             self._missing, self._properties = methods.content_header(payload, methods.BASIC)
-            self.connection.published()
+            self.connection.throttle.published()
         else:
             self._missing -= len(payload)
             self._body.append(payload)
@@ -239,6 +241,7 @@ class Channel:
 
     def stop(self) -> None:
         """Its consumers leave; what they had is still to be given back."""
+        self.flow.leave()
         for consumer in list(self.consumers.values()):
             consumer.detach()
 

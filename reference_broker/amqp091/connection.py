@@ -56,7 +56,7 @@ from reference_broker.amqp091.errors import (
 from reference_broker.amqp091.framing import BEAT, HEARTBEAT, LEAST_MAX, METHOD, FrameParser
 from reference_broker.amqp091.heartbeat import HeartBeats
 from reference_broker.config.settings import Acceptor
-from reference_broker.core.described import BLOCKED, BLOCKING, BY_NOTHING, BY_RESOURCE, RUNNING, Described
+from reference_broker.core.described import Described
 from reference_broker.core.message import Entry
 from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
@@ -71,8 +71,6 @@ CAPABILITIES = {
     "authentication_failure_close": True,
     "per_consumer_qos": True,
 }
-ALARM = "alarm"
-"""Why a connection is not read: it publishes, and the broker is short of something."""
 HANDSHAKE, SEND, LOOK, CLOSE = "handshake", "beat", "look", "close"
 PATIENCE = seconds(30)
 """For how long we wait for the peer's close-ok; less if heart-beats are less."""
@@ -120,8 +118,8 @@ class Amqp091Connection:
         self._mechanism = ""
         self._heartbeat = 0
         self._properties: dict[str, Any] = {}
-        self._deaf = self._blocked = False
-        self._blocked_at: Instant | None = None
+        self._deaf = False
+        self.throttle = shared.parts.throttle091(self)
         if acceptor.handshake_timeout_ms > 0:
             shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
         self._start()
@@ -144,7 +142,7 @@ class Amqp091Connection:
 
     def _read(self, now: Instant) -> None:
         """Carries out what has come, as far as it may be now."""
-        while not (self._state is State.CLOSED or self._deaf or self._blocked):
+        while not (self._state is State.CLOSED or self._deaf or self.throttle.holds):
             method: base.Frame | None = None
             channel = 0
             try:
@@ -218,32 +216,20 @@ class Amqp091Connection:
         for channel in touched:
             channel.flush()
 
-    # --- alarms -------------------------------------------------------------------------------------------------------
+    # --- being held back ----------------------------------------------------------------------------------------------
 
-    def published(self) -> None:
-        """The header of a content has come. Under an alarm nothing is read behind it: the message is not taken, unless it
-        has no body. A client that says that it understands is told (RabbitMQ's connection.blocked)."""
-        alarms = self.shared.alarms
-        if not alarms.raised or self._blocked:
-            return
-        self._blocked, self._blocked_at = True, self.shared.now
-        alarms.wait(self._unblock)
-        self.shared.outbox.stop_reading(self.conn, ALARM)
+    def pause(self) -> None:
+        """Nothing is read for a while: what cannot be heard is not missed."""
         self.shared.deadlines.cancel((self.conn, LOOK))
-        self.observe("RABBITMQ-FLOW-conn-1", f"low on {' & '.join(alarms.raised)}: the connection is not read")
-        if self.capabilities.get("connection.blocked") is True:
-            self.tell(commands.Connection.Blocked(f"low on {' & '.join(alarms.raised)}"))
 
-    def _unblock(self) -> None:
-        """No alarm is left: what waited is carried out."""
+    def resume(self) -> None:
+        """What waited is carried out, and reading goes on."""
+        if not self.is_open:
+            return
         now = self.shared.now
-        self._blocked = False
-        self.shared.outbox.resume_reading(self.conn, ALARM)
         if self._beats is not None:
             self._beats.resume(now)
             self.shared.deadlines.set((self.conn, LOOK), self._beats.look_at)
-        if self.capabilities.get("connection.blocked") is True:
-            self.tell(commands.Connection.Unblocked())
         self._read(now)
 
     def describe(self) -> Described | None:
@@ -254,14 +240,14 @@ class Amqp091Connection:
             protocol="AMQP 0-9-1",
             user=self.user,
             mechanism=self._mechanism,
-            state=BLOCKED if self._blocked else BLOCKING if self.shared.alarms.raised else RUNNING,
+            state=self.throttle.state,
             channels=len(self.channels),
             client_properties=self._properties,
             frame_max=self.frame_max,
             channel_max=self._channel_max,
             timeout_s=self._heartbeat,
-            blocked_by=BY_NOTHING if self._blocked_at is None else BY_RESOURCE,
-            blocked_at=self._blocked_at,
+            blocked_by=self.throttle.by,
+            blocked_at=self.throttle.at,
         )
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
@@ -425,7 +411,7 @@ class Amqp091Connection:
     def _leave(self) -> None:
         """Takes everything of this connection out of the broker: consumers first, then what they had, then queues."""
         before, self._state = self._state, State.CLOSED
-        self.shared.alarms.forget(self._unblock)
+        self.throttle.leave()
         for what in (HANDSHAKE, SEND, LOOK, CLOSE):
             self.shared.deadlines.cancel((self.conn, what))
         if before is not State.CLOSED:

@@ -48,19 +48,24 @@ def publish(channel: Channel, method: Any, octets: bytes, body: bytes) -> None:
     if channel.transaction is not None:
         channel.transaction.sends.append((message, queues, method.mandatory))
         return
-    taken = _put(channel, message, queues, method.mandatory)
-    if channel.confirms is not None:
-        channel.confirms.answer(channel.confirms.next(), taken)
+    number = None if channel.confirms is None else channel.confirms.next()
+    _announce(channel, message, queues, method.mandatory)
+    if queues and channel.topology.pace is not None:
+        channel.flow.hand(message, queues, number)
+        return
+    taken = channel.topology.route(message, queues)
+    if channel.confirms is not None and number is not None:
+        channel.confirms.answer(number, taken)
         channel.connection.touch(channel)
 
 
-def _put(channel: Channel, message: Amqp091Message, queues: list[Queue], mandatory: bool) -> bool:
+def _announce(channel: Channel, message: Amqp091Message, queues: list[Queue], mandatory: bool) -> None:
+    """What is to be done with a message beside putting it into ``queues``."""
     if not queues and mandatory:
         about = commands.Basic.Return(NO_ROUTE, "NO_ROUTE", message.exchange, message.routing_key)
         channel.send_content(about, message)
     if message.exchange == TOPIC:
         channel.connection.shared.router.multicast(message, message.routing_key)
-    return channel.topology.route(message, queues)
 
 
 def _check_user(channel: Channel, properties: dict[str, Any]) -> None:
@@ -101,7 +106,8 @@ def tx_commit(channel: Channel, method: Any) -> None:
     taken = True
     for message, queues, mandatory in transaction.sends:
         there = [each for each in queues if channel.topology.of(each) is not None]
-        taken = _put(channel, message, there, mandatory) and taken
+        _announce(channel, message, there, mandatory)
+        taken = channel.topology.route(message, there) and taken
     for settled, outcome in transaction.settlements:
         channel.settle(settled, outcome)
     if not taken:

@@ -211,6 +211,9 @@ class Settings:
     """Whether a broker in real time is told how much memory and disk space there is."""
     node: str = "rabbit@localhost"
     """How a RabbitMQ is called in its cluster."""
+    queue_rate: int = 0
+    """How many messages a second a queue that was declared takes of what is published, 0 for any number. No file says it: it
+    stands for how quick a machine is, by which RabbitMQ holds publishers back (RABBITMQ-FLOW-conn-2)."""
     memory_high_watermark: float | int = 0.4
     """RabbitMQ's ``vm_memory_high_watermark``: a fraction of the memory that can be used (float), or octets (int)."""
     disk_free_limit: float | int = 50_000_000

@@ -23,6 +23,7 @@ from reference_broker.amqp091.channel import Channel
 from reference_broker.amqp091.connection import Amqp091Connection
 from reference_broker.amqp091.consumer import Consumer, Prefetch
 from reference_broker.amqp091.heartbeat import HeartBeats
+from reference_broker.amqp091.throttle import Throttle
 from reference_broker.amqp091.which import WhichAmqp
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
 from reference_broker.core.accounting import Accounting
@@ -100,6 +101,7 @@ class Parts:
     consumer091: Callable[..., Consumer] = Consumer
     prefetch091: Callable[[int], Prefetch] = Prefetch
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
+    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
 
 
 STANDARD = Parts()

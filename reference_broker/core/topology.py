@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.words import Instant
+from reference_broker.core.credit_flow import Pace
 from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.exchanges import Exchanges
 from reference_broker.core.limited_queue import LimitedQueue, Limits
@@ -42,15 +43,18 @@ class Declared:
 
 
 class Topology:
-    """Queues and exchanges of one broker. ``now`` tells the instant of the input that is handled."""
+    """Queues and exchanges of one broker. ``now`` tells the instant of the input that is handled; each queue takes ``rate``
+    messages a second of what is published, 0 for any number."""
 
-    def __init__(self, router: Router, deadlines: Deadlines, now: Callable[[], Instant]) -> None:
+    def __init__(self, router: Router, deadlines: Deadlines, now: Callable[[], Instant], rate: int = 0) -> None:
         self.exchanges = Exchanges(router.find)
         self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
         """What becomes of messages that left their queue without having been consumed."""
         self._router, self._deadlines, self._now = router, deadlines, now
         self._declared: dict[str, Declared] = {}
         self._timers: dict[str, Callable[[], None]] = {}
+        self.pace = Pace(rate, self._at, now) if rate else None
+        """How quickly queues take what is published; None: at once."""
         self._named = 0
 
     def find(self, name: str) -> Declared | None:

@@ -1,0 +1,170 @@
+"""A connection that publishes faster than its queue keeps up is held back by itself (RabbitMQ: per-connection flow control).
+
+On the wire that is a delay like any other; the management API tells of it, as the state ``flow``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.clients.management_api import MANAGEMENT_API
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.targets.target import RECONFIGURABLE, Target
+from harness.wire import amqp091
+from harness.wire.conversation import PATIENCE
+from harness.words import Duration, ms, seconds
+from suites.amqp091.steps import queue_of
+
+FLOW = "flow"
+RATE = 1000
+"""Messages a second that a queue of a target takes whose queues are as quick as they are told to be."""
+INITIAL = 400
+"""Messages that a connection may be ahead of a channel, and a channel of a queue (``credit_flow_default_credit``)."""
+FLOOD: Duration = seconds(60)
+"""For how long a broker is flooded at most. In real time; in virtual time it takes as long as there are messages."""
+SLOW = 500
+"""Octets of bodies: enough to make a queue work."""
+
+
+def place(target: Target) -> Where:
+    """Where queues take their time: they have to be told on targets that can be, and do so by themselves on others."""
+    slow = {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
+    return Where(target.identity.default_amqp_acceptor, slow)
+
+
+def places(target: Target) -> st.SearchStrategy[Where]:
+    """The same, drawn."""
+    return st.just(place(target))
+
+
+def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
+    """``count`` messages as octets."""
+    fields = {"exchange": "", "routing-key": queue, "mandatory": False, "immediate": False}
+    one = amqp091.encode_frame(amqp091.METHOD, 1, amqp091.encode_method("basic.publish", fields))
+    one += amqp091.encode_content(1, bytes(SLOW), None, frame_max=peer.frame_max)
+    return one * count
+
+
+class Flood:
+    """Publishes to a queue, as much as goes, with confirms: never more than two batches are under way."""
+
+    def __init__(self, target: Bench, peer: Amqp091Peer, queue: str) -> None:
+        self._target, self.peer, self.queue = target, peer, queue
+        self.size = 1500 if target.virtual else 10_000
+        self.sent = self.confirmed = 0
+        self._octets = batch(peer, queue, self.size)
+        peer.call("confirm.select")
+
+    def go_on(self) -> None:
+        """Another batch, if there is room for it; what has been confirmed is counted."""
+        self.count()
+        while self.sent - self.confirmed < 2 * self.size:
+            self.peer.write(self._octets, as_event=False)
+            self.sent += self.size
+
+    def count(self) -> None:
+        """Counts what has been confirmed."""
+        for each in self.peer.taken("basic.ack"):
+            self.confirmed = max(self.confirmed, each["delivery-tag"])
+
+    def end(self) -> bool:
+        """Whether all is confirmed, soon."""
+
+        def all_of_it() -> bool:
+            self.count()
+            return self.confirmed >= self.sent or self.peer.ended is not None
+
+        return self._target.wait_until(all_of_it, FLOOD) and self.confirmed == self.sent
+
+
+def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
+    """Floods until ``seen``, as long as that may take."""
+    deadline = target.now() + FLOOD
+    for each in seen:
+        if each or target.now() >= deadline:
+            return each
+        flood.go_on()
+        target.wait_until(lambda: flood.peer.ended is not None, ms(50))
+    raise AssertionError("it never ends by itself")
+
+
+@case("RABBITMQ-FLOW-conn-2", needs={"alarms", MANAGEMENT_API})
+@over(examples=1, where=places)
+def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
+    """A connection publishes as fast as it can, for as long as the API takes to tell of it, to a queue that keeps the last
+    thousand. Its state is told as flow; that of a connection which publishes now and then never is, and its messages are
+    confirmed at once. In the end everything was taken, and the flooding connection is as any other."""
+    (proves,) = target.cited
+    flooding, easy = target.amqp091(), target.amqp091()
+    flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
+    calm = queue_of(easy)
+    easy.call("confirm.select")
+    api = target.management()
+    told: list[str | None] = []
+
+    def states() -> Iterator[bool]:
+        number = 0
+        while True:
+            number += 1
+            easy.publish(b"now and then", calm)
+            easy.expect(method("basic.ack", delivery_tag=number), proves=proves)
+            mine, other = (api.connection(each) for each in (flooding, easy))
+            told.append(None if other is None else other.get("state"))
+            yield mine is not None and mine.get("state") == FLOW
+
+    seen = _until(target, flood, states())
+    target.judge(proves, seen, f"after {flood.sent} messages the flooding connection was never told to be in {FLOW}")
+    target.judge(
+        proves, FLOW not in told, f"the connection that publishes now and then was {set(told)}, should be running"
+    )
+    whole = flood.end()
+    target.judge(proves, whole, f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}")
+    state, quiet = api.state_of(flooding, {"running"}, seconds(20))
+    target.judge(proves, quiet, f"when all was taken the state is {state}, should be running")
+
+
+@case("RABBITMQ-FLOW-conn-2", needs={"alarms", "readings", RECONFIGURABLE})
+@over(
+    examples=8,
+    always=lambda target: [{"where": place(target), "count": each} for each in (300, 400, 900, 2500)],
+    where=places,
+    count=st.integers(1, 3000),
+)
+def test_how_far_a_connection_may_be_ahead_of_its_queue(target: Bench, where: Where, count: int) -> None:
+    """Behind some messages in one go comes a question on another channel of that connection. It is answered at once as long as
+    the messages are no more than a channel may be ahead of its queue; otherwise not before the queue has come so near, and no
+    later than when it has taken them all. The queue gets all of them, and nothing is lost."""
+    (proves,) = target.cited
+    peer, owner = target.amqp091(channels=2), target.amqp091()
+    queue = target.fresh_name()
+    owner.declare(queue)
+    since = target.now()
+    peer.write(batch(peer, queue, count), as_event=False)
+    peer.settle(2)
+    least = max(0, count - 2 * INITIAL) * seconds(1) // RATE
+    most = ms(50) if count < INITIAL else count * seconds(1) // RATE + ms(50)
+    target.judge_duration(proves, f"answer behind {count} messages", target.now() - since, (least, most), since)
+    target.wait_until(lambda: False, PATIENCE)
+    found = owner.count(queue)
+    target.judge(proves, found == count, f"the queue has {found} messages of {count}")
+
+
+@case("RABBITMQ-FLOW-conn-2", "RABBITMQ-FLOW-conn-1", needs={"alarms", "readings", RECONFIGURABLE})
+@over(examples=2, where=places)
+def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
+    """A client that promised heart-beats is held back for longer than it may be silent, and says nothing meanwhile. It stays;
+    what it had sent is taken, and then its silence counts again."""
+    proves, silent = target.cited
+    peer = target.amqp091(heartbeat=1)
+    queue = target.fresh_name()
+    peer.declare(queue)
+    peer.write(batch(peer, queue, 8000), as_event=False)
+    target.wait_until(lambda: peer.ended is not None, seconds(7))
+    target.judge((proves, silent), peer.ended is None, f"silent for 7 s while it is in flow: {peer.instead()}")
+    peer.expect_end(within=seconds(5), proves=silent)
+    found = target.amqp091().count(queue)
+    target.judge(proves, found == 8000, f"the queue has {found} messages of 8000")
