@@ -19,12 +19,11 @@ from typing import Any
 from lxml import etree
 
 from harness.words import FullPolicy, RoutingType
-from reference_broker.config import acceptor_url, users_properties
+from reference_broker.config import acceptor_url, users_properties, xml_document
 from reference_broker.config.notes import Note, settle, unknown
 from reference_broker.config.settings import (
     Acceptor,
     AddressSetting,
-    BadSetting,
     ConfiguredAddress,
     ConfiguredQueue,
     Settings,
@@ -42,11 +41,12 @@ from reference_broker.config.values import (
     words,
 )
 from reference_broker.config.without_effect import ADDRESS_SETTING, CORE, QUEUE, NoEffect, Refused
+from reference_broker.config.xml_document import line as line_of
+from reference_broker.config.xml_document import tag as tag_of
 from reference_broker.selector.selector import SelectorError, parse
 
 ROOT = "urn:activemq"
 SPACE = "urn:activemq:core"
-_XINCLUDE = "http://www.w3.org/2001/XInclude"
 _FREE_ATTRIBUTES = (
     "{http://www.w3.org/2001/XMLSchema-instance}schemaLocation",
     "{http://www.w3.org/XML/1998/namespace}",
@@ -119,15 +119,6 @@ def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> 
     return _Reader(path, environment).run()
 
 
-def _tag(element: etree._Element) -> str:
-    return etree.QName(element).localname
-
-
-def _line(element: etree._Element) -> int:
-    line: Any = element.sourceline
-    return line or 1
-
-
 @dataclass
 class _Reader:
     file: Path
@@ -136,7 +127,7 @@ class _Reader:
     matches: list[tuple[Where, str]] = field(default_factory=list)
 
     def run(self) -> Reading:
-        core = self._core(self._document())
+        core = self._core(xml_document.document(self.file, "a broker.xml"))
         values: dict[str, Any] = {"security_enabled": True}  # the default of Artemis where the file says nothing
         for tag, element in self._once(core):
             where = self._where(element)
@@ -173,43 +164,16 @@ class _Reader:
             values["certificate_users"] = users_properties.read_certificates(certificates)
         return Reading(Settings(**values), tuple(self.notes))
 
-    # the document
-
-    def _document(self) -> etree._Element:
-        parser = etree.XMLParser(
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
-        try:
-            octets_read = self.file.read_bytes()
-        except OSError as problem:
-            raise BadSetting(f"{self.file}: cannot be read ({problem.strerror}); name a broker.xml") from None
-        try:
-            root = etree.fromstring(octets_read, parser)
-        except etree.XMLSyntaxError as problem:
-            reason = (problem.msg or "it is empty").split(", line ")[0]
-            raise BadSetting(
-                f"{self.file}, line {problem.lineno or 1}: malformed XML: {reason}; correct it there"
-            ) from None
-        docinfo: Any = root.getroottree().docinfo
-        if docinfo.doctype:
-            raise BadSetting(f"{self.file}, line 1: a DOCTYPE is not accepted; remove it and write out its entities")
-        return root
-
     def _core(self, root: etree._Element) -> etree._Element:
         if root.tag != f"{{{ROOT}}}configuration":
             raise self._where(root).bad("is not the root of a broker.xml", f'write <configuration xmlns="{ROOT}">')
         self._attributes(root, ())
         found: etree._Element | None = None
-        for child in self._children(root):
+        for child in xml_document.children(root, self._where(root)):
             if child.tag != f"{{{SPACE}}}core":
                 raise self._where(child).bad("does not belong here", f'write <core xmlns="{SPACE}">, and nothing else')
             if found is not None:
-                raise self._where(child).bad(f"is given twice (first in line {_line(found)})", "keep one of them")
+                raise self._where(child).bad(f"is given twice (first in line {line_of(found)})", "keep one of them")
             found = child
         if found is None:
             raise self._where(root).bad("has no core element", f'write <core xmlns="{SPACE}"> inside it')
@@ -219,32 +183,18 @@ class _Reader:
     # small things
 
     def _where(self, element: etree._Element, name: str = "") -> Where:
-        return Where(self.file, _line(element), name or _tag(element))
+        return Where(self.file, line_of(element), name or tag_of(element))
 
     def _filled(self, text: str, where: Where) -> str:
         return filled_in(text, where, self.environment).strip()
 
-    def _children(self, element: etree._Element) -> Iterator[etree._Element]:
-        """The child elements; raises for text between them, entities and XInclude."""
-        for text in (element.text, *(child.tail for child in element)):
-            if text and text.strip():
-                raise self._where(element).bad(f"the text {text.strip()[:40]!r} does not belong here", "remove it")
-        for child in element:
-            if not isinstance(child.tag, str):
-                raise self._where(element).bad("an entity is not accepted", "write out what it stands for")
-            if child.tag.startswith(f"{{{_XINCLUDE}}}"):
-                raise self._where(child, "xi:include").bad(
-                    "is not read by this broker", "put the text of the file here"
-                )
-            yield child
-
     def _core_children(self, element: etree._Element) -> Iterator[tuple[str, etree._Element]]:
-        for child in self._children(element):
+        for child in xml_document.children(element, self._where(element)):
             if etree.QName(child).namespace != SPACE:
                 raise self._where(child).bad(
                     f"is in the namespace {etree.QName(child).namespace!r}", f'write it inside <core xmlns="{SPACE}">'
                 )
-            yield _tag(child), child
+            yield tag_of(child), child
 
     def _once(self, element: etree._Element) -> Iterator[tuple[str, etree._Element]]:
         """The children by name; raises for a name that comes twice."""
@@ -252,7 +202,7 @@ class _Reader:
         for tag, child in self._core_children(element):
             if tag in lines:
                 raise self._where(child).bad(f"is given twice (first in line {lines[tag]})", "keep one of them")
-            lines[tag] = _line(child)
+            lines[tag] = line_of(child)
             yield tag, child
 
     def _text(self, element: etree._Element, attributes: tuple[str, ...] = ()) -> str:
@@ -277,7 +227,7 @@ class _Reader:
         """The value of the attribute that names an element; raises when it is missing or was there before."""
         where, value = self._where(element), self._attributes(element, (attribute, *known)).get(attribute, "")
         if not value:
-            raise where.bad(f"has no {attribute}", f'write <{_tag(element)} {attribute}="…">')
+            raise where.bad(f"has no {attribute}", f'write <{tag_of(element)} {attribute}="…">')
         if value in seen:
             raise where.bad(
                 f"the {attribute} {value!r} is given twice (first in line {seen[value]})", "keep one of them"

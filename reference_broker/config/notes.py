@@ -38,9 +38,9 @@ def settle(text: str, where: Where, entry: Entry) -> list[Note]:
             raise where.bad("is not supported by this broker", instead)
 
 
-def unknown(what: str, where: Where, known: set[str]) -> Exception:
+def unknown(what: str, where: Where, known: set[str], of: str = "Artemis 2.56") -> Exception:
     """The refusal of a name that nobody knows, with the nearest one that somebody does."""
-    return where.bad(f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of Artemis 2.56")
+    return where.bad(f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of {of}")
 
 
 def _spelled(value: Any) -> str:

@@ -6,6 +6,7 @@ inputs at the same instants give the same effects. A list of ``(now, input)`` is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from harness.words import (
@@ -89,11 +90,13 @@ class Broker:
         self._choked: set[int] = set()
         self._tries = False
         rules = AddressRules.for_(settings)
-        accounting = parts.accounting(settings, rules)
+        usages = None if settings.activemq is None else parts.usage_accounting(settings, rules, parts.cursors)
+        accounting = usages or parts.accounting(settings, rules)
+        queue = parts.queue if usages is None else parts.cursor_queue
         self._shared = Shared(
             settings=settings,
             parts=parts,
-            router=parts.router(settings, rules, parts.queue, parts.dispatcher, accounting),
+            router=parts.router(settings, rules, queue, parts.dispatcher, accounting),
             deadlines=self._deadlines,
             outbox=self._outbox,
             start=start,
@@ -103,10 +106,10 @@ class Broker:
             accounting=accounting,
             admission=parts.admission(accounting),
         )
+        if usages is not None:
+            self._shared.flow = parts.producer_flow(usages, self._deadlines, lambda: self._shared.now)
         if any(AMQP091 in each.protocols for each in settings.acceptors):
-            self._shared.topology = parts.topology(
-                self._shared.router, self._deadlines, lambda: self._shared.now, settings.queue_rate
-            )
+            self._shared.topology = parts.topology(self._shared.router, self._deadlines, lambda: self._shared.now)
             self._shared.topology.dead = partial(parts.dead_letters, self._shared)
         short = settings.memory_high_watermark, settings.disk_free_limit
         self._resources = parts.resources(self._shared.alarms, self._deadlines, *short)
@@ -161,12 +164,17 @@ class Broker:
                 shared.alarms.set(resource, short, node)
         while self._outbox.streams.broken:
             self._cut(self._outbox.streams.broken.pop())
-        while (go_on := shared.admission.next()) is not None:
+        while (go_on := self._next()) is not None:
             go_on()
         for conn in self._outbox.closed:
             if conn in self._connections and not self._connections[conn].is_open:
                 self._forget(conn)
         return self._outbox.drain() if self._store is None else self._with_files(now, self._store)
+
+    def _next(self) -> Callable[[], None] | None:
+        """One of the producers that waited and may go on now."""
+        flow = self._shared.flow
+        return self._shared.admission.next() or (None if flow is None else flow.next())
 
     def end(self) -> list[Effect]:
         """The broker ends in order: everybody is parted from, and the last of what is durable is to be stored.
@@ -243,6 +251,8 @@ class Broker:
                 continue
             if conn == 0 and what in (LOOK_MEMORY, LOOK_DISK):
                 self._resources.due(now, what)
+                continue
+            if conn == 0 and self._shared.flow is not None and self._shared.flow.due(what):
                 continue
             if conn == 0 and self._shared.topology is not None:
                 self._shared.topology.due(what)

@@ -11,7 +11,7 @@ a peer that sends little is not kept waiting.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from harness.words import Instant, ms
 from reference_broker.config.settings import Acceptor
@@ -67,6 +67,13 @@ def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Conn
         if "AMQP" not in acceptor.protocols:
             return shared.parts.core(conn, acceptor, shared, now)
     return Undecided(conn, acceptor, shared, now)
+
+
+Become: TypeAlias = Callable[[int, Acceptor, Shared, Instant], Connection]
+
+
+def _stomp_of(shared: Shared) -> Become:
+    return shared.parts.stomp if shared.flow is None else shared.parts.activemq_stomp
 
 
 class HandsOn:
@@ -145,7 +152,7 @@ class Undecided(HandsOn):
             self._openings = (*found, *self._openings)
             self._wait_for_words(_SILENT_MS)
         else:
-            self._stomp = shared.parts.stomp(conn, acceptor, shared, now)
+            self._stomp = _stomp_of(shared)(conn, acceptor, shared, now)
 
     @property
     def _serving(self) -> Connection | None:
@@ -168,7 +175,7 @@ class Undecided(HandsOn):
         parts, became = self._shared.parts, self._stomp
         if became is None:
             self._has_spoken()
-            become: Callable[[int, Acceptor, Shared, Instant], Connection] = parts.stomp
+            become = _stomp_of(self._shared)
             if first.startswith(_MAGIC) and _MAGIC in self._openings:
                 become = parts.core
             elif first.startswith(_LETTERS) or "STOMP" not in self._acceptor.protocols:

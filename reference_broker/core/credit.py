@@ -67,6 +67,10 @@ class ByteWindow:
         """Whether one more frame, of whatever length, may be sent."""
         return self.credit > 0 or self.size == UNLIMITED
 
+    def cost(self, octets: int) -> int:
+        """What a frame of ``octets`` is charged."""
+        return octets
+
     def charge(self, octets: int) -> None:
         """A frame of ``octets`` was sent."""
         if self.size != UNLIMITED:
@@ -76,6 +80,19 @@ class ByteWindow:
         """Deliveries that were charged ``octets`` together have been settled."""
         if self.size != UNLIMITED:
             self.credit += octets
+
+
+class MessageWindow(ByteWindow):
+    """The prefetch of one subscription: how many messages it may have that are not acknowledged. 0 is none at all."""
+
+    __slots__ = ()
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.credit = size
+
+    def cost(self, octets: int) -> int:
+        return 1
 
 
 class SenderCredit:

@@ -40,6 +40,10 @@ class LivenessMonitor:
         """``data`` arrived. Any octet is a sign of life, also those that are no frame (STOMP11-HB-08, STOMP12-HB-08)."""
         self.last_heard = now
 
+    def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
+        """The peer has agreed on what ``ttl`` is from ``now`` on; ``first`` is for those who look at times of their own."""
+        self.ttl = ttl
+
     def deadline(self) -> Instant:
         """The pass at which the connection is closed if nothing more arrives."""
         alive_at = self.start + _up_to_multiple(self.last_heard - self.start, self.interval)

@@ -23,26 +23,32 @@ from reference_broker.amqp091.channel import Channel
 from reference_broker.amqp091.connection import Amqp091Connection
 from reference_broker.amqp091.consumer import Consumer, Prefetch
 from reference_broker.amqp091.heartbeat import HeartBeats
-from reference_broker.amqp091.throttle import Throttle
 from reference_broker.amqp091.which import WhichAmqp
+from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
 from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
-from reference_broker.core.credit import ByteWindow, ReceiverCredit, SenderCredit
+from reference_broker.core.credit import ByteWindow, MessageWindow, ReceiverCredit, SenderCredit
+from reference_broker.core.cursor import CURSORS, Cursor
+from reference_broker.core.cursor_queue import CursorQueue
+from reference_broker.core.inactivity import InactivityMonitor
 from reference_broker.core.liveness import Beats, LivenessMonitor
 from reference_broker.core.matching import AddressRules
 from reference_broker.core.message import Message
+from reference_broker.core.producer_flow import ProducerFlow
 from reference_broker.core.queue import Queue, RoundRobin
 from reference_broker.core.resources import Resources
 from reference_broker.core.router import Router
 from reference_broker.core.shared import Shared
 from reference_broker.core.topology import Topology
 from reference_broker.core.transactions import Transaction
+from reference_broker.core.usage_accounting import UsageAccounting
 from reference_broker.core_protocol.connection import CoreConnection
 from reference_broker.core_protocol.consumer import ConsumerCredit, CoreConsumer
 from reference_broker.core_protocol.grants import Grants
 from reference_broker.core_protocol.session import Session as CoreSession
 from reference_broker.management_api.connection import ManagementConnection
+from reference_broker.stomp.activemq import ActiveMqStompConnection, MirroredHeartBeats
 from reference_broker.stomp.commands import COMMANDS, Handler
 from reference_broker.stomp.connection import StompConnection
 from reference_broker.stomp.encoder import FrameEncoder
@@ -100,8 +106,15 @@ class Parts:
     channel091: Callable[[Amqp091Connection, int], Channel] = Channel
     consumer091: Callable[..., Consumer] = Consumer
     prefetch091: Callable[[int], Prefetch] = Prefetch
+    usage_accounting: Callable[..., UsageAccounting] = UsageAccounting
+    cursors: Mapping[Kind, type[Cursor]] = field(default_factory=lambda: CURSORS)
+    cursor_queue: Callable[..., CursorQueue] = CursorQueue
+    producer_flow: Callable[..., ProducerFlow] = ProducerFlow
+    prefetch: Callable[[int], MessageWindow] = MessageWindow
+    inactivity: Callable[[Instant, Duration, Duration, Instant], InactivityMonitor] = InactivityMonitor
+    mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
+    activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
-    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
 
 
 STANDARD = Parts()

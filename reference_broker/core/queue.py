@@ -203,7 +203,7 @@ class Queue:
         if not self._ready and not self._choosy:
             consumer = self._dispatcher.pick()
             if consumer is not None:
-                consumer.deliver(entry)
+                self.hand(consumer, entry)
                 return
         self._ready.append(entry)
         if self._browsers or self._choosy:
@@ -247,13 +247,17 @@ class Queue:
         for browser in tuple(self._browsers):
             self.show(browser)
 
+    def hand(self, consumer: Consumer, entry: Entry) -> None:
+        """``consumer``, who has room, gets ``entry``."""
+        consumer.deliver(entry)
+
     def _serve(self) -> None:
         ready = self._ready
         while ready and not self._choosy:
             consumer = self._dispatcher.pick()
             if consumer is None:
                 break
-            consumer.deliver(ready.popleft())
+            self.hand(consumer, ready.popleft())
         if ready and self._choosy:
             self._choose()
 
@@ -268,7 +272,7 @@ class Queue:
             if consumer is not None:
                 del ready[place]
                 looked[consumer] = entry.order
-                consumer.deliver(entry)
+                self.hand(consumer, entry)
             elif dispatcher.with_room():
                 place += 1
             else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reference_broker.amqp.link import Link
     from reference_broker.core.connections import Connection
     from reference_broker.core.parts import Parts
+    from reference_broker.core.producer_flow import ProducerFlow
     from reference_broker.core.resources import Resources
     from reference_broker.core.topology import Topology
     from reference_broker.storage.large import LargeFiles
@@ -33,6 +34,7 @@ class Shared:
     ``epoch`` is what has to be added to an instant to have nanoseconds since 1970.
     ``links`` has the attached AMQP links by their identity: the peer's container, the name, the peer's role.
     ``topology`` has what was declared, where any acceptor speaks AMQP 0-9-1.
+    ``flow`` decides over each message where the usage of memory and disk is limited.
     ``large`` takes large bodies, where there is a disk for them.
     ``certificates`` has, by connection, the subject of the certificate that the transport knows the peer by.
     ``connections`` are all there are, ``arrivals`` where they came from, ``resources`` what is known of memory and disk: for
@@ -57,6 +59,7 @@ class Shared:
     certificates: dict[int, str] = field(default_factory=dict)
     large: LargeFiles | None = None
     topology: Topology | None = None
+    flow: ProducerFlow | None = None
     alarms: Alarms = field(default_factory=Alarms)
     connections: dict[int, Connection] = field(default_factory=dict)
     arrivals: dict[int, Arrival] = field(default_factory=dict)

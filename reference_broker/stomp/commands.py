@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from harness.words import AckMode, Outcome, RoutingType
 from reference_broker.core.admission import Verdict
+from reference_broker.core.credit import UNLIMITED, ByteWindow
+from reference_broker.core.destinations import is_topic, qualified
 from reference_broker.core.large import Extract, LargeMessage
 from reference_broker.core.message import Envelope, Message
 from reference_broker.core.router import NoRoute
@@ -36,6 +38,12 @@ After: TypeAlias = Callable[[], None] | None
 Handler: TypeAlias = Callable[["StompConnection", Frame], After]
 
 INT_MAX = 2**31 - 1
+
+
+def withheld() -> None:
+    """What a handler returns that sees to the RECEIPT itself, later."""
+
+
 _MESSAGE_ID = "amqMessageId"
 
 _MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.CLIENT_INDIVIDUAL}
@@ -55,6 +63,8 @@ def send(session: StompConnection, frame: Frame) -> After:
     opened = None if transaction is None else _transaction(session, transaction, refusal.SEND_NO_TRANSACTION)
     shared = session.shared
     router = shared.router
+    if shared.flow is not None:
+        return session.submit(frame, _message(session, envelope, frame.body), opened)
     address = envelope.address
     verdict = shared.admission.judge(address, by_credit=False)
     if verdict is not Verdict.TAKE:
@@ -128,7 +138,14 @@ def _where(
         routing = RoutingType[wanted]
     if len(prefix) == len(destination):
         raise Refusal(nameless, session.version, f"destination {shown(destination)} is only a prefix")
-    return destination[len(prefix) :], routing
+    address = destination[len(prefix) :]
+    if not acceptor.manners.qualified_names:
+        return address, routing
+    if routing is None:
+        known = " ".join((*acceptor.anycast_prefix, *acceptor.multicast_prefix))
+        detail = f"destination {shown(destination)} begins with none of {known}"
+        raise Refusal(nameless, session.version, detail)
+    return qualified(address, routing), routing
 
 
 # --- SUBSCRIBE, UNSUBSCRIBE -------------------------------------------------------------------------------------------
@@ -148,7 +165,7 @@ def subscribe(session: StompConnection, frame: Frame) -> After:
         what = f"id {shown(name)}" if name is not None else f"destination {shown(destination)}, without id,"
         raise Refusal(refusal.SUB_ID_IN_USE, version, f"a subscription with {what} exists on this connection")
     mode = _ack_mode(frame.get("ack"), version)
-    window = shared.parts.window(_window(session, frame, mode))
+    window = _window_of(session, frame, mode)
     selector = _selector(frame, version)
     durable = _durable(session, frame)
     address, routing = _where(session, frame.head, destination, "subscription-type", refusal.SUB_NO_DESTINATION)
@@ -211,6 +228,30 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
     return mode
 
 
+def _window_of(session: StompConnection, frame: Frame, mode: AckMode) -> ByteWindow:
+    """The window of a new subscription, in octets or in messages, as the acceptor counts. What is received as soon as it is
+    sent needs none of messages."""
+    parts, flow = session.shared.parts, session.shared.flow
+    if flow is None or not session.acceptor.manners.prefetch_in_messages:
+        return parts.window(_window(session, frame, mode))
+    if mode is AckMode.AUTO:
+        return parts.prefetch(UNLIMITED)
+    text = frame.get("activemq.prefetchSize")
+    if text is None:
+        destination = frame.get("destination") or ""
+        address, _ = _where(session, frame.head, destination, "subscription-type", refusal.SUB_NO_DESTINATION)
+        entry = flow.policy(address)
+        if not is_topic(address):
+            return parts.prefetch(entry.queue_prefetch)
+        return parts.prefetch(
+            entry.topic_prefetch if _durable(session, frame) is None else entry.durable_topic_prefetch
+        )
+    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT_MAX:
+        return parts.prefetch(int(text))
+    detail = f"activemq.prefetchSize {shown(text)} is no number of messages from 0 to {INT_MAX}"
+    raise Refusal(refusal.BAD_WINDOW, session.version, detail)
+
+
 def _window(session: StompConnection, frame: Frame, mode: AckMode) -> int:
     """The size of the window: by the frame, else -1 for auto, else by the acceptor (ARTEMIS-STOMP-window-1, -5)."""
     for name in ("consumer-window-size", "activemq.prefetchSize"):
@@ -259,8 +300,10 @@ def ack(session: StompConnection, frame: Frame) -> After:
 
 
 def nack(session: StompConnection, frame: Frame) -> After:
-    """The message was not consumed: back to its queue as a failed delivery (STOMP11-NACK-03, STOMP12-NACK-03)."""
-    _settle(session, frame, Outcome.MODIFIED, refusal.NACK_UNKNOWN, refusal.NACK_NO_TRANSACTION)
+    """The message was not consumed: back to its queue as a failed delivery (STOMP11-NACK-03, STOMP12-NACK-03), or to the dead
+    letters."""
+    outcome = Outcome.REJECTED if session.acceptor.manners.nack_is_final else Outcome.MODIFIED
+    _settle(session, frame, outcome, refusal.NACK_UNKNOWN, refusal.NACK_NO_TRANSACTION)
     return None
 
 

@@ -58,15 +58,16 @@ from collections.abc import Iterable, Iterator
 from harness.words import Instant, Outcome, ms
 from reference_broker.config.settings import Acceptor
 from reference_broker.core.described import BLOCKED, BLOCKING, RUNNING, Described
+from reference_broker.core.inactivity import NEVER
 from reference_broker.core.large import Extract
 from reference_broker.core.liveness import Beats
-from reference_broker.core.message import Entry
+from reference_broker.core.message import Entry, Message
 from reference_broker.core.passwords import admitted
 from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 from reference_broker.core.transactions import Transaction
 from reference_broker.stomp import refusal
-from reference_broker.stomp.commands import NoRoom
+from reference_broker.stomp.commands import After, NoRoom, withheld
 from reference_broker.stomp.frame import SUPPORTED, Frame, Headers, Version
 from reference_broker.stomp.parser import Sink
 from reference_broker.stomp.refusal import Fault, Refusal, shown
@@ -108,18 +109,20 @@ class StompConnection:
         self._paused = self._streams = False
         self._state = State.OPENING
         self._parser = parts.parser(parts.opening, acceptor.limits)
-        self._negotiator = parts.negotiator(acceptor, shared.settings)
+        looks = acceptor.manners.silence_is_looked_for
+        self._negotiator = (parts.mirrored_beats if looks else parts.negotiator)(acceptor, shared.settings)
         self._silence: Fault = refusal.SILENT
         self._ttl_ms = self._negotiator.initial_ttl_ms()
-        self._liveness = parts.liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
+        liveness = parts.inactivity if looks else parts.liveness
+        self._liveness = liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
         self._beats: Beats | None = None
         self._on_room = self._go_on
         self._waiting: Frame | None = None
         self.blocked = False
-        """Whether it waits for the end of an alarm."""
+        """Whether it waits for the end of an alarm, or for space."""
         self._unread = b""
         shared.outbox.watch(conn, self._streaming)
-        shared.deadlines.set((conn, TTL), self._liveness.deadline())
+        self._watch()
         if acceptor.handshake_timeout_ms > 0:
             shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
 
@@ -146,6 +149,7 @@ class StompConnection:
                 self._command(frame)
                 if self._state is State.CLOSED or self._blocks(frame):
                     return
+                frame = None
             while (frame := self._parser.next()) is not None:
                 if self._state is State.SESSION:
                     self._command(frame)
@@ -172,10 +176,18 @@ class StompConnection:
         elif what == TTL:
             deadline = self._liveness.deadline()
             if deadline > now:
-                self.shared.deadlines.set((self.conn, TTL), deadline)
+                self._watch()
             else:
                 detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
                 self._refuse(Refusal(self._silence, self.version, detail))
+
+    def _watch(self) -> None:
+        """Has :meth:`due` called when the peer will have been silent for too long."""
+        deadline = self._liveness.deadline()
+        if deadline >= NEVER:
+            self.shared.deadlines.cancel((self.conn, TTL))
+        else:
+            self.shared.deadlines.set((self.conn, TTL), deadline)
 
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
         """``frame``, and everything behind it, waits until there is room."""
@@ -195,30 +207,38 @@ class StompConnection:
         if self._waiting is None and self._state is not State.CLOSED:
             self.shared.outbox.resume_reading(self.conn, ROOM)
             self._liveness.last_heard = now
-            self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+            self._watch()
 
     def _blocks(self, frame: Frame) -> bool:
         """Whether nothing behind ``frame`` may be read now: it was a SEND, and the broker is short of something."""
-        alarms, shared = self.shared.alarms, self.shared
+        alarms = self.shared.alarms
         if not alarms.raised or frame.head.command != "SEND":
             return False
-        self.blocked = True
-        self._unread = self._parser.rest()
+        self._stop(ALARM)
         alarms.wait(self._unblock)
-        shared.outbox.stop_reading(self.conn, ALARM)
-        shared.deadlines.cancel((self.conn, TTL))
-        shared.outbox.observe(
+        self.shared.outbox.observe(
             self.conn, "RABBITMQ-FLOW-conn-1", f"low on {' & '.join(alarms.raised)}: the connection is not read"
         )
         return True
 
     def _unblock(self) -> None:
         """No alarm is left: what waited is carried out."""
+        self._read_again(ALARM)
+
+    def _stop(self, reason: str) -> None:
+        """Nothing behind the frame that was carried out last is read now."""
+        self.blocked = True
+        self._unread = self._parser.rest()
+        self.shared.outbox.stop_reading(self.conn, reason)
+        self.shared.deadlines.cancel((self.conn, TTL))
+
+    def _read_again(self, reason: str) -> None:
+        """``reason`` to stop is over."""
         now, data = self.shared.now, self._unread
         self.blocked, self._unread = False, b""
-        self.shared.outbox.resume_reading(self.conn, ALARM)
+        self.shared.outbox.resume_reading(self.conn, reason)
         self._liveness.last_heard = now
-        self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+        self._watch()
         self._read(now, data)
 
     def _forget_waiting(self) -> None:
@@ -235,6 +255,10 @@ class StompConnection:
         if any(each.holds_messages for each in self.transactions.values()):
             return True
         return self.shared.admission.has_room(address, self._on_room)
+
+    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
+        """Carries out a SEND where there is a :class:`reference_broker.core.producer_flow.ProducerFlow`."""
+        raise NotImplementedError
 
     def hold(self, held: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for later."""
@@ -320,9 +344,9 @@ class StompConnection:
         deadlines = self.shared.deadlines
         deadlines.cancel((self.conn, HANDSHAKE))
         self._ttl_ms = agreement.ttl_ms
-        self._liveness.ttl = ms(agreement.ttl_ms)
+        self._liveness.agreed(now, ms(agreement.ttl_ms), ms(agreement.first_look_ms))
         self._silence = refusal.SILENT_WITH_BEATS if agreement.client_beats else refusal.SILENT
-        deadlines.set((self.conn, TTL), self._liveness.deadline())
+        self._watch()
         if agreement.beat_ms:
             self._beats = parts.beats(ms(agreement.beat_ms), now)
             deadlines.set((self.conn, BEAT), self._beats.deadline)
@@ -359,7 +383,7 @@ class StompConnection:
         head = frame.head
         after = self.shared.parts.commands[head.command](self, frame)
         receipt = head.first.get("receipt")
-        if receipt is not None:
+        if receipt is not None and after is not withheld:
             self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
         if after is not None:
             after()
@@ -368,6 +392,11 @@ class StompConnection:
 
     def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
         """Answers with ERROR and closes."""
+        self.tell(problem, frame)
+        self.close()
+
+    def tell(self, problem: Refusal, frame: Frame | None = None) -> None:
+        """Answers with ERROR."""
         where = "" if frame is None else f" in the {frame.head.command} frame"
         body = f"{problem.message}{where}: {problem.detail} ({problem.requirement})\n".encode(
             "utf-8", "backslashreplace"
@@ -382,7 +411,6 @@ class StompConnection:
             headers = (*headers, ("receipt-id", problem.receipt))
         self.shared.outbox.observe(self.conn, problem.requirement, problem.detail)
         self.shared.outbox.send(self.conn, self.encoder.frame("ERROR", headers, body))
-        self.close()
 
     def close(self) -> None:
         """Closes behind what was sent."""

@@ -43,6 +43,8 @@ class Agreement:
     ttl_ms: int
     client_beats: bool
     """Whether the TTL follows from beats that the client promised."""
+    first_look_ms: int = 0
+    """When silence is looked for first, where it is looked for once an interval."""
 
 
 def to_long(value: float) -> int:

@@ -56,6 +56,8 @@ SILENT_WITH_BEATS = _everywhere("connection TTL expired", "ARTEMIS-STOMP-ttl-3")
 SEND_NO_DESTINATION = Fault("destination header missing", "STOMP10-SEND-01", "STOMP11-SEND-01", "STOMP12-SEND-01")
 SEND_FAILED = Fault("SEND refused", _ANY, "STOMP11-SEND-07", "STOMP12-SEND-07")
 NOT_STORED = Fault("cannot be stored", _ANY, "STOMP11-SEND-07", "STOMP12-SEND-07")
+NO_BEATS = Fault("no sign of life", _ANY, "STOMP11-HB-11", "STOMP12-HB-11")
+NO_SPACE = _everywhere("no space", "ACTIVEMQ-PFC-9")
 ADDRESS_FULL = _everywhere("address is full", "ARTEMIS-PAGING-8")
 BAD_ROUTING_TYPE = _everywhere("unknown routing type", "ARTEMIS-STOMP-routing-1")
 

@@ -19,7 +19,7 @@ from reference_broker.stomp.frame import Version
 
 
 class Delivery:
-    """One MESSAGE that waits for its settlement; ``charge`` is the length of its frame."""
+    """One MESSAGE that waits for its settlement; ``charge`` is what its window was charged."""
 
     __slots__ = ("charge", "entry", "key", "subscription")
 
@@ -92,7 +92,7 @@ class Subscription:
             key = f"{self._number:06d},{entry.message.number:010d}"
             ack = b""
         frame = self._encoder.message(self._opening, message, ack, redelivered)
-        size = len(frame) if message.large is None else len(frame) + len(message.body) + 1
+        size = self.window.cost(len(frame) if message.large is None else len(frame) + len(message.body) + 1)
         self.window.charge(size)
         self._unsettled[key] = self._deliveries[key] = Delivery(key, self, entry, size)
         self.queue.unsettled += 1

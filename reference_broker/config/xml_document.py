@@ -1,0 +1,59 @@
+"""XML configuration files as elements: nothing outside of the file is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lxml import etree
+
+from reference_broker.config.settings import BadSetting
+from reference_broker.config.values import Where
+
+_XINCLUDE = "{http://www.w3.org/2001/XInclude}"
+
+
+def document(file: Path, what: str) -> etree._Element:
+    """The root of ``file``, which should be ``what``. Raises :class:`BadSetting` for a file that cannot be read, is not
+    well-formed, or has a DOCTYPE."""
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True, remove_pis=True
+    )
+    try:
+        octets = file.read_bytes()
+    except OSError as problem:
+        raise BadSetting(f"{file}: cannot be read ({problem.strerror}); name {what}") from None
+    try:
+        root = etree.fromstring(octets, parser)
+    except etree.XMLSyntaxError as problem:
+        reason = (problem.msg or "it is empty").split(", line ")[0]
+        raise BadSetting(f"{file}, line {problem.lineno or 1}: malformed XML: {reason}; correct it there") from None
+    docinfo: Any = root.getroottree().docinfo
+    if docinfo.doctype:
+        raise BadSetting(f"{file}, line 1: a DOCTYPE is not accepted; remove it and write out its entities")
+    return root
+
+
+def tag(element: etree._Element) -> str:
+    """The name of ``element``, without its namespace."""
+    return etree.QName(element).localname
+
+
+def line(element: etree._Element) -> int:
+    """Where it begins, from 1."""
+    found: Any = element.sourceline
+    return found or 1
+
+
+def children(element: etree._Element, where: Where) -> list[etree._Element]:
+    """The elements inside ``element``. Raises :class:`BadSetting` for text between them, entities and XInclude."""
+    for text in (element.text, *(child.tail for child in element)):
+        if text and text.strip():
+            raise where.bad(f"the text {text.strip()[:40]!r} does not belong here", "remove it")
+    for child in element:
+        if not isinstance(child.tag, str):
+            raise where.bad("an entity is not accepted", "write out what it stands for")
+        if child.tag.startswith(_XINCLUDE):
+            here = Where(where.file, line(child), "xi:include")
+            raise here.bad("is not read by this broker", "put the text of the file here")
+    return list(element)
