@@ -1,10 +1,15 @@
-"""What recording a load costs: the same load with and without it, in turns, on one target.
+"""What recording a load costs: throughput lost, and processor time, of STOMP, AMQP 1.0 and AMQP 0-9-1.
 
-``python benchmarks/recorder_overhead.py [--target artemis] [--protocol amqp]`` starts the target once and drives it with
-``--runs`` pairs of loads of ``--messages`` each. Within a pair the order changes, so that what the machine does meanwhile
-meets both alike. It prints the throughput and the processor time a message of each, and the ratios pair by pair: of wall time,
-which is what a load loses, and of the processor time of drivers, scribes and broker together, which says what it would lose on
-a machine that has no core to spare.
+``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and, protocol by protocol,
+
+* drives it with one load whose recording is switched on and off in short slices (``recorder_slices.py``). The median over
+  ``--pairs`` of what a slice with recording lost against the one beside it is *the lost throughput*;
+* drives it with ``--whole`` pairs of whole loads as ``brokerproof load`` does, with and without recording, in changing order.
+  They say what whole loads lost (few and long, so a noisy machine shows in them more), and what making segments took then.
+
+A slice sees all that recording does while a load lasts: what the driver does for its tape, the thread that writes it, and what
+the kernel does for that thread. Nobody is bound to a core: the driver takes one, the broker another (Artemis: the others), and
+what the machine does besides, such as writing pages to the disk, gets what is left. The first line says how many there are.
 """
 
 from __future__ import annotations
@@ -15,53 +20,40 @@ import os
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from recorder_slices import Bench, Slice
 
 from harness import run_folder
 from harness.load import told as telling
 from harness.load.crew import LocalCrew
 from harness.load.plan import Sizes
+from harness.load.protocols import PROTOCOLS
 from harness.load.session import Session
 from harness.load.setting import Wishes
 from harness.targets import target_file
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import TargetFacts
+from harness.words import NS_PER_MS
 
-TICKS = os.sysconf("SC_CLK_TCK")
+TARGETS = {"stomp": "reference-real", "amqp": "reference-real", "amqp091": "reference-rabbitmq-real"}
+WINDOWS = {"stomp": 100_000, "amqp": 200, "amqp091": 200}
+"""What consumers ask for: octets, credit, messages."""
+MOST_LOST = 0.1
 
 
 @dataclass(frozen=True)
-class Run:
-    """One load: messages a second, and processor time a message in µs."""
+class Whole:
+    """One whole load: messages a second, driver and making segments in µs of the processor a message, and how long that
+    took after the load in seconds."""
 
     rate: float
     driver: float
-    scribe: float
-    broker: float
-
-    @property
-    def processor(self) -> float:
-        """Of everybody."""
-        return self.driver + self.scribe + self.broker
-
-
-def children() -> dict[int, float]:
-    """Processor time by process id of all processes below this one. Seconds."""
-    parents: dict[int, int] = {}
-    used: dict[int, float] = {}
-    for each in Path("/proc").iterdir():
-        if each.name.isdecimal():
-            try:
-                fields = (each / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(each.name)] = int(fields[1])
-            used[int(each.name)] = (int(fields[11]) + int(fields[12])) / TICKS
-    mine = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
-        mine |= more
-    return {pid: used[pid] for pid in mine - {os.getpid()} if pid in used}
+    segments: float
+    after_s: float
 
 
 class Standing(SocketTarget):
@@ -79,94 +71,127 @@ class Standing(SocketTarget):
         pass
 
 
-def one(target: Standing, wishes: Wishes, folder: Path, *, record: bool, broker: set[int]) -> Run:
-    """One load; ``broker`` are the ids of the broker's processes."""
+def whole(target: Standing, wishes: Wishes, folder: Path, *, record: bool) -> Whole:
+    """One load from its beginning to its end."""
     run_folder.create(folder, command=[], seed=wishes.seed, effort="load")
-    before = children()
     session = Session(target, wishes, LocalCrew(), folder, record=record)
-    outcome = session.run(None, lambda _: False)
-    after = children()
-    told = telling.data(session, outcome)
+    told = telling.data(session, session.run(None, lambda _: False))
     if not telling.complete(told):
         raise SystemExit(f"a load did not go through, so it measures nothing: {told}")
     each = 1e6 / told["sent"]
-    recorder = told["recorder"] or {"cpu_s": 0.0}
-    used = sum(after.get(pid, 0.0) - before.get(pid, 0.0) for pid in broker)
-    return Run(told["received"] / told["seconds"], told["driver_cpu_s"] * each, recorder["cpu_s"] * each, used * each)
+    recorder = told["recorder"] or {"cpu_s": 0.0, "after_s": 0.0}
+    rate = told["received"] / told["seconds"]
+    return Whole(rate, told["driver_cpu_s"] * each, recorder["cpu_s"] * each, recorder["after_s"])
+
+
+def measured(
+    protocol: str, target: Standing, folder: Path, options: argparse.Namespace, say: Callable[[str], None]
+) -> Any:
+    """Everything about one protocol."""
+    wishes = Wishes(
+        protocol=protocol,
+        messages=options.messages,
+        sizes=Sizes.read(options.size),
+        window=options.window or WINDOWS[protocol],
+        seed=1,
+    )
+    slices: list[tuple[Slice, Slice]] = []
+    for pair in Bench(target, wishes, folder / "tape").pairs(options.pairs, options.slice_ms * NS_PER_MS):
+        slices.append(pair)
+    lost = [1 - with_.rate / without.rate for without, with_ in slices]
+    drivers = [statistics.median(each.driver for each in side) for side in zip(*slices, strict=True)]
+    more = statistics.median(with_.driver - without.driver for without, with_ in slices)
+    say(f"{protocol} on {target.identity.name}, {options.size} each, {len(slices)} pairs of {options.slice_ms} ms:")
+    say(f"  lost throughput: {words(lost)}")
+    say(f"  {statistics.median(each.rate for each, _ in slices):,.0f} messages/s without; µs of the driver a message")
+    say(f"  {drivers[0]:.1f} without and {drivers[1]:.1f} with, pair by pair {more:.1f} more (median)")
+    told: dict[str, Any] = {
+        "protocol": protocol,
+        "target": target.identity.name,
+        "lost_throughput": lost_of(lost),
+        "driver_us": drivers,
+        "driver_more_us": more,
+        "rate": statistics.median(each.rate for each, _ in slices),
+    }
+    loads: list[tuple[Whole, Whole]] = []
+    for number in range(options.whole):
+        found = {}
+        for record in (True, False) if number % 2 else (False, True):
+            found[record] = whole(target, wishes, folder / f"{number}-{record}", record=record)
+        loads.append((found[False], found[True]))
+    if loads:
+        lost = [1 - with_.rate / without.rate for without, with_ in loads]
+        segments = statistics.median(with_.segments for _, with_ in loads)
+        after = statistics.median(with_.after_s for _, with_ in loads)
+        say(f"  {len(loads)} pairs of whole loads of {options.messages:,}: lost {words(lost)}")
+        say(f"  segments were made afterwards: {after:.1f} s, {segments:.1f} µs of the processor a message")
+        told |= {"whole_lost": lost_of(lost), "segments_us": segments, "after_s": after}
+    return told
+
+
+def lost_of(values: Sequence[float]) -> dict[str, float]:
+    """Median, quartiles, ends, and how sure the median is: the middle 95 % of where the median of so many could be."""
+    ordered = sorted(values)
+    count = len(ordered)
+    reach = round(0.98 * count**0.5)  # 1.96 standard deviations of how many of them are below the median
+    low, high = max(0, count // 2 - reach), min(count - 1, (count - 1) // 2 + reach)
+    quarters = statistics.quantiles(ordered, n=4) if count > 1 else [ordered[0]] * 3
+    return {
+        "median": statistics.median(ordered),
+        "median_low": ordered[low],
+        "median_high": ordered[high],
+        "quarter": quarters[0],
+        "three_quarters": quarters[2],
+        "least": ordered[0],
+        "most": ordered[-1],
+    }
+
+
+def words(values: Sequence[float]) -> str:
+    """The same in words."""
+    found = lost_of(values)
+    return (
+        f"median {found['median']:.1%} (95 %: {found['median_low']:.1%} to {found['median_high']:.1%}),"
+        f" half of all {found['quarter']:.1%} to {found['three_quarters']:.1%},"
+        f" all {found['least']:.1%} to {found['most']:.1%}"
+    )
 
 
 def main() -> int:
-    """Exit 1 when the median of the lost throughput is 10 % or more."""
+    """Exit 1 when the median of the throughput that slices lost is 10 % or more in any protocol."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--target", default="reference-real")
-    parser.add_argument("--protocol", choices=["stomp", "amqp"], default="stomp")
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--messages", type=int, default=50_000)
+    parser.add_argument("protocols", nargs="*", choices=[*PROTOCOLS, []], help="default: all")
+    parser.add_argument("--target", help=f"default: {', '.join(f'{name} {each}' for name, each in TARGETS.items())}")
+    parser.add_argument("--pairs", type=int, default=50)
+    parser.add_argument("--slice-ms", type=int, default=300)
+    parser.add_argument("--whole", type=int, default=2)
+    parser.add_argument("--messages", type=int, default=40_000, help="of a whole load")
     parser.add_argument("--size", default="1k")
-    parser.add_argument("--window", type=int, default=0, help="default: 100000 octets in STOMP, 200 credits in AMQP")
+    parser.add_argument("--window", type=int, default=0, help="default: 100000 octets in STOMP, 200 messages elsewhere")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    target = target_file.load(options.target)
-    if not isinstance(target, SocketTarget):
-        raise SystemExit(f"{options.target} runs in virtual time; name a target with sockets")
-    window = options.window or (100_000 if options.protocol == "stomp" else 200)
-    wishes = Wishes(
-        protocol=options.protocol, messages=options.messages, sizes=Sizes.read(options.size), window=window, seed=1
-    )
-    pairs: list[tuple[Run, Run]] = []
-    with tempfile.TemporaryDirectory(prefix="brokerproof-overhead-") as temporary:
-        folder = Path(temporary)
-        try:
-            standing = Standing(target, target.start(folder / "logs"))
-            broker = set(children())
-            one(standing, replace(wishes, messages=options.messages // 2), folder / "warm", record=True, broker=broker)
-            for number in range(options.runs):
-                found = {}
-                for record in (True, False) if number % 2 else (False, True):
-                    found[record] = one(standing, wishes, folder / f"{number}-{record}", record=record, broker=broker)
-                pairs.append((found[False], found[True]))
-                if not options.json:
-                    print(line(number, *pairs[-1]), flush=True)
-        finally:
-            target.stop()
-    lost = [1 - recorded.rate / plain.rate for plain, recorded in pairs]
-    more = [recorded.processor / plain.processor - 1 for plain, recorded in pairs]
-    told = {
-        "target": options.target,
-        "protocol": options.protocol,
-        "messages": options.messages,
-        "lost_throughput": spread(lost),
-        "more_processor": spread(more),
-        "driver_us": [statistics.median(each.driver for each in side) for side in zip(*pairs, strict=True)],
-        "scribe_us": statistics.median(recorded.scribe for _, recorded in pairs),
-        "broker_us": [statistics.median(each.broker for each in side) for side in zip(*pairs, strict=True)],
-    }
+
+    def say(line: str) -> None:
+        if not options.json:
+            print(line, flush=True)
+
+    say(f"{os.cpu_count()} cores, load of the machine {os.getloadavg()[0]:.1f}")
+    told = []
+    for protocol in options.protocols or PROTOCOLS:
+        name = options.target or TARGETS[protocol]
+        target = target_file.load(name)
+        if not isinstance(target, SocketTarget):
+            raise SystemExit(f"{name} runs in virtual time; name a target with sockets")
+        with tempfile.TemporaryDirectory(prefix="brokerproof-overhead-") as temporary:
+            folder = Path(temporary)
+            try:
+                standing = Standing(target, target.start(folder / "logs"))
+                told.append(measured(protocol, standing, folder, options, say))
+            finally:
+                target.stop()
     if options.json:
-        print(json.dumps(told))
-    else:
-        print(f"lost throughput: median {told['lost_throughput'][1]:.1%} ({lost_words(lost)})")
-        print(f"more processor time of everybody: median {told['more_processor'][1]:.1%} ({lost_words(more)})")
-    return int(told["lost_throughput"][1] >= 0.1)
-
-
-def spread(values: list[float]) -> tuple[float, float, float]:
-    """Least, median, greatest."""
-    return min(values), statistics.median(values), max(values)
-
-
-def lost_words(values: list[float]) -> str:
-    """Least to greatest."""
-    low, _, high = spread(values)
-    return f"{low:.1%} to {high:.1%} in {len(values)} pairs"
-
-
-def line(number: int, plain: Run, recorded: Run) -> str:
-    """One pair."""
-    return (
-        f"pair {number + 1}: {plain.rate:,.0f}/s without, {recorded.rate:,.0f}/s with; µs a message: drivers"
-        f" {plain.driver:.1f} and {recorded.driver:.1f}, scribe {recorded.scribe:.1f},"
-        f" broker {plain.broker:.1f} and {recorded.broker:.1f}"
-    )
+        print(json.dumps({"cores": os.cpu_count(), "protocols": told}))
+    return int(any(each["lost_throughput"]["median"] >= MOST_LOST for each in told))
 
 
 if __name__ == "__main__":

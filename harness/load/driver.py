@@ -54,7 +54,7 @@ class Driver:
                 raise Unreachable(f"connection {each.number} of the load was not taken: {why}")
         self._tend()
         if self.host.tape is not None:
-            self._hand_over()
+            self._hand_over(self.host.tape)
 
     def produce(self, since: Instant) -> None:
         """Begin to send; ``since`` is when the first message of the first producer is due."""
@@ -144,12 +144,11 @@ class Driver:
             each.pump(now)
         self.world.at(max(due + tick, now), lambda: self._ticking(max(due + tick, now), tick))
 
-    def _hand_over(self) -> None:
-        assert self.host.tape is not None
+    def _hand_over(self, tape: Tape) -> None:
         if self._ended:
             return
-        self.host.tape.hand_over()
-        self.world.at(self.world.now() + HAND_OVER, self._hand_over)
+        tape.hand_over()
+        self.world.at(self.world.now() + HAND_OVER, lambda: self._hand_over(tape))
 
     def _tend(self) -> None:
         """Keeps connections alive, and makes those anew that ended."""
