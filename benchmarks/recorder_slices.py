@@ -1,0 +1,91 @@
+"""One load whose recording is switched on and off: what it costs while everything else stays as it is.
+
+The driver runs in this process, the broker in its own. In one slice of time the driver has a tape, in the next it has none, in
+the order off, on, on, off, and so on; a slice with and one without beside it are a pair. What a machine does for longer than a
+slice meets both alike.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.load import setting
+from harness.load.driver import Driver
+from harness.load.setting import Wishes
+from harness.load.tape import Tape
+from harness.targets.sockets import SocketTarget
+from harness.words import NS_PER_MS, NS_PER_S, Duration
+from harness.worlds.canary import Canary
+from harness.worlds.real import RealWorld
+
+SETTLED: Duration = 50 * NS_PER_MS
+"""What is on its way when a slice begins belongs to the one before: so long is not counted."""
+WARM: Duration = 3 * NS_PER_S
+PATIENCE: Duration = 20 * NS_PER_S
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Messages received a second, and the driver's processor time a message in µs, with the thread that writes the tape."""
+
+    rate: float
+    driver: float
+
+
+def cpu_s() -> float:
+    """The processor time of this process. Seconds."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Bench:
+    """A driver at work on a target that has been started. ``folder`` is for its tape."""
+
+    def __init__(self, target: SocketTarget, wishes: Wishes, folder: Path) -> None:
+        plan = setting.plan(target, replace(wishes, messages=0), f"slices.{wishes.protocol}")
+        self._world = RealWorld({}, Canary())
+        self._world.moved(setting.terms(target, plan.acceptor, None).endpoints)
+        self._tape = Tape(folder, lambda _: None)
+        self._driver = Driver(self._world, plan, self._tape, 0)
+
+    def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:
+        """So many pairs of slices, without and with a tape."""
+        driver = self._driver
+        driver.connect(PATIENCE)
+        driver.produce(self._world.now())
+        self._pass(WARM)
+        try:
+            for number in range(count):
+                found = {}
+                for taped in (True, False) if number % 2 else (False, True):
+                    driver.host.tape = self._tape if taped else None
+                    found[taped] = self._slice(lasts)
+                yield found[False], found[True]
+        finally:
+            driver.host.tape = self._tape
+            driver.stop_producing()
+            self._pass(NS_PER_S)
+            driver.leave(PATIENCE)
+            self._world.close()
+
+    def _slice(self, lasts: Duration) -> Slice:
+        self._pass(SETTLED)
+        tally = self._driver.host.tally
+        begun, cpu, received = self._world.now(), cpu_s(), tally.received
+        self._pass(lasts)
+        took, messages = self._world.now() - begun, tally.received - received
+        if not messages:
+            raise SystemExit(
+                f"nothing came within {lasts / NS_PER_S:.1f} s, so nothing is measured: {self._driver.told()}"
+            )
+        return Slice(messages * NS_PER_S / took, (cpu_s() - cpu) * 1e6 / messages)
+
+    def _pass(self, lasts: Duration) -> None:
+        def never() -> bool:
+            self._driver.pump()
+            return False
+
+        self._world.wait_until(never, self._world.now() + lasts)
