@@ -109,7 +109,9 @@ class Broker:
         if usages is not None:
             self._shared.flow = parts.producer_flow(usages, self._deadlines, lambda: self._shared.now)
         if any(AMQP091 in each.protocols for each in settings.acceptors):
-            self._shared.topology = parts.topology(self._shared.router, self._deadlines, lambda: self._shared.now)
+            self._shared.topology = parts.topology(
+                self._shared.router, self._deadlines, lambda: self._shared.now, settings.queue_rate
+            )
             self._shared.topology.dead = partial(parts.dead_letters, self._shared)
         short = settings.memory_high_watermark, settings.disk_free_limit
         self._resources = parts.resources(self._shared.alarms, self._deadlines, *short)

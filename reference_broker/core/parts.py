@@ -23,6 +23,7 @@ from reference_broker.amqp091.channel import Channel
 from reference_broker.amqp091.connection import Amqp091Connection
 from reference_broker.amqp091.consumer import Consumer, Prefetch
 from reference_broker.amqp091.heartbeat import HeartBeats
+from reference_broker.amqp091.throttle import Throttle
 from reference_broker.amqp091.which import WhichAmqp
 from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
@@ -115,6 +116,7 @@ class Parts:
     mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
     activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
+    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
 
 
 STANDARD = Parts()
