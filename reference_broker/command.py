@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 STOMP_PORT, AMQP_PORT = 61613, 5672
 """The ports where neither an option nor a file names one. Naming one of them alone opens no other."""
-PROFILES = ("artemis", "rabbitmq")
+PROFILES = ("artemis", "rabbitmq", "activemq")
 """The broker families whose semantics exist here."""
-RABBITMQ = PROFILES[1]
+ARTEMIS, RABBITMQ, ACTIVEMQ = PROFILES
 
 SET_UP_FAILED, USAGE = 3, 4
 
@@ -60,7 +60,7 @@ class SetUpFailed(Refusal):
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A broker.xml of Artemis, or a rabbitmq.conf with the profile rabbitmq.",
+    help="A broker.xml of Artemis; with --profile rabbitmq a rabbitmq.conf, with activemq an activemq.xml.",
 )
 @click.option(
     "--profile", default=PROFILES[0], show_default=True, metavar="NAME", help="The broker family to behave like."
@@ -118,13 +118,13 @@ def broker(
     Prints one JSON line with its ports when it is ready.
     """
     if profile not in PROFILES:
-        raise Refusal(f"--profile: {profile!r} is unknown; choose {' or '.join(PROFILES)}")
+        raise Refusal(f"--profile: {profile!r} is unknown; choose {', '.join(PROFILES[:-1])} or {PROFILES[-1]}")
     try:
         if check:
-            _check(config)
+            _check(config, profile)
             return
-        if data is not None and profile == RABBITMQ:
-            raise Refusal("--data: the profile rabbitmq keeps everything in memory; leave it out")
+        if data is not None and profile != ARTEMIS:
+            raise Refusal(f"--data: the profile {profile} keeps everything in memory; leave it out")
         settings = _settings(config, {"STOMP": stomp, "AMQP": amqp, "CORE": core}, any_port, profile)
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
@@ -133,10 +133,15 @@ def broker(
 
 def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool, profile: str) -> Settings:
     named = {protocol: port for protocol, port in ports.items() if port is not None}
-    if profile == RABBITMQ:
-        from reference_broker.config import rabbitmq_conf
+    if profile != ARTEMIS:
+        from reference_broker.config import activemq_xml, rabbitmq_conf
 
-        settings = rabbitmq_conf.default() if config is None else rabbitmq_conf.read(config)
+        default, read = (
+            (rabbitmq_conf.default, rabbitmq_conf.read)
+            if profile == RABBITMQ
+            else (activemq_xml.default, activemq_xml.read)
+        )
+        settings = default() if config is None else read(config)
         if config is None and named:
             spoken = tuple(each for each in settings.acceptors if named.keys() & set(each.protocols))
             settings = replace(settings, acceptors=spoken)
@@ -175,12 +180,12 @@ def _has_tls(acceptor: Acceptor) -> bool:
     return acceptor.tls is not None
 
 
-def _check(config: Path | None) -> None:
+def _check(config: Path | None, profile: str) -> None:
     if config is None:
         raise BadSetting("--check needs a configuration to read; name one with --config FILE")
-    from reference_broker.config import broker_xml
+    from reference_broker.config import activemq_xml, broker_xml
 
-    reading = broker_xml.read_with_notes(config)
+    reading = (activemq_xml if profile == ACTIVEMQ else broker_xml).read_with_notes(config)
     for note in reading.notes:
         click.echo(str(note))
     click.echo(

@@ -57,6 +57,8 @@ _NOT_OVERRIDABLE = {
         "address_settings",
         "addresses",
         "match",
+        "manners",
+        "activemq",
     )
 }
 
@@ -82,8 +84,8 @@ class Made:
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD) -> Made:
     """A broker whose clock begins at ``start`` (ns), made of ``parts``.
 
-    ``config`` is the path of a broker.xml or a rabbitmq.conf; None means one acceptor ``stomp`` with the defaults.
-    ``overrides`` has, all
+    ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None means one acceptor ``stomp`` with the
+    defaults. ``overrides`` has, all
     optional, ``{"acceptor": {field: value}, "broker": {field: value}, "address": {field: value}}``: fields of every
     :class:`Acceptor`, of :class:`Settings`, and of every :class:`AddressSetting`, one for all addresses included, to replace.
     Raises :class:`BadSetting` for a file that cannot be accepted, and for an override
@@ -139,9 +141,9 @@ def _read(config: str | None) -> Settings:
 def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
     if path.suffix == ".conf":
         return rabbitmq_conf.read(path)
-    from reference_broker.config import broker_xml  # lxml is needed for this alone
+    from reference_broker.config import activemq_xml, broker_xml  # lxml is needed for these alone
 
-    return broker_xml.read(path, environment)
+    return (activemq_xml if activemq_xml.is_one(path) else broker_xml).read(path, environment)
 
 
 class _Environment(Mapping[str, str]):

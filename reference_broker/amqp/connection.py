@@ -127,6 +127,8 @@ class AmqpConnection:
         self.held = False
         self.transactions: dict[bytes, LiveTransaction] = {}
         self.user: str | None = None
+        self.stalled = False
+        """Whether nothing that comes is looked at, for want of space for what came before."""
         self._state = State.HEADER
         self._opened = False  # our open is out
         self._peer_channel_max = 0
@@ -188,7 +190,7 @@ class AmqpConnection:
             return
         self._parser.feed(data)
         try:
-            while self._state not in (State.BROKEN, State.CLOSED):
+            while self._state not in (State.BROKEN, State.CLOSED) and not self.stalled:
                 if self._state is State.HEADER:
                     if not self._header():
                         break
@@ -212,6 +214,8 @@ class AmqpConnection:
                 self.send(EMPTY)
             deadlines.set((self.conn, BEAT), self._sent_at + self._beat_every)
         elif what == SILENCE:
+            if self.stalled:
+                self._frame_at = now
             if self._frame_at + self._ttl > now:
                 deadlines.set((self.conn, SILENCE), self._frame_at + self._ttl)
             elif self._state is State.OPENED:

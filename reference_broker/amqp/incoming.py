@@ -30,6 +30,7 @@ from reference_broker.core.queue import Queue
 from reference_broker.core.router import NoRoute
 
 if TYPE_CHECKING:
+    from reference_broker.amqp.coordinator import LiveTransaction
     from reference_broker.amqp.session import Session
 
 ACCEPTED = Accepted()
@@ -98,8 +99,9 @@ class IncomingLink(Link):
         shared, connection = self.session.shared, self.session.connection
         routing: RoutingType | None
         if target.dynamic:
-            self._dynamic = name = terminus.dynamic_name(connection.container, self.name, shared.next_consumer())
-            address, routing = name, terminus.wanted_routing(target.capabilities) or RoutingType.ANYCAST
+            routing = terminus.wanted_routing(target.capabilities) or RoutingType.ANYCAST
+            name = terminus.dynamic_name(connection.container, self.name, shared.next_consumer())
+            address = self._dynamic = name = terminus.placed(connection.acceptor, name, routing)
         elif target.address is None:
             return ""
         else:
@@ -114,9 +116,14 @@ class IncomingLink(Link):
 
     # --- flow ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def unanswered(self) -> int:
+        """How many deliveries have begun to arrive, and nothing was said about them."""
+        return 1 if self.arriving is not None else 0
+
     def refill(self) -> None:
         """Grants credit if it is time to."""
-        more = self._rule.refill(self.credit, 1 if self.arriving is not None else 0, self._on_room)
+        more = self._rule.refill(self.credit, self.unanswered, self._on_room)
         if more:
             self.credit.grant(more)
             self.session.flow(self)
@@ -238,12 +245,17 @@ class IncomingLink(Link):
                 self._rule.address = route.address
             match shared.admission.judge(route.address, by_credit=True):
                 case Verdict.TAKE | Verdict.WAIT:  # it was granted
-                    state = self._take(message, None if transaction is None else transaction.send)
+                    state = self.take(message, arrival, transaction)
                 case Verdict.DROP:
                     state = ACCEPTED
                 case Verdict.REFUSE:
                     state = self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, f"Address is full: {route.address}")
-        if transaction is None:
+        return self.said(state, arrival, transaction)
+
+    @staticmethod
+    def said(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
+        """What is said of a delivery whose outcome is ``state``: in a transaction that is part of another."""
+        if transaction is None or state is None:
             return state
         if isinstance(state, Rejected) and arrival.settled:
             transaction.doom(
@@ -262,16 +274,24 @@ class IncomingLink(Link):
         instead = EMPTY_DATA + footer
         return payload + instead, (body, found, instead)
 
+    def take(self, message: AmqpMessage, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
+        """The outcome of a message that may be added; None if that is not known yet."""
+        return self._take(message, None if transaction is None else transaction.send)
+
     def _take(self, message: AmqpMessage, send: Any) -> Any:
         try:
-            if send is None:
-                self.session.shared.router.publish(message)
-            else:
-                self.session.shared.router.ensure(message.route.address, message.route.routing)
-                send(message)
+            self.publish(message, send)
         except NoRoute as problem:
             return self._not_taken(conditions.NOT_FOUND, str(problem))
         return ACCEPTED
+
+    def publish(self, message: AmqpMessage, send: Any) -> None:
+        """Adds ``message``, at once or by ``send`` with its transaction. Raises ``NoRoute``."""
+        if send is None:
+            self.session.shared.router.publish(message)
+        else:
+            self.session.shared.router.ensure(message.route.address, message.route.routing)
+            send(message)
 
     def _not_taken(self, condition: str, description: str) -> Any:
         """Rejected, or what the source has in its place (AMQP10-OUT-16, -18)."""

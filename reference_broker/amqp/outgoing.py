@@ -140,8 +140,10 @@ class OutgoingLink(Link):
         session = self.session
         if source.dynamic:
             number = session.shared.next_consumer()
-            self._dynamic = terminus.dynamic_name(session.connection.container, self.name, number)
-            return self._dynamic, terminus.wanted_routing(source.capabilities) or RoutingType.ANYCAST
+            routing = terminus.wanted_routing(source.capabilities) or RoutingType.ANYCAST
+            name = terminus.dynamic_name(session.connection.container, self.name, number)
+            self._dynamic = terminus.placed(session.connection.acceptor, name, routing)
+            return self._dynamic, routing
         if not source.address:
             raise Refusal(refusal.NO_TERMINUS, "the source has no address, and is not dynamic")
         return terminus.where(session.connection.acceptor, source.address, source.capabilities)

@@ -367,7 +367,7 @@ class Session:
         elif isinstance(attach.target, Coordinator):
             link = parts.coordinator(self, attach, ours)
         else:
-            link = parts.incoming(self, attach, ours)
+            link = (parts.incoming if self.shared.flow is None else parts.waiting_incoming)(self, attach, ours)
         self.links[attach.handle] = link
         try:
             link.attach(attach)

@@ -12,6 +12,7 @@ from harness.words import RoutingType
 from reference_broker.amqp import refusal
 from reference_broker.amqp.refusal import Refusal
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.destinations import qualified
 
 CAPABILITIES = {
     "queue": RoutingType.ANYCAST,
@@ -34,7 +35,15 @@ def where(acceptor: Acceptor, name: str, capabilities: Iterable[str] = ()) -> tu
     prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
     if len(prefix) == len(name):
         raise Refusal(refusal.NOT_FOUND, f"address {refusal.shown(name)} has no name")
-    return name[len(prefix) :], wanted_routing(capabilities) or routing
+    routing = wanted_routing(capabilities) or routing
+    if routing is None and acceptor.manners.qualified_names:
+        routing = RoutingType.ANYCAST
+    return placed(acceptor, name[len(prefix) :], routing), routing
+
+
+def placed(acceptor: Acceptor, name: str, routing: RoutingType | None) -> str:
+    """The address of ``name``, where one of each routing type is another."""
+    return qualified(name, routing) if acceptor.manners.qualified_names else name
 
 
 def dynamic_name(container: str, link: str, number: int) -> str:

@@ -66,6 +66,14 @@ _USAGES: dict[str, dict[str, tuple[str, Callable[[str, Where], Any]]]] = {
 }
 
 
+def is_one(path: Path) -> bool:
+    """Whether ``path`` is an activemq.xml and not the file of another broker."""
+    try:
+        return SPACE.encode() in path.read_bytes()
+    except OSError:
+        return False
+
+
 def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings of an activemq.xml. Raises ``BadSetting`` with one sentence."""
     return read_with_notes(path, environment).settings

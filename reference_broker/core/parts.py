@@ -18,12 +18,12 @@ from reference_broker.amqp.performatives import Attach, Begin
 from reference_broker.amqp.producer_credit import ProducerCredit
 from reference_broker.amqp.sasl import SaslServer
 from reference_broker.amqp.session import Session
+from reference_broker.amqp.waiting import WaitingLink
 from reference_broker.amqp091 import dead_letters
 from reference_broker.amqp091.channel import Channel
 from reference_broker.amqp091.connection import Amqp091Connection
 from reference_broker.amqp091.consumer import Consumer, Prefetch
 from reference_broker.amqp091.heartbeat import HeartBeats
-from reference_broker.amqp091.throttle import Throttle
 from reference_broker.amqp091.which import WhichAmqp
 from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
@@ -109,6 +109,7 @@ class Parts:
     prefetch091: Callable[[int], Prefetch] = Prefetch
     usage_accounting: Callable[..., UsageAccounting] = UsageAccounting
     cursors: Mapping[Kind, type[Cursor]] = field(default_factory=lambda: CURSORS)
+    waiting_incoming: Callable[[Session, Attach, int], WaitingLink] = WaitingLink
     cursor_queue: Callable[..., CursorQueue] = CursorQueue
     producer_flow: Callable[..., ProducerFlow] = ProducerFlow
     prefetch: Callable[[int], MessageWindow] = MessageWindow
@@ -116,7 +117,6 @@ class Parts:
     mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
     activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
-    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
 
 
 STANDARD = Parts()

@@ -186,7 +186,7 @@ def test_a_parent_that_is_gone_already_ends_it_at_once() -> None:
     ("options", "sentence"),
     [
         (["--data", __file__], "is a file"),
-        (["--profile", "hornetq"], "--profile: 'hornetq' is unknown; choose artemis or rabbitmq"),
+        (["--profile", "hornetq"], "--profile: 'hornetq' is unknown; choose artemis, rabbitmq or activemq"),
         (["--config", "/nowhere/broker.xml"], "/nowhere/broker.xml: cannot be read (No such file or directory)"),
         (["--check"], "--check needs a configuration to read"),
         (["--stomp", "65536"], "65536 is not in the range"),
