@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.words import NS_PER_MS, Instant
-from reference_broker.config import rabbitmq_conf, users_properties
+from reference_broker.config import rabbitmq_conf, rabbitmq_config, users_properties
 from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
 from reference_broker.config.values import nearest
 from reference_broker.core.broker import Broker
@@ -139,7 +139,7 @@ def _read(config: str | None) -> Settings:
 
 
 def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
-    if path.suffix == ".conf":
+    if path.suffix in (".conf", rabbitmq_config.SUFFIX):
         return rabbitmq_conf.read(path)
     from reference_broker.config import activemq_xml, broker_xml  # lxml is needed for these alone
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from lxml import etree
 
-from harness.targets import activemq_config
+from harness.targets import activemq_config, erlang_config
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Overrides, Parameters, Value
 
@@ -49,6 +49,11 @@ _ADDRESS_ELEMENTS: dict[str, tuple[str, type]] = {
     "address-full-policy": ("address_full_policy", str),
     "max-size-bytes": ("max_size_bytes", int),
     "max-size-messages": ("max_size_messages", int),
+    "max-size-bytes-reject-threshold": ("max_size_bytes_reject_threshold", int),
+    "page-size-bytes": ("page_size_bytes", int),
+    "page-limit-bytes": ("page_limit_bytes", int),
+    "page-limit-messages": ("page_limit_messages", int),
+    "page-full-policy": ("page_full_policy", str),
 }
 
 
@@ -59,7 +64,7 @@ def describe(path: Path) -> str:
 
 def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
     """Parameters by acceptor name, from whichever broker's file this is. Raises :class:`SetUpFailed`."""
-    if path.suffix == ".conf":
+    if path.suffix in (".conf", erlang_config.SUFFIX):
         return from_rabbitmq_conf(path, defaults)
     return activemq_config.acceptors(path, defaults) if _is_activemq(path) else from_broker_xml(path, defaults)
 
@@ -77,20 +82,29 @@ _CONF: dict[str, str] = {
 
 
 def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """The same of a rabbitmq.conf, whose acceptors are ``stomp``, ``amqp`` and ``management``."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
+    """The same of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are ``stomp``, ``amqp`` and ``management``."""
     found = dict(defaults)
-    for number, line in enumerate(lines, 1):
-        key, _, value = (each.strip() for each in line.partition("#")[0].partition("="))
+    for number, key, value in _settings(path):
         if key in _CONF:
             if not value.isdecimal():
                 raise SetUpFailed(f"{path}, line {number}: {value!r} should be a number")
             found[_CONF[key]] = int(value)
     spoken = {"stomp": "STOMP", "amqp": "AMQP", "management": "HTTP"}
     return {name: {"protocols": protocol, **found} for name, protocol in spoken.items()}
+
+
+def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, key and value of each setting."""
+    if path.suffix == erlang_config.SUFFIX:
+        yield from ((each.line, each.key, str(each.value)) for each in erlang_config.settings(path))
+        return
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
+    for number, line in enumerate(lines, 1):
+        key, _, value = (each.strip() for each in line.partition("#")[0].partition("="))
+        yield number, key, value
 
 
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
@@ -124,18 +138,44 @@ def of_address(path: Path, name: str) -> dict[str, Value]:
     Settings with more words in common win (manual, chapter on address settings): a word before ``*`` before ``#``. Raises
     :class:`SetUpFailed` like :func:`from_broker_xml`.
     """
-    found: list[tuple[tuple[int, ...], dict[str, Value]]] = []
+    return merged(_of_addresses(path, _number), name)
+
+
+def address_settings(path: Path) -> list[dict[str, Value]]:
+    """What a broker.xml says of how full addresses may be, under the names of a profile and with the pattern as ``match``;
+    empty for other files. A value that is no plain number is left out, since nobody calculates with these."""
+    if path.suffix != ".xml" or _is_activemq(path):
+        return []
+    return [each for each in _of_addresses(path, _plain) if len(each) > 1]
+
+
+def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Value]:
+    """What ``settings`` (:func:`address_settings`) say of the address ``name`` together, the more specific ones last."""
+    about: dict[str, Value] = {}
+    matching = [each for each in settings if _matches(str(each["match"]), name)]
+    for each in sorted(matching, key=lambda each: _weight(str(each["match"]))):
+        about |= {key: value for key, value in each.items() if key != "match"}
+    return about
+
+
+def _of_addresses(
+    path: Path, read: Callable[[Path, etree._Element, type, str], Value | None]
+) -> Iterator[dict[str, Value]]:
     for element in _root(path).iter(etree.Element):
-        if etree.QName(element).localname == "address-setting" and _matches(str(element.get("match")), name):
-            about: dict[str, Value] = {}
+        if etree.QName(element).localname == "address-setting":
+            about: dict[str, Value] = {"match": str(element.get("match"))}
             for each in element.iter(etree.Element):
-                if (known := _ADDRESS_ELEMENTS.get(etree.QName(each).localname)) is not None:
-                    about[known[0]] = _number(path, each, known[1], each.text or "")
-            found.append((_weight(str(element.get("match"))), about))
-    merged: dict[str, Value] = {}
-    for _, about in sorted(found, key=lambda each: each[0]):
-        merged |= about
-    return merged
+                known = _ADDRESS_ELEMENTS.get(etree.QName(each).localname)
+                if known is not None and (value := read(path, each, known[1], each.text or "")) is not None:
+                    about[known[0]] = value
+            yield about
+
+
+def _plain(path: Path, element: etree._Element, kind: type, text: str) -> Value | None:
+    try:
+        return _number(path, element, kind, text)
+    except SetUpFailed:
+        return None
 
 
 def _matches(match: str, name: str) -> bool:

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.targets import debian, rabbitmq_release
+from harness.targets import debian, erlang_config, rabbitmq_release
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import NativeProcess, free_ports
 from harness.targets.rabbitmq_release import Release, our_files
@@ -33,6 +33,7 @@ _STARTED = "Server startup complete"
 _IN_USE = re.compile(r"eaddrinuse|epmd does not answer|could not bind")
 _SETTING = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>.*?)\s*$")
 _LISTENER = re.compile(r"(?:\w+\.)?listeners\.|(?:management|web_stomp)\.(?:tcp|ssl|listener)\.")
+_CLASSIC_LISTENERS = {"tcp_listeners", "ssl_listeners", "listener", "tcp_config", "ssl_config"}
 _REASONS = (
     re.compile(r"^(?P<text>epmd does not answer.*)$", re.MULTILINE),
     re.compile(r"(?P<text>Failed to start Ranch listener \S+) in .* for reason (?P<more>.*)"),
@@ -57,11 +58,13 @@ def default_plugins(version: str) -> tuple[str, ...]:
 
 
 def settings(config: Path) -> dict[str, str]:
-    """The settings of a ``rabbitmq.conf``.
+    """The settings of a ``rabbitmq.conf``, or of a classic ``rabbitmq.config``, whose applications are left out of the names.
 
     Raises :class:`SetUpFailed` for a file that cannot be read, a line that is no setting, and a setting of a listener:
     those are the harness's business.
     """
+    if config.suffix == erlang_config.SUFFIX:
+        return _classic(config)
     try:
         lines = config.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -79,14 +82,24 @@ def settings(config: Path) -> dict[str, str]:
     return found
 
 
+def _classic(config: Path) -> dict[str, str]:
+    found = {}
+    for each in erlang_config.settings(config):
+        if each.key in _CLASSIC_LISTENERS:
+            where = f"{config}, line {each.line}: {each.application}.{each.key}"
+            raise SetUpFailed(f"{where} is set by the harness; leave it out")
+        found[each.key] = str(each.value)
+    return found
+
+
 class RabbitmqProcess(OwnBroker):
     """One RabbitMQ node, from its configuration file to its end. A context manager that starts and stops it.
 
     ``folder`` becomes the node's: configuration, logs, data, Erlang cookie; it is emptied of what an earlier run left.
-    ``config`` is a ``rabbitmq.conf`` without listeners (None: ours). ``plugins`` are enabled in addition to what they
-    need (None: :func:`default_plugins`). ``release`` is what is started (None: what this machine has). ``free`` leaves the
-    broker running when the harness ends. The running broker's ports are ``amqp``, and ``stomp``, ``web_stomp`` and
-    ``management`` when their plugins are enabled.
+    ``config`` is a ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without listeners (None: ours). ``plugins`` are enabled
+    in addition to what they need (None: :func:`default_plugins`). ``release`` is what is started (None: what this machine
+    has). ``free`` leaves the broker running when the harness ends. The running broker's ports are ``amqp``, and ``stomp``,
+    ``web_stomp`` and ``management`` when their plugins are enabled.
     """
 
     def __init__(
@@ -182,8 +195,11 @@ class RabbitmqProcess(OwnBroker):
             for name in ("etc", "log", "data", "home"):
                 shutil.rmtree(folder / name, ignore_errors=True)
                 (folder / name).mkdir(parents=True)
-            text = self._config.read_text("utf-8").rstrip()
-            (folder / "etc" / "rabbitmq.conf").write_text("\n".join([text, "", *listeners, ""]), "utf-8")
+            # Whichever form the file has, RabbitMQ reads the files of this folder as well, in the newer one.
+            (folder / "etc" / "conf.d").mkdir()
+            (folder / "etc" / "conf.d" / "harness.conf").write_text("\n".join([*listeners, ""]), "utf-8")
+            name = f"rabbitmq{self._config.suffix}"
+            (folder / "etc" / name).write_text(self._config.read_text("utf-8"), "utf-8")
             (folder / "etc" / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n", "utf-8")
             (folder / "etc" / "rabbitmq-env.conf").write_text("", "utf-8")
         except OSError as problem:
@@ -195,7 +211,7 @@ class RabbitmqProcess(OwnBroker):
         ours = {
             "RABBITMQ_NODENAME": f"brokerproof-{ports['amqp']}@localhost",
             "RABBITMQ_CONF_ENV_FILE": f"{seen}/etc/rabbitmq-env.conf",
-            "RABBITMQ_CONFIG_FILE": f"{seen}/etc/rabbitmq.conf",
+            "RABBITMQ_CONFIG_FILE": f"{seen}/etc/rabbitmq{self._config.suffix}",
             "RABBITMQ_CONFIG_FILES": f"{seen}/etc/conf.d",
             "RABBITMQ_ADVANCED_CONFIG_FILE": f"{seen}/etc/advanced.config",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{seen}/etc/enabled_plugins",

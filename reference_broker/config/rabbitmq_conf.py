@@ -1,7 +1,8 @@
 """Reads a rabbitmq.conf into :class:`Settings`; the same file starts a real RabbitMQ.
 
-``key = value`` a line, ``#`` begins a comment. Every key is either used, or known to have no effect here, or refused with file,
-line and name. The broker is then one of RabbitMQ's kind: queues stay when nobody uses them, ``/queue/NAME`` and
+``key = value`` a line, ``#`` begins a comment; a file called ``*.config`` is a classic one
+(:mod:`reference_broker.config.rabbitmq_config`). Every key is either used, or known to have no effect here, or refused with
+file, line and name. The broker is then one of RabbitMQ's kind: queues stay when nobody uses them, ``/queue/NAME`` and
 ``/topic/NAME`` are STOMP's names for a queue and a routing key, and port 5672 speaks AMQP 1.0 and 0-9-1.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.words import RoutingType
+from reference_broker.config import rabbitmq_config
 from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
 from reference_broker.config.values import INT_MAX, Where, decimal, nearest, whole
 from reference_broker.core.connections import AMQP091, HTTP
@@ -51,7 +53,7 @@ def read(path: Path) -> Settings:
     reading = _Reading()
     login, passcode = LOGIN, PASSCODE
     seen: dict[str, int] = {}
-    for where, key, value in _lines(path):
+    for where, key, value in rabbitmq_config.lines(path) if path.suffix == rabbitmq_config.SUFFIX else _lines(path):
         if key in seen:
             raise where.bad(f"is set in line {seen[key]} already", "keep one of the lines")
         seen[key] = where.line

@@ -13,7 +13,7 @@ import pytest
 from harness.targets import debian, rabbitmq, rabbitmq_release
 from harness.targets.failure import SetUpFailed
 from harness.targets.native import listens
-from harness.targets.rabbitmq import RabbitmqProcess, default_plugins
+from harness.targets.rabbitmq import RabbitmqProcess, default_plugins, our_files
 from harness.targets.rabbitmq_release import Release
 
 LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"
@@ -29,7 +29,8 @@ time.sleep(60)
 NODE = f"""
 import os, re, time
 from pathlib import Path
-text = Path(os.environ["RABBITMQ_CONFIG_FILE"]).read_text()
+assert "brokerproof" in Path(os.environ["RABBITMQ_CONFIG_FILE"]).read_text()
+text = (Path(os.environ["RABBITMQ_CONFIG_FILES"]) / "harness.conf").read_text()
 ports = re.findall(r"tcp\\.(?:1 = 127\\.0\\.0\\.1:|port = )(\\d+)", text)
 {LISTEN}
 Path(os.environ["RABBITMQ_LOGS"]).write_text("Server startup complete; 3 plugins started.")
@@ -161,12 +162,20 @@ def test_a_node_gets_ports_a_folder_and_an_epmd_of_its_own_and_all_of_it_ends(tm
             process.start()
     assert process.ended()
     assert not any(listens("127.0.0.1", port) for port in running.ports.values())
-    written = (tmp_path / "node" / "etc" / "rabbitmq.conf").read_text()
+    written = (tmp_path / "node" / "etc" / "conf.d" / "harness.conf").read_text()
     hosts = re.findall(r"= (\S+):\d+$", written, re.MULTILINE)
     assert hosts == ["127.0.0.1", "127.0.0.1"]
     assert written.count("tcp.ip = 127.0.0.1") == 2
     plugins = (tmp_path / "node" / "etc" / "enabled_plugins").read_text()
     assert plugins == "[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management,rabbitmq_amqp1_0].\n"
+
+
+@pytest.mark.usefixtures("erlang")
+def test_a_classic_file_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    config = our_files() / "classic.config"
+    with RabbitmqProcess(tmp_path / "node", config=config, plugins=[], release=release(tmp_path)) as running:
+        assert (running.login, running.passcode) == ("brokerproof", "brokerproof")
+    assert (tmp_path / "node" / "etc" / "rabbitmq.config").read_text() == config.read_text()
 
 
 @pytest.mark.usefixtures("erlang")
