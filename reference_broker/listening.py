@@ -9,7 +9,7 @@ from reference_broker.config.settings import Acceptor, Settings
 from reference_broker.tls import BadTls, TlsLayer, context
 
 BACKLOG = 1024
-SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "HTTP"})
+SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "OPENWIRE", "HTTP"})
 """Protocols this broker speaks. An acceptor without any of them is not opened."""
 
 

@@ -214,7 +214,7 @@ def _describe(settings: Settings) -> dict[str, dict[str, object]]:
             **broad,
         }
         for each in settings.acceptors
-        if {"STOMP", "AMQP", "CORE", "HTTP"} & set(each.protocols)
+        if {"STOMP", "AMQP", "CORE", "OPENWIRE", "HTTP"} & set(each.protocols)
     }
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 from reference_broker.config.activemq_without_effect import OPTION
 from reference_broker.config.notes import Note, settle, unknown
 from reference_broker.config.settings import Acceptor, Manners
-from reference_broker.config.values import INT_MAX, Where, boolean, decimal, whole
+from reference_broker.config.values import INT_MAX, LONG_MIN, Where, boolean, decimal, whole
 
 OPENWIRE = "OPENWIRE"
 OF = "ActiveMQ 6.3"
@@ -53,6 +53,9 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "transport.connectAttemptTimeout": ("handshake_timeout_ms", whole(0, INT_MAX)),
     "transport.wireFormat.connectionAttemptTimeout": ("handshake_timeout_ms", whole(0, INT_MAX)),
     "transport.wireFormat.allowNonSaslConnections": ("", boolean),
+    "wireFormat.maxInactivityDuration": ("openwire_max_inactivity_ms", whole(LONG_MIN)),
+    "wireFormat.maxInactivityDurationInitalDelay": ("openwire_initial_delay_ms", whole(0)),
+    "wireFormat.maxFrameSize": ("openwire_max_frame_size", whole(1)),
 }
 """The options that are used: the field of :class:`Acceptor`, and how the value is read."""
 

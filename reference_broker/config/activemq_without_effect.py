@@ -143,14 +143,13 @@ CONNECTOR: dict[str, Entry] = {
 
 OPTION: dict[str, Entry] = {
     **_named(
-        "maximumConnections wireFormat.maxFrameSize wireFormat.maxInactivityDuration "
-        "wireFormat.maxInactivityDurationInitalDelay wireFormat.cacheSize",
+        "maximumConnections wireFormat.cacheSize",
         NoEffect(_number, "a limit that is not kept here"),
     ),
     **_named(
         "wireFormat.tightEncodingEnabled wireFormat.cacheEnabled wireFormat.stackTraceEnabled wireFormat.tcpNoDelayEnabled "
         "wireFormat.sizePrefixDisabled",
-        NoEffect(boolean, "what a client asks for is what it gets"),
+        NoEffect(boolean, "OpenWire is always loose here, with sizes, without a cache and without stack traces"),
     ),
     **_named(
         "transport.soTimeout transport.soLinger transport.soWriteTimeout transport.trafficClass socketBufferSize "

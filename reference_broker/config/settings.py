@@ -124,6 +124,12 @@ class Acceptor:
     """What connection.tune proposes: channels, octets of a frame, and seconds between heart-beats; 0 is no limit, or none."""
     amqp091_max_message_size: int = 134217728
     """Octets of the body of one AMQP 0-9-1 message."""
+    openwire_max_inactivity_ms: int = 30_000
+    openwire_initial_delay_ms: int = 10_000
+    """``wireFormat.maxInactivityDuration``: how long an OpenWire peer may be silent, 0 or less for ever, and how long nobody
+    looks at first (``…InitalDelay``). The lesser of what both sides say counts."""
+    openwire_max_frame_size: int = LONG_MAX
+    """``wireFormat.maxFrameSize``: octets of one OpenWire command behind its size; the lesser counts."""
     tls: Tls | None = None
     """None: connections are in the clear."""
     heart_beat_grace: float = 1.0
@@ -216,6 +222,9 @@ class Settings:
     stands for how quick a machine is, by which RabbitMQ holds publishers back (RABBITMQ-FLOW-conn-2)."""
     memory_high_watermark: float | int = 0.4
     """RabbitMQ's ``vm_memory_high_watermark``: a fraction of the memory that can be used (float), or octets (int)."""
+    memory_paging_ratio: float | None = None
+    """``vm_memory_high_watermark_paging_ratio``: how much of the way to the watermark there is before queues write out what
+    they hold; None where no broker does."""
     disk_free_limit: float | int = 50_000_000
     """``disk_free_limit``: octets (int), or a multiple of the memory (float)."""
     stomp_transactional_acks_ignored: bool = False

@@ -49,6 +49,12 @@ from reference_broker.core_protocol.consumer import ConsumerCredit, CoreConsumer
 from reference_broker.core_protocol.grants import Grants
 from reference_broker.core_protocol.session import Session as CoreSession
 from reference_broker.management_api.connection import ManagementConnection
+from reference_broker.openwire.client import Client
+from reference_broker.openwire.connection import OpenWireConnection
+from reference_broker.openwire.consumer import OpenWireConsumer
+from reference_broker.openwire.consumer import Prefetch as OpenWirePrefetch
+from reference_broker.openwire.producer import Producer
+from reference_broker.openwire.signs import Signs
 from reference_broker.stomp.activemq import ActiveMqStompConnection, MirroredHeartBeats
 from reference_broker.stomp.commands import COMMANDS, Handler
 from reference_broker.stomp.connection import StompConnection
@@ -117,6 +123,12 @@ class Parts:
     mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
     activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
+    openwire: Callable[[int, Acceptor, Shared, Instant], OpenWireConnection] = OpenWireConnection
+    openwire_client: Callable[[OpenWireConnection], Client] = Client
+    openwire_producer: Callable[..., Producer] = Producer
+    openwire_consumer: Callable[..., OpenWireConsumer] = OpenWireConsumer
+    openwire_prefetch: Callable[[int], OpenWirePrefetch] = OpenWirePrefetch
+    openwire_signs: Callable[[Duration, Instant], Signs] = Signs
 
 
 STANDARD = Parts()

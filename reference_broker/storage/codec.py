@@ -8,7 +8,8 @@ The rest is the body of a plain message. Of an AMQP message it is::
 
     prefix's length (1) | has ttl (1) | ttl (8) | annotations' length (4) | prefix | annotations | bare message
 
-Of a CORE message it is the octets of its body, behind their length (4), and those from its address on.
+Of a CORE message it is the octets of its body, behind their length (4), and those from its address on. Of an OpenWire message
+it is what it looks like in the newest version of that protocol.
 
 Of a large message (:mod:`reference_broker.core.large`) the body, of an AMQP one its body sections, lie elsewhere. Between the
 envelope and what else there is stands::
@@ -37,6 +38,8 @@ from reference_broker.core.large import Extract, LargeBody, LargeMessage
 from reference_broker.core.message import Envelope, Message
 from reference_broker.core_protocol.message import CoreMessage
 from reference_broker.core_protocol.octets import Malformed
+from reference_broker.openwire.message import OpenWireMessage
+from reference_broker.openwire.octets import Malformed as MalformedOpenWire
 
 _HEAD = struct.Struct(">BQQI")
 _AMQP = struct.Struct(">BBQI")
@@ -44,7 +47,7 @@ _LENGTH = struct.Struct(">I")
 _PLAIN, _SECTIONS = 0, 1
 _IS_LARGE = 2
 """Added to the kind of a large message."""
-_CORE = 4
+_CORE, _OPENWIRE = 4, 8
 _LARGE = struct.Struct(">QQ?I")
 _PART = struct.Struct(">BBQQ")
 _WIRE = "stored"
@@ -62,6 +65,8 @@ def is_durable(message: Message) -> bool:
     """Whether a message is to survive a restart: header ``persistent``, or ``durable`` of AMQP."""
     if isinstance(message, AmqpMessage):
         return message.prefix[0] == _DURABLE
+    if isinstance(message, OpenWireMessage):
+        return message.said.persistent
     return prefix(message.envelope)[0] == _DURABLE
 
 
@@ -71,8 +76,9 @@ def encode(message: Message) -> bytes:
     head = envelope.wire.get(_WIRE)
     if head is None:
         head = envelope.wire[_WIRE] = _envelope(envelope)
-    if isinstance(message, CoreMessage):
-        return b"".join((_HEAD.pack(_CORE, message.number, message.arrived, len(head)), head, message.stored()))
+    if isinstance(message, CoreMessage | OpenWireMessage):
+        kind = _CORE if isinstance(message, CoreMessage) else _OPENWIRE
+        return b"".join((_HEAD.pack(kind, message.number, message.arrived, len(head)), head, message.stored()))
     elsewhere, is_large = b"", 0
     if message.large is not None:
         elsewhere, is_large = _elsewhere(message, message.large), _IS_LARGE
@@ -135,6 +141,8 @@ class Decoder:
                 return Message(number, envelope, octets[rest:], arrived)
             if kind == _CORE:
                 return CoreMessage.read(number, envelope, arrived, octets[rest:])
+            if kind == _OPENWIRE:
+                return OpenWireMessage.read(number, envelope, arrived, octets[rest:])
             elsewhere: LargeBody | None = None
             if kind & _IS_LARGE:
                 id, size, is_text, count = _LARGE.unpack_from(octets, rest)
@@ -146,7 +154,7 @@ class Decoder:
                 if kind == _PLAIN + _IS_LARGE:
                     return LargeMessage(number, envelope, Extract(elsewhere), arrived)
             prefix_length, has_ttl, ttl, annotations_length = _AMQP.unpack_from(octets, rest)
-        except (struct.error, ValueError, IndexError, Malformed) as problem:
+        except (struct.error, ValueError, IndexError, Malformed, MalformedOpenWire) as problem:
             raise BadOctets(f"what is stored there is no message: {problem}") from None
         start = rest + _AMQP.size
         annotations = start + prefix_length
