@@ -1,0 +1,222 @@
+"""Producers at the limit of a queue over OpenWire, ActiveMQ's own protocol: Responses, windows and ProducerAcks.
+
+(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) What comes out of a queue is taken over STOMP.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_openwire import command
+from harness.targets.target import Target
+from harness.wire.conversation import PATIENCE
+from harness.words import Duration, ms
+from suites.full import body
+from suites.producer_flow import QUIET, OpenWireProducer, Place, Scale, StompConsumer, StompProducer, filled, place
+
+ONE_BY_ONE, WAITS, ANSWERED, WINDOW, ALWAYS_SYNC = (f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 3, 4, 5))
+STALLS, AT_ONCE, AFTER_A_WHILE = (f"ACTIVEMQ-PFC-{number}" for number in (8, 9, 10))
+BASE = {"stomp-1.2", "amqp", "openwire", "statistics"}
+NEEDS = {*BASE, "producer-flow-control"}
+RESOURCE = "ResourceAllocationException"
+PROMPTLY: Duration = ms(500)
+"""How long a broker may take for an answer that needs no waiting."""
+POLLING: Duration = ms(100)
+"""How often a broker may look whether the time is up."""
+
+
+class Window:
+    """A producer with a window, as its client has to keep its books: octets sent, and octets acknowledged."""
+
+    def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:
+        self.target, self.producer, self.to = target, producer, to
+        self.id = producer.producer(to)
+        self.costs: list[int] = []
+        """What each message that was sent takes of the window, in order."""
+        self.acks: list[int] = []
+        """The sizes that were acknowledged, in order."""
+
+    @property
+    def outstanding(self) -> int:
+        self.acks += self.producer.peer.acks(self.id)
+        return sum(self.costs) - sum(self.acks)
+
+    def send(self, size: int) -> None:
+        """One message more, whether the window allows it or not."""
+        message = self.producer.message(self.to, body(len(self.costs), size))
+        self.costs.append(message.cost)
+        self.producer.peer.publish(message)
+
+    def room(self, size: int, within: Duration) -> bool:
+        """Waits for room for one more message: a client sends while anything of its window is left."""
+
+        def there() -> bool:
+            return self.outstanding < self.producer.window or self.producer.ended()
+
+        return self.target.wait_until(there, within)
+
+    def acknowledged(self, count: int, within: Duration = PATIENCE) -> bool:
+        """Waits for that many acknowledgements in all."""
+        self.target.wait_until(lambda: self.outstanding >= 0 and len(self.acks) >= count, within)
+        return len(self.acks) >= count
+
+
+def corners(target: Target) -> list[dict[str, Any]]:
+    return [{"window": window, "size": 1000} for window in (1, 4096, 100_000)]
+
+
+@case(WINDOW, WAITS, ONE_BY_ONE, needs=NEEDS)
+@over(examples=8, always=corners, window=st.sampled_from([1, 1500, 4096, 10_000, 100_000]), size=st.integers(10, 4000))
+def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
+    """A producer sends without waiting for Responses while something of its window is left. Each message that the queue takes
+    is acknowledged with what it costs; from the limit on none is, so that the producer stops within its window. The connection
+    goes on. With room the rest is acknowledged, and all of it comes, in order."""
+    statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
+    to, other = place(target, "vm"), place(target, "off")
+    weight = Scale(target, producer, statistics).weight(size)
+    limit = to.policy.memory_limit
+    fits = -(-limit // weight)  # as many as there are when the limit is reached
+    books, most = Window(target, producer, to), 0
+    while books.room(size, QUIET if len(books.costs) >= fits else PATIENCE):
+        target.require(WINDOW, not producer.ended(), f"after {len(books.costs)} messages {producer.instead()}")
+        books.send(size)
+        most = max(most, books.outstanding)
+    sent = len(books.costs)
+    target.judge(
+        WINDOW, books.acknowledged(fits), f"{fits} messages fit, {len(books.acks)} of {sent} were acknowledged"
+    )
+    target.advance(QUIET)
+    target.judge(WINDOW, books.outstanding > 0, f"{sent} messages were sent, with {fits} the queue is full")
+    target.judge_count(WINDOW, "messages acknowledged", len(books.acks), (fits, fits), "messages")
+    target.judge(
+        WINDOW, books.acks == books.costs[:fits], f"messages cost {books.costs[:fits]}, acknowledged is {books.acks}"
+    )
+    target.judge_count(WINDOW, "octets outstanding", most, (1, window - 1 + max(books.costs)), "octets")
+    producer.send(other, body(0, 20), proves=ONE_BY_ONE)
+    used = statistics.destination(to.name).memory.used
+    target.judge_count(WAITS, "octets at a full queue", used, (limit, limit - 1 + weight), "octets")
+    found = StompConsumer(target, to).rest(sent)
+    target.judge(
+        (WINDOW, WAITS), books.acknowledged(sent), f"with room again {len(books.acks)} of {sent} were acknowledged"
+    )
+    target.judge(WINDOW, books.acks == books.costs, f"messages cost {books.costs}, acknowledged is {books.acks}")
+    target.judge(WAITS, found == list(range(sent)), f"{sent} messages were sent, {found} came")
+
+
+@case(ONE_BY_ONE, WINDOW, ANSWERED, ALWAYS_SYNC, needs=NEEDS)
+@over(
+    examples=4, always=lambda target: [{"window": each} for each in (0, 4096)], window=st.sampled_from([0, 1, 50_000])
+)
+def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
+    """Three producers share a connection. One waits at a full queue for the Response to a message that is not persistent, one
+    at another for its ProducerAck where it has a window. The third goes on; room at one queue lets one of them go on."""
+    statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
+    first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
+    counts = [filled(target, producer, statistics, each, 1000) for each in (first, second)]
+    waiting = producer.offer(first, body(counts[0], 20))
+    producer.waits(waiting, (ANSWERED, ALWAYS_SYNC), "the queue is full")
+    books = Window(target, producer, second)
+    later: int | None = None
+    if window:
+        books.send(20)
+        target.advance(QUIET)
+        target.judge(WINDOW, not books.acks, f"acknowledged at a full queue is {books.acks}")
+    else:
+        later = producer.offer(second, body(counts[1], 20))
+        producer.waits(later, ANSWERED, "the other queue is full")
+    for number in range(3):
+        producer.send(other, body(number, 100), proves=ONE_BY_ONE)
+    found = StompConsumer(target, first).rest(counts[0] + 1)
+    producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, ANSWERED))
+    target.judge(ANSWERED, found == list(range(counts[0] + 1)), f"{counts[0] + 1} messages were sent, {found} came")
+    still = books.outstanding > 0 if window else later is not None and producer.answer(later) is None
+    target.judge(ONE_BY_ONE, still, "room at one queue does not let who waits at the other one go on")
+    StompConsumer(target, second).rest(counts[1] + 1)
+    if later is not None:
+        producer.expect(later, "taken", "with room at its queue a message", ONE_BY_ONE)
+    else:
+        target.judge(WINDOW, books.acknowledged(1), f"with room again acknowledged is {books.acks} of {books.costs}")
+
+
+@case(STALLS, ANSWERED, needs=NEEDS)
+@over(examples=4, always=lambda target: [{"pushed": 2}], pushed=st.integers(1, 20))
+def test_a_producer_without_window_or_response_stalls_its_connection(target: Bench, pushed: int) -> None:
+    """A producer without a window sends to a full queue and asks for no Response. It is told nothing, and nothing on its
+    connection is answered any more, while another connection works. With room everything goes on."""
+    statistics, owner, stalled = target.statistics(), StompProducer(target), OpenWireProducer(target)
+    to, other = place(target, "vm"), place(target, "off")
+    count = filled(target, owner, statistics, to, 1000)
+    stalled.send(other, body(0, 20))
+    for number in range(pushed):
+        stalled.push(to, body(count + number, 20))
+    behind = stalled.offer(other, body(1, 20))
+    stalled.waits(behind, (STALLS, ANSWERED), f"behind {pushed} messages to a full queue, for which nothing was asked")
+    target.judge(ANSWERED, not stalled.peer.inbox, f"who asked for nothing was told: {stalled.instead()}")
+    owner.send(other, body(2, 20), proves=STALLS)
+    found = StompConsumer(target, to).rest(count + pushed)
+    stalled.expect(behind, "taken", "with room again what stood behind", STALLS)
+    target.judge(STALLS, found == list(range(count + pushed)), f"{count + pushed} messages were sent, {found} came")
+
+
+def refused(
+    target: Bench, producer: OpenWireProducer, offered: int, proves: str, bounds: tuple[int, int], since: int
+) -> None:
+    """An ExceptionResponse within ``bounds`` from ``since``, with the exception that the documentation names."""
+    producer.expect(offered, "refused", "a message for which there is no room", proves)
+    target.judge_duration(proves, "until it was refused", target.now() - since, bounds, since)
+    name = producer.reason(offered)
+    target.judge(proves, name.endswith(RESOURCE), f"it was refused with {name}, should be {RESOURCE}")
+
+
+@case(AT_ONCE, needs={*BASE, "send-fail"})
+def test_a_message_without_room_fails_at_once(target: Bench) -> None:
+    """A message to a full queue gets an ExceptionResponse at once, with ResourceAllocationException, and is not in the queue.
+    The connection goes on, and with room the message is taken."""
+    statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
+    count = filled(target, producer, statistics, to, 1000)
+    for number in range(2):
+        since = target.now()
+        refused(target, producer, producer.offer(to, body(count + number, 20)), AT_ONCE, (0, PROMPTLY), since)
+    producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
+    found = StompConsumer(target, to).rest(count)
+    target.judge(AT_ONCE, found == list(range(count)), f"{count} messages were taken, {found} came")
+    producer.send(to, body(count, 20), proves=AT_ONCE)
+
+
+@case(AFTER_A_WHILE, needs={*BASE, "send-fail-timeout"})
+@over(
+    examples=4,
+    always=lambda target: [{"early": None}, {"early": ms(1500)}],
+    early=st.sampled_from([None, ms(1000), ms(2500)]),
+)
+def test_a_message_without_room_fails_after_the_time(target: Bench, early: Duration | None) -> None:
+    """A message to a full queue gets its ExceptionResponse when its time is up; or, where there is room some time before that,
+    its Response then. Another producer of the connection goes on meanwhile."""
+    statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
+    count = filled(target, producer, statistics, to, 1000)
+    told = target.parameters()["send_fail_if_no_space_after_timeout_ms"]
+    assert isinstance(told, int)
+    wait, since = ms(told), target.now()
+    waiting = producer.offer(to, body(count, 20))
+    producer.send(place(target, "vm"), body(0, 20), proves=AFTER_A_WHILE)
+    if early is None:
+        refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + POLLING), since)
+        found = StompConsumer(target, to).rest(count)
+        target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")
+        return
+    target.advance(wait - early - (target.now() - since))
+    target.judge(
+        AFTER_A_WHILE, producer.answer(waiting) is None, f"{early // ms(1)} ms before its time a message still waits"
+    )
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(
+        waiting, "taken", f"a message for which there was room {early // ms(1)} ms before its time", AFTER_A_WHILE
+    )
+    target.judge(AFTER_A_WHILE, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    producer.peer.expect_nothing(
+        for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was taken"
+    )

@@ -1,0 +1,158 @@
+"""The limits of all of an ActiveMQ: its memory, its store, its temporary store, and what flow control has to do with them.
+
+(ActiveMQ documentation, "System usage" and "Disabling Flow Control"; fixtures/brokers/activemq/usage.xml.) These cases use up
+what all of a broker has, so they run one after the other on targets of their own, and each leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.bench import Bench
+from harness.case import case
+from harness.clients.statistics import Statistics
+from harness.wire.conversation import PATIENCE
+from suites.full import body
+from suites.producer_flow import PLAIN, QUIET, Place, Scale, StompConsumer, StompProducer, broker_limit, place
+
+ONE_BY_ONE, WAITS, SWITCHED_OFF, LIMITS, TO_THE_DISK = (f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 6, 11, 12))
+NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
+SIZE = 10_000
+"""Octets of a body: few of them fill what there is."""
+MOST_BESIDES = 1500
+"""What a message may take on disk besides its body: its headers, its place in an index. Octets."""
+SPARE = 250_000
+"""What a store may hold besides messages: an index, a file that is not full. Octets."""
+
+
+def used(statistics: Statistics, kind: str) -> int:
+    return statistics.broker()[kind].used
+
+
+def empty(target: Bench, statistics: Statistics, kind: str) -> int:
+    """What is used before: little, or else the case cannot say anything."""
+    limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
+    while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
+        target.advance(QUIET)
+    target.control(before <= limit // 2, f"{before} octets of {kind} are in use before anything was sent")
+    return before
+
+
+def on_disk(target: Bench, producer: StompProducer, to: Place, kind: str, proves: tuple[str, ...]) -> tuple[int, str]:
+    """Sends messages until one is not answered. Returns how many were taken, and that one. It has to be at the limit of
+    ``kind``: not before, and with no more octets than it."""
+    limit, count = broker_limit(target, kind), 0
+    while True:
+        offered = producer.offer(to, body(count, SIZE), persistent=kind == "store")
+        patient = QUIET if count * (SIZE + MOST_BESIDES) + SPARE < limit else 4 * QUIET
+        if producer.heard(offered, patient if count * SIZE > limit // 2 else PATIENCE) is None:
+            break
+        target.require(
+            proves, producer.answer(offered) == "taken", f"message {count} was refused; {producer.instead()}"
+        )
+        count += 1
+        target.require(
+            proves, count * SIZE <= limit + SIZE, f"{count} messages of {SIZE} octets were taken into {limit} octets"
+        )
+    least = (limit // 2) // (SIZE + MOST_BESIDES)
+    target.judge_count(proves, f"messages in the {kind} store", count, (least, limit // SIZE + 1), "messages")
+    return count, offered
+
+
+@case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
+def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
+    """Two queues without a limit of their own keep their messages in memory. Together they take as much as the broker has, to
+    the message; then a producer waits at either. Its connection consumes: that makes room, and everything goes on."""
+    statistics, producer = target.statistics(), StompProducer(target)
+    limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
+    before = empty(target, statistics, "memory")
+    queues = [place(target, "vm"), place(target, "vm")]
+    sent = [0, 0]
+    while used(statistics, "memory") < limit and sum(sent) < 2 * limit // weight:
+        which = sum(sent) % 2
+        producer.send(queues[which], body(sent[which], SIZE), proves=LIMITS)
+        sent[which] += 1
+    # What was in use before may have been given back since; what is asked for it is charged too, for a moment.
+    least, most = (limit - before) // weight, limit // weight + 1
+    target.judge_count(LIMITS, "messages in all of the memory", sum(sent), (least, most), "messages")
+    waiting = [producer.offer(queues[which], body(sent[which], SIZE)) for which in range(2)]
+    for each in waiting:
+        producer.waits(each, (LIMITS, WAITS), f"{used(statistics, 'memory')} octets of {limit} are in use")
+    producer.peer.subscribe(queues[0].to, ack="client-individual", proves=ONE_BY_ONE)
+    for number in range(sent[0]):
+        producer.peer.ack(producer.peer.message(body=body(number, SIZE), proves=ONE_BY_ONE), receipt=True)
+    for each in waiting:
+        producer.expect(each, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
+    producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
+    found = StompConsumer(target, queues[1]).rest(sent[1] + 1)
+    target.judge(WAITS, found == list(range(sent[1] + 1)), f"{sent[1] + 1} messages were sent, {found} came")
+
+
+@case(LIMITS, WAITS, needs=NEEDS)
+def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
+    """Persistent messages are taken until the store has no more room for them; then their producer waits. Messages that are not
+    persistent pass meanwhile. When the queue has been consumed, the producer goes on."""
+    statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
+    to, beside = place(target, PLAIN), place(target, "vm")
+    empty(target, statistics, "store")
+    count, waiting = on_disk(target, producer, to, "store", (LIMITS, WAITS))
+    full = statistics.broker()["store"]
+    target.judge(LIMITS, full.full, f"a persistent message waits while the store uses {full}")
+    other.send(beside, body(0, SIZE), proves=LIMITS)
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(waiting, "taken", "with room in the store a message", (LIMITS, WAITS))
+    target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    StompConsumer(target, beside).rest(1)
+
+
+@case(LIMITS, WAITS, needs=NEEDS)
+def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
+    """Messages that are not persistent wait in files, until the temporary store has no more room for them; then their producer
+    waits. Persistent messages pass meanwhile. When the queue has been consumed, the producer goes on."""
+    statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
+    to, beside = place(target, PLAIN), place(target, PLAIN)
+    empty(target, statistics, "temp")
+    count, waiting = on_disk(target, producer, to, "temp", (LIMITS, WAITS))
+    other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
+    target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    StompConsumer(target, beside).rest(1)
+
+
+@pytest.mark.parametrize("kind", ["store", "temp"])
+@case(ONE_BY_ONE, needs=NEEDS)
+def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
+    """A SEND with a receipt waits because there is no more room on disk for messages of its kind. On the same connection a SEND
+    of the other kind is confirmed, for which there is room."""
+    statistics, producer = target.statistics(), StompProducer(target)
+    to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")
+    empty(target, statistics, kind)
+    producer.send(beside, body(0, 20), persistent=kind == "temp")
+    count, waiting = on_disk(target, producer, to, kind, (ONE_BY_ONE,))
+    behind = producer.offer(beside, body(1, 20), persistent=kind == "temp")
+    came = producer.heard(behind, 5 * QUIET)
+    said = came or "not answered"
+    detail = f"while a message waits for room ({kind}), one of the other kind on its connection was {said}"
+    target.judge(ONE_BY_ONE, came == "taken", detail)
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(waiting, "taken", "with room on disk a message")
+    producer.expect(behind, "taken", "with room on disk what stood behind")
+    target.control(found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    StompConsumer(target, beside).rest(2)
+
+
+@case(TO_THE_DISK, SWITCHED_OFF, needs=NEEDS)
+def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: Bench) -> None:
+    """A queue without flow control keeps its messages in files, and has a small memoryLimit. It takes many times that, until
+    what there is of disk for it is used up. All of it comes again."""
+    statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
+    empty(target, statistics, "temp")
+    count, waiting = on_disk(target, producer, to, "temp", (TO_THE_DISK,))
+    more = count * SIZE // to.policy.memory_limit
+    target.judge(
+        SWITCHED_OFF, more >= 10, f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit"
+    )
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(waiting, "taken", "with room on disk again a message")
+    target.judge(TO_THE_DISK, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
