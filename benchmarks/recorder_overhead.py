@@ -98,6 +98,8 @@ def measured(
     slices: list[tuple[Slice, Slice]] = []
     for pair in Bench(target, wishes, folder / "tape").pairs(options.pairs, options.slice_ms * NS_PER_MS):
         slices.append(pair)
+    if 2 * len(slices) < options.pairs:
+        raise SystemExit(f"{protocol} on {target.identity.name}: nothing passed in most slices, so nothing is measured")
     lost = [1 - with_.rate / without.rate for without, with_ in slices]
     drivers = [statistics.median(each.driver for each in side) for side in zip(*slices, strict=True)]
     more = statistics.median(with_.driver - without.driver for without, with_ in slices)

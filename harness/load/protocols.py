@@ -13,6 +13,7 @@ from typing import Any
 PROTOCOLS = {
     "stomp": ("harness.load.stomp_line:StompLine", "harness.load.stomp_columns:columns"),
     "amqp": ("harness.load.amqp_line:AmqpLine", "harness.load.amqp_columns:columns"),
+    "amqp091": ("harness.load.amqp091_line:Amqp091Line", "harness.load.amqp091_columns:columns"),
 }
 """By name: who speaks it, and how it is recorded."""
 NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}

@@ -42,23 +42,21 @@ def plan(target: SocketTarget, wishes: Wishes, label: str) -> Plan:
     identity = target.identity
     if wishes.producers + wishes.consumers == 0:
         raise BadPlan("a load without producers and consumers does nothing; give it --producers or --consumers")
-    needs = "amqp" if wishes.protocol == "amqp" else "stomp"
-    if needs not in identity.capabilities:
+    if wishes.protocol not in identity.capabilities:
         raise BadPlan(f"target {identity.name} does not speak {wishes.protocol}")
     names = [f"brokerproof.load.{label}.{number}" for number in range(wishes.queues)]
     lines = wishes.connections or wishes.producers + wishes.consumers
     producers, consumers = roles(wishes.producers, wishes.consumers, wishes.queues, lines, wishes.messages)
-    amqp = wishes.protocol == "amqp"
-    if amqp:
+    if wishes.protocol == "amqp":
         for name in names:
             target.provide(name, RoutingType.ANYCAST)
     return Plan(
         protocol=wishes.protocol,
-        acceptor=identity.default_amqp_acceptor if amqp else identity.default_acceptor,
-        host=str(identity.profile.parameters.get("stomp_host", "localhost")),
+        acceptor=identity.default_acceptor if wishes.protocol == "stomp" else identity.default_amqp_acceptor,
+        host=_host(identity, wishes.protocol),
         login=identity.login or "",
         passcode=identity.passcode or "",
-        places=tuple(_place(identity, name, amqp=amqp) for name in names),
+        places=tuple(_place(identity, name, wishes.protocol) for name in names),
         producers=producers,
         consumers=consumers,
         lines=lines,
@@ -91,9 +89,17 @@ def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None)
     return Terms({acceptor: target.endpoints[acceptor]}, tls, record)
 
 
-def _place(identity: Identity, name: str, *, amqp: bool) -> Place:
+def _host(identity: Identity, protocol: str) -> str:
+    """The virtual host that a client names."""
     about = identity.profile.parameters
-    if amqp:
+    return str(about.get("amqp091_host", "/") if protocol == "amqp091" else about.get("stomp_host", "localhost"))
+
+
+def _place(identity: Identity, name: str, protocol: str) -> Place:
+    about = identity.profile.parameters
+    if protocol == "amqp091":
+        return Place(name)  # declared by whoever uses it
+    if protocol == "amqp":
         capabilities = tuple(str(about.get("anycast_node_capabilities", "")).split())
         return Place(str(about.get("anycast_node", "{name}")).format(name=name), capabilities=capabilities)
     return Place(

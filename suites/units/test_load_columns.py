@@ -6,10 +6,15 @@ import random
 from pathlib import Path
 from typing import Any
 
-from harness.load import amqp_columns, stomp_columns
+import pytest
+
+from harness.clients.amqp091_tap import Stream, told
+from harness.load import amqp091_columns, amqp_columns, stomp_columns
 from harness.load.tape import EOL, RECEIVED, SENT, Stretch, Tape, blocks
+from harness.trace.events import FrameReceived, FrameSent
 from harness.trace.stamp import stamp
-from harness.wire import amqp, amqp_messages, amqp_types, stomp
+from harness.wire import amqp, amqp091, amqp_messages, amqp_types, stomp
+from harness.wire.telling import Telling
 
 
 def stretch(folder: Path, frames: list[tuple[int, int, int, bytes]], sizes: list[int] | None = None) -> Stretch:
@@ -141,3 +146,71 @@ def test_amqp_that_is_none_is_told_and_empty_frames_are_beats(tmp_path: Path) ->
     (whole,) = amqp.Reader().feed(amqp_frames()[3])
     assert isinstance(whole, amqp.Frame)
     assert found[2]["body_size"] == len(whole.payload)
+
+
+def amqp091_contents() -> list[list[bytes]]:
+    """Methods as a load keeps them: the method, its content header, and a body that is whole or cut."""
+
+    def call(name: str, channel: int = 1, **fields: Any) -> bytes:
+        return amqp091.encode_frame(amqp091.METHOD, channel, amqp091.encode_method(name, fields))
+
+    def head(size: int, **properties: Any) -> bytes:
+        return amqp091.encode_frame(amqp091.HEADER, 1, amqp091.encode_content_header(size, properties))
+
+    body = stamp(3, 9) + b"y" * 200
+    publish = call("basic.publish", routing_key="q", exchange="")
+    deliver = call("basic.deliver", consumer_tag="c1", delivery_tag=2**40 + 7, redelivered=True, routing_key="né")
+    return [
+        [publish, head(len(body)), body],
+        [call("basic.publish", routing_key="q2", mandatory=True), head(0), b""],
+        [deliver, head(len(body)), body],
+        [deliver, head(len(body), delivery_mode=2, headers={"a": [1, "b"]}), body],
+        [call("basic.ack", 300, delivery_tag=2**63, multiple=True)],
+        [call("basic.nack", delivery_tag=3, requeue=True)],
+        [call("queue.declare", queue="q", durable=True, arguments={"x-max-length": 5})],
+        [call("connection.start-ok", 0, client_properties={"product": "p"}, mechanism="PLAIN", response=b"***")],
+        [amqp091.protocol_header()],
+        [amqp091.encode_frame(amqp091.HEARTBEAT, 0)],
+    ]
+
+
+def test_amqp_0_9_1_as_the_tap_tells_it(tmp_path: Path) -> None:
+    dice = random.Random(7)
+    chosen = [dice.choice(amqp091_contents()) for _ in range(300)]
+    wire = [
+        b"".join([*each[:2], *(amqp091.encode_frame(amqp091.BODY, 1, body) for body in each[2:] if body)])
+        for each in chosen
+    ]
+    kept = [b"".join([*each[:2], *(body[:96] for body in each[2:])]) for each in chosen]
+    frames = [(at, 1, at % 2, octets) for at, octets in enumerate(kept)]
+    found = rows(amqp091_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
+    telling = Telling(1)
+    for at, (row, octets) in enumerate(zip(found, wire, strict=True)):
+        (method,) = Stream().feed(octets)
+        event = told(telling, at, at % 2 == SENT, method)
+        assert row["kind"] == type(event).__name__
+        assert row["size"] == len(octets)
+        if isinstance(event, FrameSent | FrameReceived):
+            assert (row["command"], row["protocol"]) == (event.command, event.protocol)
+            assert tuple((header["name"], header["value"]) for header in row["headers"]) == event.headers
+            assert (row["body"], row["body_size"]) == (event.body[:96], event.body_size)
+
+
+def test_what_is_no_method_or_was_interrupted_says_so(tmp_path: Path) -> None:
+    publish, head, body = amqp091_contents()[0]
+    torn = bytearray(amqp091_contents()[4][0])
+    torn[7:11] = b"\0\x3c\0\xff"
+    frames = [(1, 1, RECEIVED, publish + head + body[:60]), (2, 1, RECEIVED, publish), (3, 1, RECEIVED, bytes(torn))]
+    sizes = [len(publish + head) + 68 + EOL, len(publish) + EOL, len(torn)]
+    found = rows(amqp091_columns.columns(stretch(tmp_path, frames, sizes)))
+    for row in found[:2]:
+        assert {"name": "complete", "value": "false"} in row["headers"]
+    assert [row["body_size"] for row in found[:2]] == [60, 0]
+    assert [row["size"] for row in found] == [len(publish + head) + 68, len(publish), len(torn)]
+    assert found[2]["command"] == amqp091_columns.UNREADABLE
+
+
+def test_what_is_usual_in_amqp_0_9_1_is_taken_apart_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(amqp091_columns, "_slow")  # reads one by one: ten times as long
+    frames = [(at, 1, at % 2, b"".join(amqp091_contents()[each])) for at, each in enumerate([0, 1, 2, 4] * 5)]
+    assert len(rows(amqp091_columns.columns(stretch(tmp_path, frames)))) == len(frames)

@@ -82,3 +82,46 @@ def test_an_unreachable_broker_is_a_set_up_that_failed(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="does not accept connections") as caught:
         CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
     assert getattr(caught.value, "exit_code", None) == 3
+
+
+def test_amqp_0_9_1_with_cuts_is_recorded_so_that_what_came_can_be_told(tmp_path: Path) -> None:
+    arguments = [
+        "--target",
+        "reference-rabbitmq-real",
+        "--protocol",
+        "amqp091",
+        "--rate",
+        "300",
+        "--duration",
+        "1500ms",
+    ]
+    arguments += [
+        "--producers",
+        "2",
+        "--consumers",
+        "2",
+        "--connections",
+        "3",
+        "--fault",
+        "cut:400ms",
+        "--ack",
+        "client",
+    ]
+    arguments += ["--seed", "1", "--out", str(tmp_path / "run"), "--json"]
+    done = CliRunner().invoke(load, arguments, standalone_mode=False, catch_exceptions=False)
+    told = json.loads(done.stdout)
+    assert not told["errors"], told
+    assert told["faults"]["cut"] >= 1
+    assert told["received"] >= told["confirmed"] > 100
+    events = read.case(tmp_path / "run", "reference-rabbitmq-real", "load")
+    frames = [each for each in events if isinstance(each, FrameSent | FrameReceived)]
+    published = {stamped(each.body) for each in frames if each.command == "basic.publish"}
+    delivered = [stamped(each.body) for each in frames if each.command == "basic.deliver"]
+    assert len(published) == told["sent"]
+    assert len(delivered) == told["received"]
+    assert set(delivered) <= published
+    assert ("response", "***") in next(each for each in frames if each.command == "connection.start-ok").headers
+    acks = [each for each in frames if each.command == "basic.ack" and isinstance(each, FrameSent)]
+    assert {dict(each.headers)["multiple"] for each in acks} == {"true"}
+    resets = [each.conn for each in events if isinstance(each, ConnectionAbandoned) and each.how is CloseHow.RESET]
+    assert [each.conn for each in events if isinstance(each, LinkFaulted)] == resets
