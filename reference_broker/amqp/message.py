@@ -88,6 +88,11 @@ class AmqpMessage(Message):
         return len(self.annotations) + len(self.bare)
 
     @property
+    def content(self) -> int:
+        """Octets of the bare message without those that stand in front of data."""
+        found = ((start, inside) for code, start, inside, _ in sections(self.bare) if code == DATA)
+        return len(self.bare) - sum(inside - start + _before_data(self.bare[inside]) for start, inside in found)
+
     def described(self) -> bytes:
         """The bare message, for whoever wants to know more than its body."""
         return self.bare
@@ -175,6 +180,11 @@ def section_code(octets: bytes, at: int) -> tuple[int, int]:
     if not HEADER <= code <= FOOTER:
         raise BadMessage(f"descriptor 0x{code:02x} is none of a section")
     return code, at
+
+
+def _before_data(constructor: int) -> int:
+    """How many octets of a binary stand in front of its content."""
+    return 2 if constructor == 0xA0 else 5
 
 
 def skip(octets: bytes, at: int) -> int:

@@ -235,6 +235,9 @@ class Settings:
     asks for, as long as the address is not full, as release 2.56.0 has it."""
     activemq: ActiveMq | None = None
     """How an ActiveMQ is configured beside its acceptors; None for brokers of other families."""
+    stalls_at_the_store: bool = False
+    """True: a send for which the store has no space holds up its connection even if it waits for an answer, as release 6.3.1
+    of ActiveMQ has it. False: it waits by itself (ACTIVEMQ-PFC-1)."""
     heap: int = GIB
     """Octets that an ActiveMQ's Java process may have: what ``percentOfJvmHeap`` is a part of."""
     disk_space: int | None = None

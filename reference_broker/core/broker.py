@@ -28,6 +28,7 @@ from harness.words import (
     WriteResumed,
     ms,
 )
+from reference_broker.amqp import statistics
 from reference_broker.config.settings import Settings
 from reference_broker.core.connections import AMQP091, Connection, connect
 from reference_broker.core.deadlines import Deadlines
@@ -107,7 +108,11 @@ class Broker:
             admission=parts.admission(accounting),
         )
         if usages is not None:
-            self._shared.flow = parts.producer_flow(usages, self._deadlines, lambda: self._shared.now)
+            self._shared.flow = parts.producer_flow(
+                usages, self._deadlines, lambda: self._shared.now, settings.stalls_at_the_store
+            )
+            if usages.activemq.statistics:
+                statistics.answered_by(self._shared.router, usages)
         if any(AMQP091 in each.protocols for each in settings.acceptors):
             self._shared.topology = parts.topology(
                 self._shared.router, self._deadlines, lambda: self._shared.now, settings.queue_rate

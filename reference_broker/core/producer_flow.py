@@ -14,8 +14,11 @@ At a gate that is closed, with ``sendFailIfNoSpace`` the message fails at once. 
 gate    the producer waits for an answer, or has a window                   it does neither
 ======  ==================================================================  ===========================================
 memory  PARKED: the answer is withheld, its connection goes on              STALLED: its connection is not read any more
-store   STALLED                                                             STALLED
+store   PARKED, or STALLED with ``stalls_at_the_store``                     STALLED
 ======  ==================================================================  ===========================================
+
+The document has producers of one connection slowed down one by one, at every limit (ACTIVEMQ-PFC-1). In release 6.3.1 that is
+so for memory alone: at the store the thread of the connection waits. ``stalls_at_the_store`` is that.
 
 A message that is parked at a topic waits without a time limit: there nobody looks for one. When there is space those who wait
 for the same destination go on in the order in which they came. One that is parked stays so when its connection ends, and is
@@ -91,10 +94,13 @@ class _Waiting:
 class ProducerFlow:
     """Asked for every message of every producer."""
 
-    def __init__(self, accounting: UsageAccounting, deadlines: Deadlines, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self, accounting: UsageAccounting, deadlines: Deadlines, now: Callable[[], Instant], stalls_at_the_store: bool
+    ) -> None:
         self.accounting = accounting
         self._deadlines = deadlines
         self._now = now
+        self._stalls_at_the_store = stalls_at_the_store
         self._waiting: dict[str, dict[int, _Waiting]] = {}
         self._timed: dict[str, _Waiting] = {}
         self._numbers = 0
@@ -110,7 +116,7 @@ class ProducerFlow:
     def send(self, sending: Sending) -> Fate:
         """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish`` does."""
         account = self.accounting.find(sending.destination)
-        closed = self._closed(account, sending)
+        closed = None if self.accounting.is_question(sending.destination) else self._closed(account, sending)
         if closed is None:
             sending.publish()
             return Fate.TAKEN
@@ -144,7 +150,8 @@ class ProducerFlow:
 
     def parks(self, account: UsageAccount, sending: Sending) -> bool:
         """Whether a message for which there is no space leaves its connection alone."""
-        return (sending.answered or sending.windowed) and self.memory_is_short(account)
+        waits = sending.answered or sending.windowed
+        return waits and (self.memory_is_short(account) or not self._stalls_at_the_store)
 
     def _closed(self, account: UsageAccount, sending: Sending) -> str | None:
         """Which gate is closed, as a sentence."""

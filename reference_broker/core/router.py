@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from harness.words import Instant, RoutingType
 from reference_broker.config.settings import Settings
-from reference_broker.core.accounting import Accounting
+from reference_broker.core.accounting import Account, Accounting
 from reference_broker.core.address import Address
 from reference_broker.core.management import ManagementAddress
 from reference_broker.core.matching import AddressRules, Rule
@@ -59,6 +59,8 @@ class Router:
         self._messages = 0
         self._subscriptions = 0
         self._stored: Stored | None = None
+        self.special: Callable[[str, Account], Address | None] = lambda name, account: None
+        """Makes the address of a name that stands for something else than queues; None for all others."""
         for each in settings.addresses:
             routing = set(each.routing) | {queue.routing for queue in each.queues}
             routing = routing or {self._rules.of(each.name).default_address_routing_type}
@@ -247,7 +249,9 @@ class Router:
         self._tidy_address(address)
 
     def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
-        address = self._addresses[name] = Address(name, routing, configured, self._accounting.open(name))
+        account = self._accounting.open(name)
+        address = self.special(name, account) or Address(name, routing, configured, account)
+        self._addresses[name] = address
         if self._stored is not None:
             self._stored.opened(address)
         return address

@@ -5,6 +5,7 @@ What is charged
 A message costs ``minimumMessageSize`` octets of its destination, 1024 unless a policy says otherwise, and its own: the content,
 and the user's properties as OpenWire writes them. Of one that came by STOMP that is, for each header that is the user's, 5
 octets and those of name and value, and 4 octets for all of them; a body without content-length is text, with 4 octets in front.
+Of one that came by AMQP it is what stands in its data, and whatever else is not its header as it came.
 
 Where
 -----
@@ -18,9 +19,10 @@ Memory of a destination has the broker's memory for its parent (:mod:`reference_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from reference_broker.config.activemq_settings import Cursor as Kind
+from reference_broker.amqp.message import AmqpMessage
 from reference_broker.config.settings import Settings
 from reference_broker.core.accounting import Account, Accounting
 from reference_broker.core.cursor import CURSORS, Cursor, QueueClaim, cursor_of
@@ -45,6 +47,8 @@ STANDARD = frozenset(
 
 def octets(message: Message) -> int:
     """What ``message`` has itself: content and properties."""
+    if isinstance(message, AmqpMessage):
+        return message.content()
     if type(message) is not Message:
         return message.size()
     user = [each for each in message.envelope.headers if each[0] not in STANDARD]
@@ -148,6 +152,8 @@ class UsageAccounting(Accounting):
         self.cursors = cursors
         assert settings.activemq is not None
         self.activemq = settings.activemq
+        self.is_question: Callable[[str], bool] = lambda name: False
+        """Whether messages to the destination of this name are answered, and not kept."""
         self.usage = BrokerUsage(self.activemq, settings.heap, settings.disk_space)
 
     def find(self, name: str) -> UsageAccount:
