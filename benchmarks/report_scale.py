@@ -1,13 +1,15 @@
 """How long a report on many cases takes to write, how large it is, and how quickly Chromium shows it.
 
-``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--json]``. It writes a run of so many cases,
-all alike but for a tenth that have several connections, reports it with ``local[2]`` in a process of its own, and opens the
-index, a page in a file of its own and a packed one. The run goes to a temporary folder unless ``--out`` names one to keep.
+``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``. It writes a run of so many
+cases, all alike but for a tenth that have several connections, reports it with ``local[2]`` in a process of its own, and opens
+the index, a page in a file of its own and a packed one, at the width of a desktop and of a phone. The run goes to a temporary
+folder unless ``--out`` names one to keep; ``--look`` only opens the report that lies there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import resource
@@ -15,7 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +36,16 @@ def main() -> None:
     parser.add_argument("--cases", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--targets", type=int, default=4)
     parser.add_argument("--out", type=Path, help="keep run and report here")
+    parser.add_argument("--look", action="store_true", help="only open the report that lies in --out")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    if asked.look and asked.out is None:
+        parser.error("--look needs --out, the folder of a report that was written before")
     folder = asked.out or Path(tempfile.mkdtemp(prefix="brokerproof-report-scale-"))
     try:
-        figures = measured(folder, asked.cases, asked.targets)
+        figures = (
+            looked_at(folder / "report", asked.cases) if asked.look else measured(folder, asked.cases, asked.targets)
+        )
     finally:
         if asked.out is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -51,21 +60,68 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
     """The figures by name: seconds, octets, megabytes."""
     run, report = folder / "run", folder / "report"
     events = write_run(run, cases, targets)
-    began = time.monotonic()
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "report", str(run), "--out", str(report)]
-    subprocess.run([*command, "--master", "local[2]"], check=True, cwd=ROOT)
-    took = time.monotonic() - began
+    took, steps, most = written(run, report)
     sizes = [path.stat().st_size for path in (report / "cases").rglob("*") if path.is_file()]
     return {
         "cases": cases,
         "events": events,
         "report written in s": round(took, 1),
+        **{f"- {name}, s": round(seconds, 1) for name, seconds in steps.items()},
         "processor s of it": round(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]), 1),
+        **{f"most memory of {name}, MiB": octets >> 20 for name, octets in most.items()},
         "index octets": (report / "index.html").stat().st_size,
         "files of case pages": len(sizes),
         "octets of case pages": sum(sizes),
+        "octets of the report": sum(path.stat().st_size for path in report.rglob("*") if path.is_file()),
         **looked_at(report, cases),
     }
+
+
+def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
+    """Writes the report: seconds in all, seconds by step, and the greatest memory in octets by part."""
+    command = [sys.executable, "-c", "from harness.cli import main; main()", "report", str(run), "--out", str(report)]
+    began = time.monotonic()
+    told: list[tuple[str, float]] = [("start", began)]
+    with subprocess.Popen([*command, "--master", "local[2]"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+
+        def listen(lines: Iterable[str]) -> None:
+            told.extend((line.strip().removeprefix("report: "), time.monotonic()) for line in lines)
+
+        listener = threading.Thread(target=listen, args=[process.stderr], daemon=True)
+        listener.start()
+        most: dict[str, int] = {}
+        while process.poll() is None:
+            for name, octets in memory(process.pid).items():
+                most[name] = max(octets, most.get(name, 0))
+            time.sleep(0.3)
+        listener.join()
+    if process.returncode:
+        sys.exit(f"brokerproof report ended with {process.returncode}: {[words for words, _ in told]}")
+    ended = time.monotonic()
+    until = [at for _, at in told[1:]] + [ended]
+    return ended - began, {words: end - at for (words, at), end in zip(told, until, strict=True)}, most
+
+
+def memory(driver: int) -> dict[str, int]:
+    """Resident octets now: of the process that writes, of its JVM, and of the largest of Spark's Python workers."""
+    parents: dict[int, int] = {}
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            parents[int(each.parent.name)] = int(each.read_text().rpartition(")")[2].split()[1])
+    found: dict[str, int] = {}
+    for process in parents:
+        above = process
+        while above not in (driver, 0, 1):
+            above = parents.get(above, 0)
+        if above != driver:
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            octets = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+            java = Path(f"/proc/{process}/comm").read_text().strip() == "java"
+            name = "the driver" if process == driver else "its JVM" if java else "a worker"
+            found[name] = max(octets, found.get(name, 0))
+    return found
 
 
 def write_run(folder: Path, cases: int, targets: int) -> int:
@@ -105,32 +161,58 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
     return events
 
 
+_READY = """new Promise(done => (function look() {
+  'ready' in document.documentElement.dataset
+    ? requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))) : setTimeout(look, 5);
+})())"""
+"""Milliseconds of the page's own clock until it is ready and has been drawn as such."""
+_CHANGED = """(() => {{
+  const began = performance.now();
+  {change};
+  return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began))));
+}})()"""
+_CHANGES = {
+    **{
+        name: f"const box = document.getElementById('text'); box.value = '{text}'; box.dispatchEvent(new Event('input'))"
+        for name, text in (
+            ("text typed", "about_77 target-1"),
+            ("another letter", "about_777 target-1"),
+            ("text taken away", ""),
+        )
+    },
+    "verdict chosen": "document.querySelector('button[data-verdict=FAIL]').click()",
+    "suite chosen": "const box = document.getElementById('suite'); box.value = 'flow'; box.dispatchEvent(new Event('change'))",
+    "all again": "document.getElementById('reset').click()",
+    "sorted by time": "document.querySelector('th[data-sort=took] button').click()",
+}
+
+
 def looked_at(report: Path, cases: int) -> dict[str, Any]:
-    """Seconds until Chromium shows what was asked for."""
+    """Until Chromium shows what was asked for, at both widths: seconds for pages, milliseconds for filters."""
     from suites.browser.devtools import Browser
 
-    def ready(browser: Browser, path: Path, fragment: str = "") -> float:
-        began = time.monotonic()
-        browser.open(path, fragment)
-        browser.wait_for("'ready' in document.documentElement.dataset")
-        return round(time.monotonic() - began, 2)
+    found: dict[str, Any] = {}
+    alone = next(path for path in sorted((report / "cases").glob("*.html")) if path.name != "more.html")
+    for name, width, height in (("desktop", 1280, 900), ("phone", 390, 844)):
+        with Browser() as browser:
+            browser.look(width=width, height=height)
 
-    with Browser() as browser:
-        browser.look()
-        found: dict[str, Any] = {"index ready in s": ready(browser, report / "index.html")}
-        found["index nodes"] = browser.run("document.querySelectorAll('*').length")
-        found["filter by text in ms"] = round(
-            browser.run(
-                "(() => { const box = document.getElementById('text'), began = performance.now();"
-                " box.value = 'about_77 target-1'; box.dispatchEvent(new Event('input'));"
-                " return performance.now() - began })()"
+            def ready(path: Path, fragment: str = "", browser: Browser = browser) -> float:
+                browser.open(path, fragment)
+                return round(float(browser.run(_READY)) / 1000, 2)
+
+            found[f"{name}: index ready in s"] = ready(report / "index.html")
+            found[f"{name}: busy meanwhile, s"] = round(browser.busy(), 2)
+            for change, script in _CHANGES.items():
+                took = browser.run(_CHANGED.format(change=script))
+                found[f"{name}: {change}, drawn in ms"] = round(took)
+            found[f"{name}: filtered address ready in s"] = ready(
+                report / "index.html", "verdict=FAIL&suite=flow&page=2"
             )
-        )
-        found["index filtered, ready in s"] = ready(browser, report / "index.html", "verdict=FAIL&suite=flow&page=2")
-        found["megabytes of its heap"] = round(browser.run("performance.memory.usedJSHeapSize") / 2**20)
-        found["packed page ready in s"] = ready(browser, report / "cases" / "more.html", str(cases - 1))
-        alone = next(path for path in sorted((report / "cases").glob("*.html")) if path.name != "more.html")
-        found["page alone shown in s"] = round(browser.open(alone), 2)
+            found[f"{name}: heap of its scripts, MB"] = round(browser.run("performance.memory.usedJSHeapSize") / 2**20)
+            found[f"{name}: nodes"] = browser.run("document.querySelectorAll('*').length")
+            found[f"{name}: packed case shown in s"] = ready(report / "cases" / "more.html", str(cases - 1))
+            found[f"{name}: case alone shown in s"] = round(browser.open(alone), 2)
     return found
 
 

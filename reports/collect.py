@@ -72,7 +72,7 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
         named = [str(each["name"]) for each in run.targets]
         named += sorted(target for name, target in with_results if name == run.name and target not in named)
         for target in dict.fromkeys(named):
-            label = target if len(runs) == 1 else f"{target} · {run.name}"
+            label = target if len(runs) == 1 or run.name == target else f"{target} · {run.name}"
             found.setdefault(target, []).append(Column(run.name, target, label, facts_of(run, target)))
     return [replace(column, latest=column is of_target[-1]) for of_target in found.values() for column in of_target]
 

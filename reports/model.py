@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from harness.verdicts.verdict import WORST_FIRST
@@ -116,6 +117,19 @@ class Group:
     rows: tuple[MatrixRow, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The groups of one source, one after the other."""
+
+    source: str
+    groups: tuple[Group, ...]
+
+    @property
+    def rows(self) -> int:
+        """Requirements and headings, about as many lines as it takes."""
+        return sum(len(group.rows) + 1 for group in self.groups)
+
+
 @dataclass(frozen=True)
 class Unjudged:
     """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are those that are listed."""
@@ -165,6 +179,11 @@ class Model:
     def latest(self) -> list[Bar]:
         """The bars of the last run of each target."""
         return [bar for bar in self.bars if bar.column.latest]
+
+    @property
+    def documents(self) -> list[Document]:
+        """The matrix by source, in the order of :attr:`groups`."""
+        return [Document(source, tuple(some)) for source, some in groupby(self.groups, key=lambda group: group.source)]
 
     @property
     def listed(self) -> int:

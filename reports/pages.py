@@ -12,7 +12,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from reports.curves import Settings
 from reports.excerpts import EXAMPLES, chosen_examples, excerpts, of_page
 from reports.html.case_page import CasePages
 from reports.model import CaseRow
@@ -72,7 +73,8 @@ def write(
         return 0
     alone = sum(row.place is None for row in cases)
     by_name = {run.name: run for run in runs}
-    for group, page, octets in _rendered(spark, cases, alone, events, findings, pages):
+    settings = {(run.name, str(each["name"])): each.get("addresses") or () for run in runs for each in run.targets}
+    for group, page, octets in _rendered(spark, cases, alone, events, findings, pages, settings):
         if group < alone:
             row = cases[page]
             assert row.page is not None
@@ -103,6 +105,7 @@ def _rendered(
     events: DataFrame,
     findings: DataFrame,
     pages: CasePages,
+    settings: Mapping[tuple[str, str], Settings],
 ) -> Iterator[tuple[int, int, bytes]]:
     """Group, page and octets: of a page alone its HTML (zlib), of a chunk the JSON of its pages (gzip)."""
     chosen = arrow(spark, _chosen(cases, alone)).persist(StorageLevel.MEMORY_AND_DISK)
@@ -113,7 +116,7 @@ def _rendered(
     together = (
         chosen.join(judged.groupBy("page").agg(in_order.alias("findings")), "page", "left")
         .join(_together(excerpts(events, parts)), "page", "left")
-        .join(_curves(events, parts), "page", "left")
+        .join(_curves(events, parts, settings), "page", "left")
         .drop(*CASE, "examples")
     )
     tasks = max(-(-len(cases) // PER_TASK), min(spark.sparkContext.defaultParallelism, len(cases)))
@@ -168,8 +171,8 @@ def _together(events: DataFrame) -> DataFrame:
     )
 
 
-def _curves(events: DataFrame, parts: DataFrame) -> DataFrame:
-    found = series(events, parts.select("page", "part", *CASE))
+def _curves(events: DataFrame, parts: DataFrame, settings: Mapping[tuple[str, str], Settings]) -> DataFrame:
+    found = series(events, parts.select("page", "part", *CASE), settings)
     return found.groupBy("page").agg(F.collect_list(F.struct("part", "curves")).alias("curves"))
 
 

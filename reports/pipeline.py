@@ -18,6 +18,7 @@ from reports.collect import Limits, Tables, case_row, model
 from reports.exports import badge, ctrf, junit, summary
 from reports.html.case_page import CasePages
 from reports.html.render import Pages
+from reports.html.templates import STYLE
 from reports.keepers import Keeper, keepers
 from reports.model import CaseRow, Model
 from reports.outcomes import Outcomes, flatten
@@ -179,6 +180,7 @@ def _write_brokers(folder: Path, found: Sequence[Broker], pages: Pages) -> None:
 
 def _write_requirements(folder: Path, known: Mapping[str, Sequence[Keeper]], pages: Pages) -> None:
     emptied(folder)
+    (folder.parent / STYLE).write_text(pages.style(), "utf-8")
     for words in pages.requirements(known):
         text = pages.requirement(words, known.get(words.id, ()))
         (folder / f"{plain_slug(words.id)}.html").write_text(text, "utf-8")

@@ -28,6 +28,7 @@ class ArtemisTarget(SocketTarget):
             broker="Apache Artemis",
             version=running.version,
             configuration=parameters.describe(self._path),
+            addresses=parameters.address_settings(self._path),
             endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
         )
 

@@ -63,6 +63,7 @@ class ProcessTarget(SocketTarget):
             broker="brokerproof reference broker",
             version=str(ready.get("version", "unknown")),
             configuration=parameters.describe(self._path),
+            addresses=parameters.address_settings(self._path),
             endpoint=", ".join(f"{host}:{port}" for host, port in list(self.endpoints.values())[:1]),
         )
 

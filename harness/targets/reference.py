@@ -12,7 +12,7 @@ from harness.targets import parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
 from harness.trace.events import Observed
-from harness.words import Clock, LimitsSet, ResourcesRead, RoutingType
+from harness.words import AtNode, Clock, LimitsSet, ResourcesRead, RoutingType
 from harness.worlds.virtual import SansIoBroker, SansIoDisk, VirtualWorld
 from harness.worlds.world import World
 
@@ -49,6 +49,7 @@ class VirtualTarget:
             broker="brokerproof reference broker",
             version=made.version,
             configuration=parameters.describe(self.config),
+            addresses=parameters.address_settings(self.config),
             endpoint="virtual time",
         )
 
@@ -77,14 +78,15 @@ class VirtualTarget:
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: the broker makes places when they are used."""
 
-    def starve(self, world: World, resource: str, short: bool) -> None:
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
         """Sets the limit of that resource, the readings being what they are."""
         assert isinstance(world, VirtualWorld)
-        world.feed(ResourcesRead(memory_used=_USED, memory_total=_TOTAL, disk_free=_FREE))
+        reading = ResourcesRead(memory_used=_USED, memory_total=_TOTAL, disk_free=_FREE)
+        limits = LimitsSet(disk=_FREE + 1 if short else 0)
         if resource == "memory":
-            world.feed(LimitsSet(memory=0 if short else _TOTAL))
-        else:
-            world.feed(LimitsSet(disk=_FREE + 1 if short else 0))
+            limits = LimitsSet(memory=0 if short else _TOTAL)
+        for event in (reading, limits):
+            world.feed(AtNode(node, event) if node else event)
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         assert isinstance(world, VirtualWorld)

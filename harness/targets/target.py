@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -35,6 +35,8 @@ class TargetFacts:
     endpoint: str
     tls: str = ""
     """How it was made sure that the broker is the broker, where TLS is spoken; empty without TLS."""
+    addresses: Sequence[Mapping[str, Value]] = ()
+    """How full addresses may be, where the configuration says it: see :func:`harness.targets.parameters.address_settings`."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ class Target(Protocol):
     def provide(self, name: str, routing: RoutingType) -> None:
         """Make the AMQP place of that name, on brokers that do not make it when a link is attached to it."""
 
-    def starve(self, world: World, resource: str, short: bool) -> None:
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
         """Make the broker short of ``resource`` (memory or disk), or not any more. For targets with the capability
-        "alarms"; raises :class:`SetUpFailed`."""
+        "alarms"; raises :class:`SetUpFailed`. ``node`` is one of a target with "cluster"; none is the first."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Set the limits at which memory and disk space are short, as the broker's administrator can. As for :meth:`starve`."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from reports.curves import Curve
 from reports.excerpts import Excerpt
 from reports.html.axis import axis
 from reports.html.log import Line, lines
@@ -16,7 +17,6 @@ from reports.html.marks import Marks, ending, marks
 from reports.html.plots import in_words, plot
 from reports.html.sequence import sequence
 from reports.html.times import duration
-from reports.series import Curve
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,12 @@ def example(excerpt: Excerpt, curves: str | None = None) -> Example:
 def _curves(text: str | None) -> list[Curve]:
     found: list[Mapping[str, Any]] = json.loads(text) if text else []
     return [
-        Curve(each["title"], each["unit"], [(at, value) for at, value in each["points"]], each["bound"])
+        Curve(
+            each["title"],
+            each["unit"],
+            [(at, value) for at, value in each["points"]],
+            [(level, name) for level, name in each["bounds"]],
+        )
         for each in found
     ]
 

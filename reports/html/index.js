@@ -4,7 +4,8 @@
   var packed = document.getElementById("listing");
   var box = document.getElementById("text"), said = document.getElementById("status"), table = document.getElementById("rows");
   var previous = document.getElementById("previous"), next = document.getElementById("next"), where = document.getElementById("where");
-  var matrix = document.getElementById("matrix"), differ = document.getElementById("differ"), data = null, state = read(), found = [], texts = new Map(), talk = 0;
+  var matrix = document.getElementById("matrix"), differ = document.getElementById("differ"), data = null, state = read(), found = [], lines = null, narrowed = "", talk = 0;
+  var columns = [].map.call((matrix.querySelector("thead") || matrix).querySelectorAll("th.cell"), function (head) { return head.dataset.target; });
 
   /* The state is the part of the address behind #, as name=value&…; a fragment without = is a place on the page. */
   function read() {
@@ -34,13 +35,16 @@
   }
 
   function words() { return state.text.toLowerCase().split(/\s+/).filter(Boolean); }
-  function text_of(at) {
-    if (data.text[at] === undefined) {
-      var column = data.columns[data.column[at]];
-      data.text[at] = [data.verdicts[data.verdict[at]], data.names[data.name[at]], data.details[data.detail[at]], column.target, column.run,
-        data.sets[data.set[at]].map(function (each) { return data.requirements[each][0]; }).join(" ")].join(" ").toLowerCase();
-    }
-    return data.text[at];
+  /* A word has no space in it, so it lies within one of the parts of a result: each different part is looked at once. */
+  function has(parts, word) {
+    var hits = new Uint8Array(parts.length);
+    for (var at = 0; at < parts.length; at++) if (parts[at].indexOf(word) >= 0) hits[at] = 1;
+    return hits;
+  }
+  function holding(word) {
+    var low = data.low, verdict = has(low.verdicts, word), name = has(low.names, word), detail = has(low.details, word), column = has(low.columns, word), id = has(low.ids, word), set = new Uint8Array(data.sets.length);
+    for (var at = 0; at < set.length; at++) for (var each = 0; each < data.sets[at].length; each++) if (id[data.sets[at][each]]) { set[at] = 1; break; }
+    return function (at) { return name[data.name[at]] || column[data.column[at]] || set[data.set[at]] || detail[data.detail[at]] || verdict[data.verdict[at]]; };
   }
   function alphabet() {
     if (!data.order) {
@@ -55,11 +59,11 @@
     var suites = data.names.map(function (each) { return !state.suite || each.split(".")[0] === state.suite; });
     var sets = data.sets.map(function (each) { return (!state.level && !state.source) || each.some(function (id) {
       return (!state.level || data.requirements[id][1] === state.level) && (!state.source || data.requirements[id][2] === state.source); }); });
-    var needed = words();
+    var needed = words().map(holding);
     found = [];
     for (var at = 0; at < data.verdict.length; at++) {
       if (verdicts.has(data.verdict[at]) && columns.has(data.column[at]) && suites[data.name[at]] && sets[data.set[at]]
-          && needed.every(function (word) { return text_of(at).indexOf(word) >= 0; })) found.push(at);
+          && needed.every(function (holds) { return holds(at); })) found.push(at);
     }
     var down = state.sort[0] === "-", by = state.sort.replace("-", "");
     var key = { "case": function (at) { return alphabet()[data.name[at]]; }, target: function (at) { return data.column[at]; }, took: function (at) { return data.took[at]; }, verdict: function (at) { return data.verdict[at]; } }[by];
@@ -105,31 +109,42 @@
     next.disabled = state.page >= pages;
     where.textContent = found.length ? "Results " + (start + 1) + " to " + (start + shown.length) + " of " + found.length : "";
   }
-  function words_of(row) {
-    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
-    return texts.get(row);
-  }
-  function narrow() {
-    var hidden = [].map.call(matrix.querySelectorAll("thead th.cell"), function (head) { var off = state.target && head.dataset.target !== state.target; head.hidden = off; return off; });
-    var needed = words(), rows = 0, shown = 0;
-    [].forEach.call(matrix.tBodies, function (group) {
-      var any = false;
-      [].forEach.call(group.rows, function (row) {
-        if (!row.dataset.id) return;
-        rows += 1;
-        var cells = row.querySelectorAll("td.cell"), verdicts = [], kinds = new Set();
-        cells.forEach(function (cell, at) { kinds.add(cell.dataset.v || ""); cell.hidden = !!hidden[at]; if (!hidden[at] && cell.dataset.v) verdicts.push(cell.dataset.v); });
-        var hit = (!state.differ || kinds.size > 1) && (!state.level || row.dataset.level === state.level) && (!state.source || group.dataset.source === state.source)
-          && (!state.suite || (data.suites[row.dataset.id] || []).indexOf(state.suite) >= 0)
-          && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
-          && needed.every(function (word) { return words_of(row).indexOf(word) >= 0; });
-        row.hidden = !hit;
-        any = any || hit;
-        shown += hit;
+  /* The matrix, read once: what is asked of its rows is asked of these. */
+  function rows_of_matrix() {
+    if (lines) return lines;
+    lines = [];
+    [].forEach.call(matrix.querySelectorAll("section"), function (document_) {
+      [].forEach.call(document_.querySelectorAll("tbody"), function (group) {
+        [].forEach.call(group.rows, function (row) {
+          if (!row.dataset.id) return;
+          var cells = [].slice.call(row.querySelectorAll("td.cell"));
+          lines.push({ row: row, group: group, of: document_, source: document_.dataset.source, level: row.dataset.level, suites: data.suites[row.dataset.id] || [],
+            cells: cells, verdicts: cells.map(function (cell) { return cell.dataset.v || ""; }), text: row.textContent.toLowerCase(), hidden: false });
+        });
       });
-      group.hidden = !any;
     });
-    return shown + " of " + rows + " requirements";
+    return lines;
+  }
+  function hide(what, off) { if (what.hidden !== off) what.hidden = off; }
+  function narrow() {
+    var needed = words(), shown = 0, groups = new Map(), documents = new Map(), off = columns.map(function (name) { return !!state.target && name !== state.target; });
+    var moved = off.join() !== narrowed;
+    narrowed = off.join();
+    if (moved) matrix.querySelectorAll("th.cell, col.cell").forEach(function (each) { hide(each, !!state.target && each.dataset.target !== state.target); });
+    rows_of_matrix().forEach(function (line) {
+      if (moved) line.cells.forEach(function (cell, at) { hide(cell, off[at]); });
+      var verdicts = line.verdicts.filter(function (verdict, at) { return verdict && !off[at]; });
+      var hit = (!state.differ || new Set(line.verdicts).size > 1) && (!state.level || line.level === state.level) && (!state.source || line.source === state.source)
+        && (!state.suite || line.suites.indexOf(state.suite) >= 0)
+        && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
+        && needed.every(function (word) { return line.text.indexOf(word) >= 0; });
+      if (line.hidden === hit) { line.hidden = !hit; line.row.hidden = !hit; }
+      groups.set(line.group, groups.get(line.group) || hit);
+      documents.set(line.of, documents.get(line.of) || hit);
+      shown += hit;
+    });
+    [groups, documents].forEach(function (parts) { parts.forEach(function (any, part) { hide(part, !any); }); });
+    return shown + " of " + lines.length + " requirements";
   }
   function apply(quiet) {
     select();
@@ -176,7 +191,9 @@
   reflect();
   unpack(packed.textContent).then(function (told) {
     data = told;
-    data.text = new Array(data.verdict.length);
+    function low(texts) { return texts.map(function (each) { return each.toLowerCase(); }); }
+    data.low = { verdicts: low(data.verdicts), names: low(data.names), details: low(data.details), ids: low(data.requirements.map(function (each) { return each[0]; })),
+      columns: low(data.columns.map(function (each) { return each.target + " " + each.run; })) };
     data.suites = {};
     var seen = {};
     for (var at = 0; at < data.verdict.length; at++) {

@@ -6,15 +6,15 @@ take the page's colours, print, and are a few kilobytes of text each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup, escape
 
+from reports.curves import Curve
 from reports.html.times import duration, quantity, step
-from reports.series import Curve
 
 WIDTH, HEIGHT = 560, 150
-_LEFT, _RIGHT, _TOP, _FOOT = 64, 12, 12, 24
+_LEFT, _RIGHT, _TOP, _FOOT = 64, 12, 14, 24
 
 
 def plot(curve: Curve, zero: int) -> Markup:
@@ -26,7 +26,7 @@ def plot(curve: Curve, zero: int) -> Markup:
     places = list(range(len(points))) if _in_order(curve) else [at for at, _ in points]
     first, last = places[0], max(places[-1], places[0] + 1)
     values = [value for _, value in points]
-    shown = values if curve.bound is None else [*values, curve.bound]
+    shown = [*values, *(level for level, _ in _near(curve, values))]
     low, high = min(0, *shown), max(shown)
     high = high if high > low else low + 1
 
@@ -51,14 +51,24 @@ def plot(curve: Curve, zero: int) -> Markup:
     for place, words in _ticks(points, first, last, in_order=_in_order(curve)):
         where = min(max(x(place), _LEFT + 8), right - 16)
         parts.append(Markup(f'<text class="tick" x="{where}" y="{HEIGHT - 7}">{escape(words)}</text>'))
-    if curve.bound is not None:
-        level = y(curve.bound)
-        parts.append(Markup(f'<line class="bound" x1="{_LEFT}" y1="{level}" x2="{right}" y2="{level}"/>'))
+    for level, _ in _near(curve, values):
+        parts.append(Markup(f'<line class="bound" x1="{_LEFT}" y1="{y(level)}" x2="{right}" y2="{y(level)}"/>'))
     path = f"M{x(places[0])} {y(values[0])}"
     for place, value in zip(places[1:], values[1:], strict=True):
         path += f"H{x(place)}V{y(value)}"
-    parts.append(Markup(f'<path class="curve" d="{path}H{x(last)}"/></svg>'))
+    parts.append(Markup(f'<path class="curve" d="{path}H{x(last)}"/>'))
+    for level, name in _near(curve, values):
+        # Above its line, below one that lies at the top.
+        height = y(level) - 4 if y(level) > _TOP + 12 else y(level) + 12
+        text = escape(name if level == 0 else f"{name}: {quantity(level, curve.unit)}")
+        parts.append(Markup(f'<text class="bound before" x="{right}" y="{height}">{text}</text>'))
+    parts.append(Markup("</svg>"))
     return Markup("").join(parts)
+
+
+def _near(curve: Curve, values: Sequence[int]) -> list[tuple[int, str]]:
+    """The bounds that are drawn: one that lies far above everything would press the curve flat; the caption names it."""
+    return [(level, name) for level, name in curve.bounds if level <= 4 * max(1, *values)]
 
 
 def _in_order(curve: Curve) -> bool:
@@ -83,7 +93,8 @@ def in_words(curve: Curve, zero: int) -> str:
     """What the drawing shows, for whoever does not see it, and as its caption."""
     values = [value for _, value in curve.points]
     most = max(curve.points, key=lambda point: point[1])
-    bound = "" if curve.bound is None else f"; the bound is {quantity(curve.bound, curve.unit)}"
+    bounds = ", ".join(f"{name} {quantity(level, curve.unit)}" if level else name for level, name in curve.bounds)
+    bound = f"; {'bound' if len(curve.bounds) == 1 else 'bounds'}: {bounds}" if bounds else ""
     return (
         f"{curve.title}: from {quantity(min(values), curve.unit)} to {quantity(most[1], curve.unit)}, "
         f"at most at {duration(most[0] - zero)}{bound}{'; in the order of the frames' if _in_order(curve) else ''}"

@@ -43,6 +43,10 @@ class Pages:
         """The page of one target."""
         return templates().get_template("target.html.j2").render(broker=broker)
 
+    def style(self) -> str:
+        """How the pages of requirements look: :data:`reports.html.templates.STYLE`."""
+        return str(templates().globals["style"])
+
     def requirement(self, words: Words, keepers: Sequence[Keeper]) -> str:
         """The page of one requirement."""
         return templates().get_template("requirement.html.j2").render(words=words, keepers=keepers)

@@ -16,6 +16,8 @@ from reports.model import LETTERS, MEANINGS, VERDICTS
 from reports.past import WORDS
 from reports.slugs import plain_slug
 
+STYLE = "style.css"
+"""How pages look, in the report's folder: for those that do not bring it themselves."""
 _SCRIPTS = ("theme.js", "index.js", "more.js")
 
 
@@ -25,19 +27,21 @@ def templates() -> Environment:
     found = Environment(
         loader=PackageLoader("reports.html", "."),
         autoescape=True,
+        auto_reload=False,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     loader = found.loader
     assert loader is not None
-    texts = {name: loader.get_source(found, name)[0] for name in (*_SCRIPTS, "style.css")}
+    texts = {name: loader.get_source(found, name)[0] for name in (*_SCRIPTS, STYLE)}
     found.globals.update(
         letters=LETTERS,
         meanings=MEANINGS,
         verdicts=VERDICTS,
         went=WORDS,
-        style=Markup(texts["style.css"]),
+        style=Markup(texts[STYLE]),
+        style_file=STYLE,
         script=lambda name: Markup(texts[name]),
         trusted=" ".join(_digest(texts[name]) for name in _SCRIPTS),
     )
@@ -46,6 +50,7 @@ def templates() -> Environment:
         paragraphs=paragraphs,
         minute=minute,
         breakable=breakable,
+        in_css=in_css,
         of_requirement=of_requirement,
         of_target=of_target,
     )
@@ -75,6 +80,13 @@ def took(duration_s: float) -> str:
 def breakable(name: str) -> Markup:
     """A case's name that may be broken between its words, and is then still found and copied as it is."""
     return Markup(re.sub(r"([_.])(?=\w)", r"\1<wbr>", str(escape(name))))
+
+
+def in_css(text: str) -> Markup:
+    """``text`` as a string of CSS, whatever is in it: all that is no letter or digit is written by its number."""
+    return Markup(
+        f'"{"".join(each if each.isascii() and each.isalnum() else f"{chr(92)}{ord(each):06x}" for each in text)}"'
+    )
 
 
 def minute(instant: str) -> str:

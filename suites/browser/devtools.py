@@ -71,7 +71,7 @@ class Browser:
         targets = self._call("Target.getTargets")["targetInfos"]
         page = next(each["targetId"] for each in targets if each["type"] == "page")
         self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
+        for domain in ("Page", "Runtime", "Log", "Performance"):
             self._call(f"{domain}.enable")
         return self
 
@@ -116,6 +116,11 @@ class Browser:
     def wait_for(self, script: str) -> None:
         """Until that expression is true in the page. Raises :class:`BrowserGone` when it never becomes so."""
         self._until(lambda: bool(self.run(script)))
+
+    def busy(self) -> float:
+        """How many seconds the page has kept its processor busy since it was opened: scripts, styles, layout and drawing."""
+        told = self._call("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in told if each["name"] == "TaskDuration"))
 
     def press(self, key: str, code: int) -> None:
         """A key goes down and up, wherever the focus is."""

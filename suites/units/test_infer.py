@@ -234,3 +234,19 @@ def test_an_acceptor_that_is_not_there_is_a_usage_error() -> None:
     done = CliRunner().invoke(cli, ["infer", "--target", "reference", "--acceptor", "stonp"])
     assert done.exit_code == 4
     assert "the target has no acceptor 'stonp'; it has " in done.output
+
+
+def test_a_run_notes_how_full_addresses_may_be(tmp_path: Path) -> None:
+    file = tmp_path / "broker.xml"
+    limits = "<max-size-bytes>{}</max-size-bytes><page-limit-bytes>500</page-limit-bytes>"
+    settings = (
+        f'<address-setting match="full.#">{limits.format(1000)}</address-setting>'
+        f'<address-setting match="named.#">{limits.format("10M")}</address-setting>'
+        '<address-setting match="other"><auto-create-queues>true</auto-create-queues></address-setting>'
+    )
+    file.write_text(f"<configuration><core><address-settings>{settings}</address-settings></core></configuration>")
+    assert parameters.address_settings(file) == [
+        {"match": "full.#", "max_size_bytes": 1000, "page_limit_bytes": 500},
+        {"match": "named.#", "page_limit_bytes": 500},
+    ]
+    assert parameters.address_settings(tmp_path / "rabbitmq.conf") == []

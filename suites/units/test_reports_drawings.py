@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 from harness.trace import events as ev
 from harness.trace.columns import FIELDS
 from harness.words import CloseHow, ms, seconds
+from reports.curves import MOST_POINTS, Curve, curves
 from reports.html.marks import marks
 from reports.html.plots import in_words, plot
 from reports.html.sequence import MOST_STEPS, sequence
 from reports.html.templates import templates
-from reports.series import MOST_POINTS, Curve, curves
 from reports.slugs import plain_slug
 from suites.units.synthetic_run import silence, two_connections
 from suites.units.test_reports_html import excerpt
@@ -80,7 +82,7 @@ def test_diagrams_escape_what_the_broker_sent() -> None:
     found = sequence(part, marks(part))
     assert "<script" not in found
     ElementTree.fromstring(found)
-    assert "<script" not in plot(Curve(hostile, hostile, [(0, 1), (5, 2)], 1), 0)
+    assert "<script" not in plot(Curve(hostile, hostile, [(0, 1), (5, 2)], [(1, hostile)]), 0)
 
 
 def test_nothing_crossed_is_no_diagram() -> None:
@@ -115,7 +117,8 @@ def test_what_a_subscription_holds_follows_deliveries_and_acknowledgements() -> 
     events += [stomp(5, "ACK", id="a2"), stomp(6, "ACK", id="a3")]  # the first of them covers two
     (found,) = curves(iter(rows(events)))
     assert found.points == [(0, 0), (ms(1), 400), (ms(2), 800), (ms(3), 1200), (ms(5), 400), (ms(6), 0)]
-    assert (found.unit, found.bound) == ("octets", 1000)
+    assert (found.unit, found.bounds) == ("octets", [(1000, "consumer-window-size")])
+    assert "consumer-window-size: 1\N{NARROW NO-BREAK SPACE}000 octets" in plot(found, 0)
     assert "from 0 octets to 1" in in_words(found, 0)
     assert "at most at 3 ms" in in_words(found, 0)
 
@@ -142,19 +145,94 @@ def test_the_credit_of_a_link_follows_flows_and_transfers() -> None:
     (found,) = curves(iter(rows(events)))
     # Two transfers of one delivery cost one credit; the last delivery went over what was given.
     assert found.points == [(2, 2), (3, 1), (4, 1), (5, 0), (6, -1)]
-    assert found.bound == 0
+    assert found.bounds == [(0, "no credit")]
 
 
-def test_what_the_broker_says_of_an_address_is_a_curve() -> None:
-    events = []
-    for number, told in enumerate((0, 512, 2048)):
-        asked = {"_AMQ_ResourceName": "address.a", "_AMQ_Attribute": "addressSize", "reply__to": "here"}
-        events.append(stomp(number, "SEND", correlation__id=str(number), **asked))
-        said = {"destination": "here", "correlation__id": str(number)}
-        events.append(stomp(number, "MESSAGE", body=f"[{told}]".encode(), subscription="x", **said))
+def test_the_window_of_a_session_follows_flows_and_transfers() -> None:
+    events = [
+        amqp(0, "begin", sent=True, next_outgoing_id=7),
+        amqp(0, "begin", sent=False, remote_channel=0, next_outgoing_id=0, incoming_window=2),
+        amqp(1, "attach", sent=True, name="l", handle=0, role="sender"),
+        amqp(1, "attach", sent=False, name="l", handle=9, role="receiver"),
+        amqp(2, "transfer", sent=True, handle=0, delivery_id=0, more=True),
+        amqp(3, "transfer", sent=True, handle=0),
+        amqp(4, "flow", sent=False, next_incoming_id=8, incoming_window=2),
+        amqp(5, "transfer", sent=True, handle=0, delivery_id=1),
+    ]
     (found,) = curves(iter(rows(events)))
-    assert found.title == "size of address.a, as the broker says"
-    assert [value for _, value in found.points] == [0, 512, 2048]
+    assert found.points == [(2, 1), (3, 0), (4, 1), (5, 0)]
+    assert found.title == "transfers left in the session's window (connection 1, harness sends)"
+    assert found.bounds == [(0, "window shut")]
+
+
+def basic(at: int, command: str, *, sent: bool, **fields: object) -> ev.Event:
+    """A method of the class basic on channel 1."""
+    kind = ev.FrameSent if sent else ev.FrameReceived
+    named = (("channel", "1"), *((name.replace("_", "-"), str(value).lower()) for name, value in fields.items()))
+    return kind(at_ns=at, conn=1, protocol="AMQP091", command=f"basic.{command}", headers=named)
+
+
+def test_what_consumers_of_amqp_0_9_1_hold_is_drawn_against_their_prefetch() -> None:
+    events = [
+        basic(0, "qos", sent=True, prefetch_count=2, **{"global": False}),
+        basic(1, "consume", sent=True, consumer_tag="", no_ack=False, no_wait=False),
+        basic(2, "consume-ok", sent=False, consumer_tag="a"),
+        basic(2, "consume", sent=True, consumer_tag="silent", no_ack=True, no_wait=True),
+        *(basic(2 + each, "deliver", sent=False, consumer_tag="a", delivery_tag=each) for each in (1, 2)),
+        basic(5, "deliver", sent=False, consumer_tag="silent", delivery_tag=3),
+        basic(6, "ack", sent=True, delivery_tag=2, multiple=True),
+    ]
+    (found,) = curves(iter(rows(events)))
+    assert found.points == [(2, 0), (3, 1), (4, 2), (6, 0)]
+    assert found.bounds == [(2, "prefetch-count")]
+
+
+LIMITED = [
+    {"match": "full.#", "max_size_bytes": 2000, "page_size_bytes": 100, "address_full_policy": "PAGE"},
+    {"match": "full.few.#", "max_size_messages": 2, "page_limit_bytes": 250, "max_size_bytes_reject_threshold": 90_000},
+    {"match": "elsewhere", "max_size_bytes": 1},
+]
+
+
+def asked(attribute: str, *told: int) -> list[ev.Event]:
+    """The broker is asked for an attribute of the address full.few.a, again and again."""
+    events = []
+    for number, each in enumerate(told):
+        question = {"_AMQ_ResourceName": "address.full.few.a", "_AMQ_Attribute": attribute, "reply__to": "here"}
+        events.append(stomp(number, "SEND", correlation__id=str(number), **question))
+        said = {"destination": "here", "correlation__id": str(number)}
+        events.append(stomp(number, "MESSAGE", body=f"[{each}]".encode(), subscription="x", **said))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("attribute", "told", "title", "bounds"),
+    [
+        (
+            "addressSize",
+            (0, 512, 2048),
+            "size",
+            [(2000, "max-size-bytes, PAGE"), (90_000, "max-size-bytes-reject-threshold")],
+        ),
+        ("messageCount", (0, 1, 2), "messages", [(2, "max-size-messages, PAGE")]),
+        ("numberOfPages", (0, 1, 3), "pages", [(3, "page-limit-bytes")]),
+    ],
+)
+def test_what_the_broker_says_of_an_address_is_a_curve_with_its_limits(
+    attribute: str, told: tuple[int, ...], title: str, bounds: list[tuple[int, str]]
+) -> None:
+    (found,) = curves(iter(rows(asked(attribute, *told))), LIMITED)
+    assert found.title == f"{title} of full.few.a, as the broker says"
+    assert [value for _, value in found.points] == list(told)
+    assert found.bounds == bounds
+    drawn = ElementTree.fromstring(plot(found, 0))
+    assert len(drawn.findall("line[@class='bound']")) == 1  # what lies far above is only named
+    assert all(name in in_words(found, 0) for _, name in bounds)
+
+
+def test_without_a_configuration_an_address_has_no_limits() -> None:
+    (found,) = curves(iter(rows(asked("addressSize", 0, 512))))
+    assert found.bounds == []
 
 
 def test_a_long_curve_keeps_its_extremes() -> None:
