@@ -87,12 +87,12 @@ class AmqpMessage(Message):
     def size(self) -> int:
         return len(self.annotations) + len(self.bare)
 
-    @property
     def content(self) -> int:
         """Octets of the bare message without those that stand in front of data."""
         found = ((start, inside) for code, start, inside, _ in sections(self.bare) if code == DATA)
         return len(self.bare) - sum(inside - start + _before_data(self.bare[inside]) for start, inside in found)
 
+    @property
     def described(self) -> bytes:
         """The bare message, for whoever wants to know more than its body."""
         return self.bare

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.amqp.message import AmqpMessage
+from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.config.settings import Settings
 from reference_broker.core.accounting import Account, Accounting
 from reference_broker.core.cursor import CURSORS, Cursor, QueueClaim, cursor_of
