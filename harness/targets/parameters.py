@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
-from harness.targets import activemq_config
+from harness.targets import activemq_config, erlang_config
 from harness.targets.failure import SetUpFailed
 from harness.targets.target import Overrides, Parameters, Value
 
@@ -64,7 +64,7 @@ def describe(path: Path) -> str:
 
 def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
     """Parameters by acceptor name, from whichever broker's file this is. Raises :class:`SetUpFailed`."""
-    if path.suffix == ".conf":
+    if path.suffix in (".conf", erlang_config.SUFFIX):
         return from_rabbitmq_conf(path, defaults)
     return activemq_config.acceptors(path, defaults) if _is_activemq(path) else from_broker_xml(path, defaults)
 
@@ -82,20 +82,29 @@ _CONF: dict[str, str] = {
 
 
 def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """The same of a rabbitmq.conf, whose acceptors are ``stomp``, ``amqp`` and ``management``."""
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
+    """The same of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are ``stomp``, ``amqp`` and ``management``."""
     found = dict(defaults)
-    for number, line in enumerate(lines, 1):
-        key, _, value = (each.strip() for each in line.partition("#")[0].partition("="))
+    for number, key, value in _settings(path):
         if key in _CONF:
             if not value.isdecimal():
                 raise SetUpFailed(f"{path}, line {number}: {value!r} should be a number")
             found[_CONF[key]] = int(value)
     spoken = {"stomp": "STOMP", "amqp": "AMQP", "management": "HTTP"}
     return {name: {"protocols": protocol, **found} for name, protocol in spoken.items()}
+
+
+def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, key and value of each setting."""
+    if path.suffix == erlang_config.SUFFIX:
+        yield from ((each.line, each.key, str(each.value)) for each in erlang_config.settings(path))
+        return
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.conf") from None
+    for number, line in enumerate(lines, 1):
+        key, _, value = (each.strip() for each in line.partition("#")[0].partition("="))
+        yield number, key, value
 
 
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
