@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from harness.oracles.amqp091_trace import ANSWERS, DELIVERIES, number
 from harness.oracles.lives import MARGIN, SURELY_LATE
 from harness.trace.events import (
     ConnectionAbandoned,
@@ -24,7 +25,10 @@ from harness.verdicts.finding import Finding
 from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant, Seen
 
 PREFETCH, TAGS, BEATS = "AMQP091-QOS-01", "AMQP091-TAG-01", "AMQP091-HB-02"
-_ANSWERS = ("basic.ack", "basic.nack", "basic.reject")
+UNKNOWN, BLOCKED = "AMQP091-ACK-01", "RABBITMQ-FLOW-notify-1"
+ANNOUNCED = "'connection.blocked': True"
+"""How the client's properties say, as traces have them, that it understands connection.blocked."""
+PRECONDITION_FAILED = 406
 
 
 @dataclass
@@ -57,7 +61,7 @@ class _Channel:
 
 
 def _number(headers: Headers, name: str) -> int:
-    return int(next((value for each, value in headers if each == name), "0") or 0)
+    return number(dict(reversed(headers)), name)
 
 
 def _text(headers: Headers, name: str) -> str:
@@ -98,7 +102,7 @@ def _said(channel: _Channel, event: FrameSent) -> None:
         case "basic.recover" | "basic.recover-async" | "tx.rollback":
             for each in channel.consumers.values():
                 each.held.clear()
-        case command if command in _ANSWERS:
+        case command if command in ANSWERS:
             channel.settle(_number(headers, "delivery-tag"), _text(headers, "multiple") == "true")
 
 
@@ -107,7 +111,7 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
     if event.command == "basic.consume-ok" and channel.asked:
         _, acknowledges = channel.asked.pop(0)
         channel.begin(_text(headers, "consumer-tag"), acknowledges)
-    if event.command not in ("basic.deliver", "basic.get-ok"):
+    if event.command not in DELIVERIES:
         return
     tag = _number(headers, "delivery-tag")
     fresh = tag > 0 and tag not in channel.tags
@@ -141,9 +145,137 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
             break
     if not due or worst < 0:
         return [Finding(BEATS, Seen.NEVER_REACHED, "no heart-beats were agreed on, or there was no time for any")]
-    allowed = due + max(MARGIN, due // 10)
+    most = allowed(due)
     detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {due / NS_PER_MS:g} allowed"
-    if worst <= allowed:
+    if worst <= most:
         return [Finding(BEATS, Seen.HELD, detail)]
-    late = "the recording may have been late" if worst <= SURELY_LATE * allowed + NS_PER_S else None
+    late = "the recording may have been late" if worst <= SURELY_LATE * most + NS_PER_S else None
     return [Finding(BEATS, Seen.VIOLATED, detail, uncertain=late)]
+
+
+def allowed(due: Duration) -> Duration:
+    """How long a broker that promised a beat each ``due`` may be silent, by a recording that may be a little late."""
+    return due + max(MARGIN, due // 10)
+
+
+@dataclass
+class _Waiting:
+    """The tags of one channel that wait for their acknowledgement."""
+
+    tags: set[int] = field(default_factory=set)
+    deaf: set[str] = field(default_factory=set)
+    """Consumers that acknowledge nothing."""
+    asked: list[tuple[str, bool]] = field(default_factory=list)
+    getting: list[bool] = field(default_factory=list)
+    """Of basic.get without an answer: whether it is to be acknowledged."""
+    wrong: int | None = None
+    """The tag of an acknowledgement that named none of them."""
+    since: list[str] = field(default_factory=list)
+    """What was asked behind it."""
+
+
+def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
+    """Whether a delivery is settled once: an acknowledgement of a tag that does not wait (any more) has to end its channel.
+    It did not where the broker answers what was asked behind it. Channels with transactions are left out."""
+    channels: dict[int, _Waiting] = {}
+    found: list[Finding] = []
+    for event in events:
+        if event.conn != conn or not isinstance(event, (FrameSent, FrameReceived)):
+            continue
+        of = _number(event.headers, "channel")
+        if event.command == "channel.open":
+            channels[of] = _Waiting()
+        elif event.command in ("tx.select", "channel.close-ok") or (
+            event.command == "channel.close" and isinstance(event, FrameSent)
+        ):
+            channels.pop(of, None)
+        elif (waiting := channels.get(of)) is None:
+            continue
+        elif event.command == "channel.close":
+            code = _number(event.headers, "reply-code")
+            if waiting.wrong is not None and code == PRECONDITION_FAILED:
+                found.append(Finding(UNKNOWN, Seen.HELD, f"tag {waiting.wrong}, which did not wait, ended the channel"))
+            del channels[of]
+        elif isinstance(event, FrameSent):
+            _answered(waiting, event)
+        elif waiting.wrong is not None and event.command in waiting.since:
+            detail = (
+                f"tag {waiting.wrong} did not wait and was acknowledged; the broker answered {event.command} behind it"
+            )
+            found.append(Finding(UNKNOWN, Seen.VIOLATED, detail))
+            waiting.wrong = None
+        else:
+            _waits(waiting, event)
+    return found or [Finding(UNKNOWN, Seen.NEVER_REACHED, "nothing was acknowledged that did not wait")]
+
+
+def _answered(waiting: _Waiting, event: FrameSent) -> None:
+    headers = event.headers
+    if event.command in ANSWERS:
+        tag = _number(headers, "delivery-tag")
+        if _text(headers, "multiple") == "true":
+            of = {each for each in waiting.tags if not tag or each <= tag}
+            wrong = bool(tag) and not of
+        else:
+            of, wrong = {tag}, tag not in waiting.tags
+        waiting.tags -= of
+        if wrong and waiting.wrong is None:
+            waiting.wrong, waiting.since = tag, []
+    elif event.command in ("basic.recover", "basic.recover-async"):
+        waiting.tags.clear()
+    elif event.command == "basic.consume":
+        acknowledges = _text(headers, "no-ack") != "true"
+        waiting.asked.append((_text(headers, "consumer-tag"), acknowledges))
+        if not acknowledges:
+            waiting.deaf.add(_text(headers, "consumer-tag"))
+    elif event.command == "basic.get":
+        waiting.getting.append(_text(headers, "no-ack") != "true")
+    if event.command in _ASKING:
+        waiting.since.append(f"{event.command}-ok")
+
+
+_ASKING = frozenset(
+    {
+        *(f"basic.{each}" for each in ("qos", "consume", "cancel", "recover")),
+        *(f"queue.{each}" for each in ("declare", "bind", "unbind", "purge", "delete")),
+        *(f"exchange.{each}" for each in ("declare", "delete", "bind", "unbind")),
+        "confirm.select",
+        "channel.flow",
+    }
+)
+"""Methods that the broker answers in their order."""
+
+
+def _waits(waiting: _Waiting, event: FrameReceived) -> None:
+    tag = _number(event.headers, "delivery-tag")
+    if event.command == "basic.consume-ok" and waiting.asked:
+        _, acknowledges = waiting.asked.pop(0)
+        if not acknowledges:
+            waiting.deaf.add(_text(event.headers, "consumer-tag"))
+    elif event.command == "basic.deliver" and _text(event.headers, "consumer-tag") not in waiting.deaf:
+        waiting.tags.add(tag)
+    elif event.command in ("basic.get-ok", "basic.get-empty"):
+        acknowledges = waiting.getting.pop(0) if waiting.getting else True
+        if acknowledges and event.command == "basic.get-ok":
+            waiting.tags.add(tag)
+
+
+def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
+    """Whether a client that did not say that it understands it was told that it is blocked, and whether it was told that it is
+    not any more without having been told that it is."""
+    announced: bool | None = None
+    blocked = False
+    found: list[Finding] = []
+    for event in events:
+        if event.conn != conn or not isinstance(event, (FrameSent, FrameReceived)):
+            continue
+        if event.command == "connection.start-ok":
+            announced = ANNOUNCED in _text(event.headers, "client-properties")
+        elif event.command in ("connection.blocked", "connection.unblocked") and announced is not None:
+            ends = event.command == "connection.unblocked"
+            right = announced and (blocked or not ends)
+            why = "after it had been told of a block" if blocked else "before it had been told of a block"
+            detail = f"{event.command} came to a client that {'has' if announced else 'has not'} the capability, {why}"
+            found.append(Finding(BLOCKED, Seen.HELD if right else Seen.VIOLATED, detail))
+            blocked = not ends
+    return found or [Finding(BLOCKED, Seen.NEVER_REACHED, "the client was not told of any block")]

@@ -27,12 +27,15 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from harness.oracles import unseen
+from harness.oracles import spoken, unseen
 from harness.oracles.ground import NOTHING, Ground
-from harness.oracles.stomp_trace import End, Fact, Got, Joined, Key, Left, Opaque, Overrun, Reading, Sent, When, row
-from harness.trace.events import ConnectionOpened, Event, FrameSent
+from harness.oracles.spoken import Spoken, row
+from harness.oracles.stomp_trace import End, Fact, Got, Joined, Key, Left, Opaque, Overrun, Sent, When
+from harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
 from harness.words import Vantage
 
+CHANNELS = 1 << 20
+"""Above every number of a channel of one connection."""
 KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unmarked", "overrun")
 
 
@@ -86,7 +89,8 @@ def of_message(key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circ
         copies.clear()  # what could not be read may have had the same body
     for each in copies.values():
         yield from _again(key, each, about)
-        if sent is not None or not about.complete:
+        # Where nothing tells whose copy it is, another subscription may have had it and given it back.
+        if (sent is not None or not about.complete) and (each[0] is gots[0] or each[0].anycast is not None):
             yield from _first(key, each[0], about)
 
 
@@ -119,7 +123,8 @@ def could_be_lost(sent: Sent, about: Circumstances) -> bool:
 def missing(key: Key, sent: Sent, about: Circumstances) -> Irregularity:
     """A message that never came and was overtaken."""
     what = f"{key} was confirmed and never delivered, and a later one of its producer was"
-    return Irregularity("lost", sent.queue, sent.conn, "", what, (sent.when,), sent.queue in about.departed)
+    uncertain = sent.queue in about.departed or not sent.routed
+    return Irregularity("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
 
 
 def first_deliveries(sent: Sent, gots: Sequence[Got], about: Circumstances) -> Iterator[tuple[Got, bool]]:
@@ -130,7 +135,8 @@ def first_deliveries(sent: Sent, gots: Sequence[Got], about: Circumstances) -> I
         if copy not in seen:
             seen.add(copy)
             departed = about.departed.get(got.queue)
-            yield got, not sent.strange and (departed is None or departed > got.when)
+            again = got.marked and got.anycast is None and sent.anycast is None
+            yield got, not sent.strange and not again and (departed is None or departed > got.when)
 
 
 def _wrong(kind: str, got: Got, key: Key, why: str, before: When | None = None) -> Irregularity:
@@ -147,8 +153,8 @@ def slot(fact: Sent | Got) -> Slot:
 
 
 def producer_of(sent: Sent) -> int:
-    """The producer of a message: that of its stamp, or its connection (as a negative number)."""
-    return sent.key.producer if sent.key.stamped else -1 - sent.conn
+    """The producer of a message: that of its stamp, or its connection and channel (as a negative number)."""
+    return sent.key.producer if sent.key.stamped else -1 - (sent.conn * CHANNELS + sent.channel)
 
 
 def number_of(sent: Sent) -> int:
@@ -194,26 +200,24 @@ def judge(events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = Tr
 
 
 def readable(events: Iterable[Event]) -> bool:
-    """Whether all that was sent is known: every connection speaks STOMP, and nothing but frames was written."""
+    """Whether all that was sent is known: every connection speaks the same protocol, of which the books are kept
+    (:data:`harness.oracles.spoken.READABLE`), and nothing but frames was written."""
+    protocols = set()
     for event in events:
-        if isinstance(event, ConnectionOpened) and event.protocol != "STOMP":
+        if isinstance(event, (ConnectionOpened, FrameSent, FrameReceived)) and event.vantage is not Vantage.BROKER:
+            protocols.add(event.protocol)
+        if spoken.hides(event):
             return False
-        if (
-            unseen.hidden(event)
-            or type(event).__name__ == "OctetsSent"
-            or (isinstance(event, FrameSent) and event.protocol != "STOMP")
-        ):
-            return False
-    return True
+    return spoken.readable(protocols)
 
 
 def facts(events: Sequence[Event], ground: Ground = NOTHING) -> Iterator[Fact]:
-    """What the STOMP connections of a recording amount to."""
-    readings: dict[int, Reading] = {}
+    """What the connections of a recording amount to: those that speak STOMP, AMQP 0-9-1 or CORE."""
+    readings: dict[int, Spoken] = {}
     for place, event in enumerate(events):
         if event.conn is None or event.vantage is Vantage.BROKER:
             continue
-        reading = readings.setdefault(event.conn, Reading(event.conn, ground))
+        reading = readings.setdefault(event.conn, Spoken(event.conn, ground))
         yield from reading.note(row(place, event))
     for reading in readings.values():
         yield from reading.end()

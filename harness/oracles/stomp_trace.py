@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeAlias
 from harness.oracles import unseen
 from harness.oracles.ground import NOTHING, Ground
 from harness.trace import stamp as stamps
-from harness.trace.events import Event, FrameReceived, FrameSent
 from harness.words import NS_PER_S, Duration
 
 When: TypeAlias = tuple[int, int]
@@ -67,7 +66,8 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A SEND. ``anycast`` is None where neither header nor name tells; ``strange``: see :data:`STRANGE`."""
+    """A SEND. ``anycast`` is None where neither header nor name tells; ``strange``: see :data:`STRANGE`; ``channel``: of
+    several that one connection has; ``routed``: whether it is known that there was a queue for it."""
 
     key: Key
     queue: str
@@ -77,6 +77,8 @@ class Sent:
     withdrawn: bool
     anycast: bool | None
     strange: bool
+    channel: int = 0
+    routed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class Row(NamedTuple):
     headers: Mapping[str, str]
     key: Key | None
     size: int
+    protocol: str = "STOMP"
 
 
 @dataclass(slots=True)
@@ -423,14 +426,3 @@ def key_of(body: bytes, body_size: int) -> Key:
         return Key(*stamp)
     digest = hashlib.blake2b(body + b"%d" % body_size, digest_size=8).digest()
     return Key(-1, int.from_bytes(digest, "big") >> 1)
-
-
-def row(place: int, event: Event) -> Row:
-    """A recorded event at ``place`` of the recording as a row."""
-    when, kind = (event.at_ns, place), type(event).__name__
-    if isinstance(event, (FrameSent, FrameReceived)):
-        headers = dict(reversed(event.headers))  # of repeated headers the first counts
-        with_body = event.command in ("SEND", "MESSAGE")
-        key = key_of(event.body, event.body_size) if with_body else None
-        return Row(when, kind, event.command if event.protocol == "STOMP" else "", headers, key, event.size)
-    return Row(when, kind, getattr(event, "command", ""), {}, None, 0)

@@ -1,8 +1,9 @@
-"""AMQP connections, judged by the oracles themselves: credit, drains, session windows, deliveries, settlement and idle
-time-outs of 1.0, prefetch, tags and heart-beats of 0-9-1.
+"""Connections that are judged by the oracles themselves: AMQP 1.0 (credit, drains, session windows, deliveries, settlement,
+idle time-outs), CORE (credit of consumers and producers), and of 0-9-1 (prefetch, tags, being blocked, heart-beats) those whose
+summary (:mod:`reports.judges.channels`) asks for it.
 
-What a frame means hangs on the handles and channels that were agreed before it, so a part of a connection says nothing by
-itself and has no summary. Its frames are brought together by connection and read in order by one task. A connection of
+What a frame means hangs on what was agreed before it, so a part of a connection of the first two says nothing by itself and
+has no summary. Its frames are brought together by connection and read in order by one task. A connection of
 more than :data:`MOST` frames is judged by those; the rest is told as not judged.
 """
 
@@ -15,17 +16,31 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from harness.oracles import amqp091_recording, amqp_credit, amqp_deliveries, amqp_liveness, amqp_windows, lives, unseen
+from harness.oracles import (
+    amqp091_recording,
+    amqp_credit,
+    amqp_deliveries,
+    amqp_liveness,
+    amqp_windows,
+    core_credit,
+    lives,
+    unseen,
+)
 from harness.oracles.recording import Irregularity
+from harness.oracles.spoken import AMQP091, CORE
 from harness.trace import read
 from harness.trace.events import Event
 from harness.verdicts.finding import Finding
 from harness.words import Seen
-from reports.judges.columns import NEEDED, WHERE, Names, amqp_rows
+from reports.judges import columns, wanted
+from reports.judges.columns import NEEDED, WHERE, Names
 from reports.judges.second_look import FOUND
-from reports.judges.wanted import SCOPE
+from reports.judges.stretch import AMQP
+from reports.judges.wanted import SCOPE, Line
 from reports.schema import spark_schema
 from reports.sources import Piece, Source
 
@@ -43,9 +58,16 @@ ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
 }
 ORACLES_091: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "over the prefetch": amqp091_recording.deliveries,
+    "settled twice": amqp091_recording.unknown_tags,
+    "blocked unasked": amqp091_recording.blocking,
     lives.SILENT: amqp091_recording.beats,
 }
-KINDS = (*ORACLES, *ORACLES_091, "not judged")
+ORACLES_CORE: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
+    "over the credit": core_credit.consumers,
+    "granted unasked": core_credit.producers,
+}
+OF_PROTOCOL = {AMQP091: ORACLES_091, CORE: ORACLES_CORE}
+KINDS = (*ORACLES, *ORACLES_091, *ORACLES_CORE, "not judged")
 LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
 """Not judged here: a sender may settle without a word once the receiver has, and then the tag is free again."""
 
@@ -93,8 +115,9 @@ def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregul
 
 def _wrong(events: Sequence[Event], conn: int, *, going_on: bool = False) -> Iterator[tuple[Irregularity, str]]:
     last = (events[-1].at_ns, -1) if events else (0, -1)
-    old = any(getattr(each, "protocol", "") == "AMQP091" for each in events)
-    for kind, oracle in (ORACLES_091 if old else ORACLES).items():
+    spoken = {getattr(each, "protocol", "") for each in events}
+    oracles = next((OF_PROTOCOL[each] for each in OF_PROTOCOL if each in spoken), ORACLES)
+    for kind, oracle in oracles.items():
         if going_on and kind == "drain unanswered":
             continue  # the answer may be in what follows
         wrong = (
@@ -105,14 +128,18 @@ def _wrong(events: Sequence[Event], conn: int, *, going_on: bool = False) -> Ite
             yield found, finding.requirement
 
 
-def judge(spark: SparkSession, source: Source) -> DataFrame:
-    """The irregularities of every AMQP connection of a recording, with ``requirement``."""
+def judge(spark: SparkSession, source: Source, groups: DataFrame) -> DataFrame:
+    """The irregularities, with ``requirement``, of the connections of a recording that :data:`AMQP` rows of the merged
+    summaries (``groups``) ask for."""
     open_piece = source.open
+    asking = groups.where((F.col("what") == AMQP) & ~F.col("fine")).select(*SCOPE, "conn")
+    asked = asking.distinct().limit(wanted.MOST + 1).collect()
+    lines = frozenset(tuple(row) for row in asked) if len(asked) <= wanted.MOST else None
 
     def choose(piece: Piece) -> Iterator[pa.RecordBatch]:
         names, begin = Names.none(), 0
-        for batch in open_piece(piece, (*NEEDED, "seq", "how")):
-            chosen = _chosen(batch, names, piece["place"], begin)
+        for batch in open_piece(piece, (*NEEDED, "seq", "how")) if lines != frozenset() else ():
+            chosen = _chosen(batch, names, lines, piece["place"], begin)
             begin += batch.num_rows
             if chosen is not None:
                 yield chosen
@@ -147,13 +174,22 @@ def _found(line: tuple[Any, ...], rows: Iterator[dict[str, Any]]) -> Iterator[di
         yield {**told, "kind": "not judged", "what": what, "uncertain": True, "witness": witness, "requirement": ""}
 
 
-def _chosen(batch: pa.RecordBatch, names: Names, place: int, begin: int) -> pa.RecordBatch | None:
+def _chosen(
+    batch: pa.RecordBatch, names: Names, wanted: frozenset[Line] | None, place: int, begin: int
+) -> pa.RecordBatch | None:
+    """The frames of these connections (None: of all)."""
     if not batch.num_rows:
         return None
-    rows, scopes = amqp_rows(batch, names, _KINDS)
+    known = columns.lines(batch, names)
+    every = map(names.line, range(len(names.lines)))
+    mine = np.array([wanted is None or (*scope, conn) in wanted for scope, conn in every])
+    chosen = mine[known.line] & batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
+    chosen &= pc.is_in(batch.column("kind").cast(pa.string()), pa.array(_KINDS)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(chosen)
     if not len(rows):
         return None
     part = batch.take(pa.array(rows))
+    scopes = [names.scopes.values[each] for each in known.scope[rows].tolist()]
     told = {name: part.column(name) for name in _FRAMES.names if name in batch.schema.names}
     told |= {name: pa.array([scope[at] for scope in scopes]) for at, name in enumerate(SCOPE)}
     told |= {"place": pa.array(np.full(len(rows), place)), "row": pa.array(rows + begin)}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from harness.oracles.amqp091_trace import EXCHANGE
 from harness.oracles.stomp_trace import anycast
 from reports.judges.codes import Bools, Codes, Ints, Pairs, starts
 from reports.judges.columns import Columns, Messages, Names
@@ -23,6 +24,8 @@ BLOCK = 1024
 _BITS = BLOCK.bit_length() - 1
 _OFFSET = 1 << 40
 """Added to the number of a block, so that the block of messages without a number (-1) has one that is not negative."""
+FOR_ALL = ("/topic/", EXCHANGE)
+"""How names begin of what any number of subscriptions may get a copy of."""
 LOOSE = -1
 """The block of messages without a stamp: only a second look tells them apart."""
 
@@ -124,7 +127,7 @@ class Books:
             of_queue, producer = self._groups.parts(packed >> 41)
             scope, queue = self._queues.parts(of_queue)
             block = (packed & ((1 << 41) - 1)) - _OFFSET
-            alike = queue in self._for_one or not self._names.queues.values[queue].startswith("/topic/")
+            alike = queue in self._for_one or not self._names.queues.values[queue].startswith(FOR_ALL)
             bits = (*sent.get(code, (0, 0)), *got.get(code, (0, 0)), odd.get(code, (0, 0))[0])
             book = Book(*bits, alike)
             yield (scope, queue, producer - 1, block), book if block != LOOSE else book._replace(odd=1)

@@ -12,18 +12,22 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from harness.oracles.spoken import WITH_BODY
 from harness.oracles.stomp_trace import key_of
 from harness.trace.columns import SCHEMA
 from reports.judges import columns as cols
 from reports.judges.codes import Bools, Ints, Pairs, in_common
 from reports.judges.columns import WHERE, Columns, Headers, Messages, Names, columns, lines
+from reports.judges.dialects import OF_AMQP091, OF_CORE
 from reports.judges.wanted import SCOPE, Line, Wanted
 
 EVENTS = pa.schema(
     [
         *WHERE,
         ("kind", pa.string()),
+        ("protocol", pa.string()),
         ("command", pa.string()),
         ("headers", SCHEMA.field("headers").type),
         ("producer", pa.int64()),
@@ -94,6 +98,8 @@ class Choice:
         if not full.all():
             _keep_answers(kept, found, got, self._cumulative_of(found))
             _keep_receipts(kept, found, headers)
+        if (found.spoken == OF_AMQP091).any() or (found.spoken == OF_CORE).any():
+            _keep_others(kept, found)
         return kept
 
     def _wanted(self, found: Columns, messages: Messages) -> Bools:
@@ -129,7 +135,8 @@ class Choice:
         producer, number = np.zeros(len(batch), np.int64), np.full(len(batch), -1, np.int64)
         for messages in (found.sent, found.got):
             producer[messages.rows], number[messages.rows] = messages.producer, messages.number
-        with_body = np.isin(found.what[rows], (cols.SEND, cols.MESSAGE)) & (number[rows] < 0)
+        carries = pc.is_in(part.column("command").cast(pa.string()), pa.array(sorted(WITH_BODY)))
+        with_body = pc.fill_null(carries, False).to_numpy(zero_copy_only=False) & (number[rows] < 0)
         bodies, sizes = part.column("body"), part.column("body_size")
         for place in np.flatnonzero(with_body).tolist():
             key = key_of(bodies[place].as_py() or b"", sizes[place].as_py() or 0)
@@ -143,6 +150,7 @@ class Choice:
             "at_ns": part.column("at_ns"),
             "seq": part.column("seq"),
             "kind": part.column("kind"),
+            "protocol": part.column("protocol"),
             "command": part.column("command"),
             "headers": part.column("headers"),
             "producer": pa.array(producer[rows]),
@@ -175,6 +183,16 @@ def _keep_answers(kept: Bools, found: Columns, wanted: Bools, cumulative: Bools)
         kept[found.answers[chosen]] = True
         kept[got[match[chosen]]] = True
         kept[got[own[own > (reach[-1] if len(reach) else -1)]]] = True
+
+
+def _keep_others(kept: Bools, found: Columns) -> None:
+    """Keeps of AMQP 0-9-1 what is counted, by whichever number it is answered, and what settles all before; of CORE, whose
+    answers say nothing of what they answer, everything."""
+    old = found.spoken == OF_AMQP091
+    kept |= old & ((found.what == cols.SEND) | (found.what == cols.RECEIPT))
+    kept |= (found.spoken == OF_CORE) & _FULL[found.what]
+    if found.tagged is not None:
+        kept[found.tagged.rows[found.tagged.multiple]] = True
 
 
 def _matched(line: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -78,6 +79,11 @@ class Cells:
     def __init__(self, **begin: Any) -> None:
         self._begin = {name: np.asarray(value) for name, value in begin.items()}
         self._arrays = {name: np.full(64, value, value.dtype) for name, value in self._begin.items()}
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The names."""
+        return self._begin.keys()
 
     def grow(self, size: int) -> None:
         """Makes room for ``size`` elements."""

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from harness.oracles.stomp_trace import STRANGE
+from harness.oracles import stomp_trace
+from harness.oracles.spoken import READABLE, STOMP
 from harness.oracles.unseen import HIDING_NOTHING
 from harness.oracles.unseen import KINDS as UNSEEN_KINDS
 from harness.trace import stamp
+from reports.judges import dialects
 from reports.judges.codes import Bools, Codes, Ints, Pairs
+from reports.judges.dialects import OF_AMQP091, OF_CORE, OF_OTHERS, Tagged, Words, tagged
 
 NEEDED = (
     "run",
@@ -68,9 +70,10 @@ DICTIONARIES = ("run", "target", "case", "vantage", "kind", "protocol", "command
     UNSEEN,
     ENDS,
 ) = range(20)
-"""What an event is to a judge. ANSWER is ACK or NACK; the rare ones have their headers in :attr:`Columns.rare`; FOREIGN is a
-connection that speaks another protocol than STOMP; UNSEEN are octets that the recording does not hold, ENDS that it ended
-before the connection did."""
+"""What an event is to a judge. SEND is whatever carries a message to the broker, MESSAGE from it; ANSWER is ACK, NACK or what
+settles in other protocols, RECEIPT whatever confirms; the rare ones have their headers in :attr:`Columns.rare`; FOREIGN is a
+connection that speaks a protocol without books (:data:`harness.oracles.spoken.READABLE`); UNSEEN are octets that the recording
+does not hold, ENDS that it ended before the connection did."""
 
 OUT = frozenset({SEND, ANSWER, OTHER_OUT, BEAT_OUT, OCTETS, RARE_OUT, FOREIGN_OUT})
 IN = frozenset({MESSAGE, RECEIPT, OTHER_IN, BEAT_IN, RARE_IN})
@@ -102,13 +105,11 @@ class Names:
     queues: Codes[str]
     subscriptions: Codes[str]
     examples: Counter[tuple[str, str, str]]
-    amqp: set[int]
-    """Lines that speak AMQP, 1.0 or 0-9-1."""
 
     @classmethod
     def none(cls) -> Names:
         """No names yet."""
-        return cls(Codes(), Pairs(), Codes(), Codes(), Counter(), set())
+        return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
 
     def line(self, number: int) -> tuple[tuple[str, str, str, int], int]:
         """Scope and connection of a line."""
@@ -149,9 +150,31 @@ class Columns:
     answers: Ints
     answer_tokens: pa.Array
     rare: list[tuple[int, str, Mapping[str, str]]]
+    spoken: npt.NDArray[np.int8]
+    """Which protocol each row is of (:mod:`reports.judges.dialects`)."""
+    tagged: Tagged | None = None
+    """What AMQP 0-9-1 says of delivery-tags; None where nobody speaks it."""
 
     def __len__(self) -> int:
         return len(self.what)
+
+    @property
+    def of_stomp(self) -> Columns:
+        """The same without deliveries and answers of other protocols."""
+        foreign = (self.spoken == OF_AMQP091) | (self.spoken == OF_CORE)
+        if not foreign.any():
+            return self
+        got, answers = ~foreign[self.got.rows], ~foreign[self.answers]
+        messages = Messages(*(getattr(self.got, each.name)[got] for each in fields(Messages)))
+        return replace(
+            self,
+            got=messages,
+            subscription=self.subscription[got],
+            marked=self.marked[got],
+            tokens=self.tokens.filter(pa.array(got)),
+            answers=self.answers[answers],
+            answer_tokens=self.answer_tokens.filter(pa.array(answers)),
+        )
 
 
 @dataclass
@@ -161,10 +184,11 @@ class Lines:
     what: npt.NDArray[np.int8]
     scope: Ints
     line: Ints
+    spoken: npt.NDArray[np.int8]
 
     def of(self, rows: Ints) -> Lines:
         """Of some rows only."""
-        return Lines(self.what[rows], self.scope[rows], self.line[rows])
+        return Lines(self.what[rows], self.scope[rows], self.line[rows], self.spoken[rows])
 
 
 def lines(batch: pa.RecordBatch, names: Names) -> Lines:
@@ -174,20 +198,27 @@ def lines(batch: pa.RecordBatch, names: Names) -> Lines:
     scope = _scopes(batch, names, what)
     connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
     what[~connected & (what != EXAMPLE)] = NOTHING
-    return Lines(what, scope, names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy()))
+    line = names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy())
+    return Lines(what, scope, line, _spoken(batch.column("protocol")))
 
 
 def columns(batch: pa.RecordBatch, names: Names, known: Lines | None = None) -> Columns:
     """The arrays of one batch, with numbers of ``names``. ``known`` is what :func:`lines` said of its rows, if they are
     chosen ones."""
     known = known or lines(batch, names)
-    what, scope = known.what, known.scope
+    what, scope, spoken = known.what, known.scope, known.spoken
     headers = Headers(batch.column("headers"))
+    mixed = bool(((spoken == OF_AMQP091) | (spoken == OF_CORE)).any())
+    words = Words(headers, spoken, mixed)
     at, size = batch.column("at_ns").to_numpy(), batch.column("size").fill_null(0).to_numpy()
     body = batch.column("body")
     got_rows = np.flatnonzero(what == MESSAGE)
     answers = np.flatnonzero(what == ANSWER)
-    sent = _messages(np.flatnonzero(what == SEND), headers, body, names)
+    tags = tagged(headers, spoken, got_rows, answers) if (spoken == OF_AMQP091).any() else None
+    if mixed:
+        got_rows = got_rows[~words.no_message(got_rows)]
+    sent = _messages(np.flatnonzero(what == SEND), words, body, names)
+    strange = (*stomp_trace.STRANGE, *dialects.STRANGE) if mixed else stomp_trace.STRANGE
     return Columns(
         what,
         scope,
@@ -195,34 +226,27 @@ def columns(batch: pa.RecordBatch, names: Names, known: Lines | None = None) -> 
         at,
         size,
         sent,
-        headers.has_any(STRANGE, sent.rows),
+        headers.has_any(strange, sent.rows, dialects.ROUTING if mixed else ""),
         headers.equals("destination-type", "ANYCAST", sent.rows)
         | headers.equals("subscription-type", "ANYCAST", sent.rows),
-        _messages(got_rows, headers, body, names),
-        names.subscriptions.of(headers.of("subscription", got_rows)),
-        headers.equals("redelivered", "true", got_rows),
-        headers.of("ack", got_rows, "message-id"),
+        _messages(got_rows, words, body, names),
+        names.subscriptions.of(words.subscription(got_rows)),
+        words.marked(got_rows),
+        words.token(got_rows),
         answers,
-        headers.of("id", answers, "message-id"),
+        words.answered(answers),
         _rare(batch, what, headers),
+        spoken,
+        tags,
     )
 
 
-def amqp_rows(
-    batch: pa.RecordBatch, names: Names, kinds: tuple[str, ...]
-) -> tuple[Ints, list[tuple[str, str, str, int]]]:
-    """The events of these kinds that belong to AMQP connections: their rows, and the scope of each."""
-    scope = _scopes(batch, names, _what(batch))
-    kind, spoken = batch.column("kind").cast(pa.string()), batch.column("protocol").cast(pa.string())
-    amqp = pc.fill_null(pc.is_in(spoken, pa.array(("AMQP", "AMQP091"))), False).to_numpy(zero_copy_only=False)
-    line = names.lines.of(scope, batch.column("conn").fill_null(0).to_numpy())
-    names.amqp.update(np.flatnonzero(np.bincount(line[amqp])).tolist() if amqp.any() else ())
-    if not names.amqp:
-        return np.empty(0, np.int64), []
-    mine = np.isin(line, list(names.amqp)) & batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
-    mine &= pc.is_in(kind, pa.array(kinds)).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(mine)
-    return rows, [names.scopes.values[each] for each in scope[rows].tolist()]
+def _spoken(protocol: pa.Array) -> npt.NDArray[np.int8]:
+    """Which protocol each row is of."""
+    words = _encoded(protocol)
+    codes = [dialects.CODES.get(each, OF_OTHERS) for each in (*words.dictionary.to_pylist(), None)]
+    found: npt.NDArray[np.int8] = np.array(codes, np.int8)[words.indices.fill_null(len(codes) - 1).to_numpy()]
+    return found
 
 
 def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
@@ -251,14 +275,34 @@ def _meaning(kind: str | None, command: str | None, protocol: str | None, vantag
         return NOTHING
     if kind in UNSEEN_KINDS:
         return ENDS if command in HIDING_NOTHING else UNSEEN
-    stomp, word = protocol == "STOMP", command or ""
+    word = command or ""
     if kind == "FrameSent":
-        return FOREIGN_OUT if not stomp else RARE_OUT if word in _RARE_OUT else _SENT.get(word, OTHER_OUT)
+        return _out(protocol, word)
     if kind == "FrameReceived":
-        return OTHER_IN if not stomp else RARE_IN if word in _RARE_IN else _RECEIVED.get(word, OTHER_IN)
-    if kind == "ConnectionOpened" and not stomp:
+        return _in(protocol, word)
+    if kind == "ConnectionOpened" and protocol not in READABLE:
         return FOREIGN
     return _KINDS.get(kind, NOTHING)
+
+
+def _out(protocol: str | None, word: str) -> int:
+    if protocol == STOMP:
+        return RARE_OUT if word in _RARE_OUT else _SENT.get(word, OTHER_OUT)
+    if protocol not in dialects.SENT:
+        return FOREIGN_OUT
+    messages, answers = dialects.SENT[protocol]
+    usual = OTHER_OUT if word in dialects.USUAL else RARE_OUT
+    return SEND if word in messages else ANSWER if word in answers else usual
+
+
+def _in(protocol: str | None, word: str) -> int:
+    if protocol == STOMP:
+        return RARE_IN if word in _RARE_IN else _RECEIVED.get(word, OTHER_IN)
+    if protocol not in dialects.RECEIVED:
+        return OTHER_IN
+    messages, confirms = dialects.RECEIVED[protocol]
+    usual = OTHER_IN if word in dialects.USUAL else RARE_IN
+    return MESSAGE if word in messages else RECEIPT if word in confirms else usual
 
 
 def _encoded(column: pa.Array) -> pa.DictionaryArray:
@@ -331,11 +375,17 @@ class Headers:
             told[where] = np.asarray(self._values.take(pa.array(at)).to_numpy(zero_copy_only=False) == value)
         return told[rows]
 
-    def has_any(self, beginnings: tuple[str, ...], rows: Ints) -> Bools:
-        """Whether a header's name begins with one of these, for ``rows``."""
+    def has(self, name: str, rows: Ints) -> Bools:
+        """Whether a header is there, for ``rows``."""
+        told = np.zeros(self._rows, np.bool_)
+        told[self._found(name)[0]] = True
+        return told[rows]
+
+    def has_any(self, beginnings: tuple[str, ...], rows: Ints, but: str = "") -> Bools:
+        """Whether a header's name begins with one of these and is not ``but``, for ``rows``."""
         told = np.zeros(self._rows, np.bool_)
         for name in set(self._names):
-            if name.startswith(beginnings):
+            if name.startswith(beginnings) and name != but:
                 told[self._found(name)[0]] = True
         return told[rows]
 
@@ -347,8 +397,8 @@ class Headers:
         return dict(reversed(pairs))
 
 
-def _messages(rows: Ints, headers: Headers, body: pa.Array, names: Names) -> Messages:
-    queue = names.queues.of(headers.of("destination", rows))
+def _messages(rows: Ints, words: Words, body: pa.Array, names: Names) -> Messages:
+    queue = names.queues.of(words.queue(rows))
     producer, number, stamped = stamps(body, rows)
     return Messages(rows, queue, producer, number, stamped)
 

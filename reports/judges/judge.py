@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from harness.oracles import lives
 from harness.oracles.ground import Ground
 from harness.oracles.recording import Irregularity
+from harness.oracles.spoken import READABLE, STOMP
 from reports.judges import amqp
 from reports.judges.lives import NEVER, Life
 from reports.judges.second_look import FOUND, second_look
@@ -22,6 +23,7 @@ from reports.judges.statements import KINDS, statement
 from reports.judges.stretch import AMQP, BOOK, LIFE, PART, RISE, SCOPE
 from reports.judges.summaries import merged, summaries
 from reports.judges.unseen import doubted
+from reports.judges.wanted import SCOPE as SCOPE_NAMES
 from reports.schema import spark_schema
 from reports.sources import Source
 
@@ -94,15 +96,28 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     )
     if again is not None:
         found = found.unionByName(again if seen else doubted(again, groups, whole=source.whole))
-    said = F.create_map(*[F.lit(each) for kind in KINDS for each in (kind, statement(ground.name, kind))])
-    kept = found.withColumn("requirement", said[F.col("kind")])
-    if AMQP in counted:
-        kept = kept.unionByName(amqp.judge(spark, source))
+    kept = _stated(found, groups if AMQP in counted else None, ground)
+    if counted.get(AMQP, (0, 0))[1]:
+        kept = kept.unionByName(amqp.judge(spark, source, groups))
     kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
     looked_at = {
         what: (number, 0 if what == LIFE else again) for what, (number, again) in counted.items() if what in LOOKED_AT
     }
     return Judgement(kept, _lives(groups), looked_at, groups)
+
+
+def _stated(found: DataFrame, groups: DataFrame | None, ground: Ground) -> DataFrame:
+    """Irregularities with ``requirement``: what says so, by the protocol of the connection. ``groups``: the merged summaries,
+    where others than STOMP are spoken."""
+    spoken = READABLE if groups is not None else (STOMP,)
+    pairs = [(each, kind) for each in spoken for kind in KINDS]
+    named = [F.lit(word) for each, kind in pairs for word in (f"{each} {kind}", statement(ground.name, kind, each))]
+    if groups is None:
+        return found.withColumn("requirement", F.create_map(*named)[F.concat(F.lit(f"{STOMP} "), "kind")])
+    others = groups.where(F.col("what") == AMQP).select(*SCOPE_NAMES, "conn", F.col("subscription").alias("spoken"))
+    beside = found.join(others.dropDuplicates([*SCOPE_NAMES, "conn"]), [*SCOPE_NAMES, "conn"], "left")
+    key = F.concat(F.coalesce("spoken", F.lit(STOMP)), F.lit(" "), "kind")
+    return beside.withColumn("requirement", F.coalesce(F.create_map(*named)[key], F.lit(""))).drop("spoken")
 
 
 def _of_lives(groups: DataFrame, ground: Ground, whole: bool) -> DataFrame:

@@ -107,14 +107,38 @@ class Life:
 _SIGNS = {"heard": IN, "spoken": OUT}
 
 
-def _members(kinds: Iterable[int]) -> npt.NDArray[np.bool_]:
+def members(kinds: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """A table that says of each meaning of an event whether it is one of these."""
     table = np.zeros(128, np.bool_)
     table[list(kinds)] = True
     return table
 
 
-_IS = {name: _members(kinds) for name, kinds in _SIGNS.items()}
-_WORK = _members(set(IN | OUT) - {BEAT_IN, BEAT_OUT})
+_IS = {name: members(kinds) for name, kinds in _SIGNS.items()}
+_WORK = members(set(IN | OUT) - {BEAT_IN, BEAT_OUT})
+
+
+def gaps(cells: Cells, line: Ints, at: Ints, sign: npt.NDArray[np.bool_]) -> None:
+    """Enters signs into cells with the fields of :class:`Gap`; rows are in groups of lines, and in order there."""
+    lines, ats = line[sign], at[sign]
+    if not len(lines):
+        return
+    first = starts(lines)
+    before = np.empty_like(ats)
+    before[1:] = ats[:-1]
+    before[first] = cells["last"][lines[first]]
+    waits = np.where(before == NEVER, 0, ats - before)
+    begin = np.flatnonzero(first)
+    seen = lines[begin]
+    longest = np.maximum.reduceat(waits, begin)
+    is_longest = waits == np.repeat(longest, np.diff([*begin.tolist(), len(lines)]))
+    where = np.flatnonzero(is_longest & (waits > cells["longest"][lines]))[::-1]
+    cells["until"][lines[where]] = ats[where]
+    cells["longest"][seen] = np.maximum(cells["longest"][seen], longest)
+    unseen = cells["first"][seen] == NEVER
+    cells["first"][seen[unseen]] = ats[begin[unseen]]
+    last = np.concatenate([begin[1:], [len(lines)]]) - 1
+    cells["last"][seen] = ats[last]
 
 
 class Lives:
@@ -150,7 +174,7 @@ class Lives:
         rows, line = own[order], line[order]
         what, at = batch.what[rows], batch.at[rows]
         for name in _SIGNS:
-            self._gap(self._gaps[name], line, at, _IS[name][what])
+            gaps(self._gaps[name], line, at, _IS[name][what])
         self._work(line, at, what)
         cells = self._cells
         opened, octets = (what == OPENED) | (what == FOREIGN), (what == OCTETS) | (what == UNSEEN)
@@ -168,28 +192,6 @@ class Lives:
             elif command in ("CONNECT", "STOMP", "CONNECTED", "ERROR", "DISCONNECT"):
                 said = self._said.setdefault(self._lines.one(int(batch.line[row])), {})
                 said.setdefault("CONNECT" if command == "STOMP" else command, headers)
-
-    @staticmethod
-    def _gap(cells: Cells, line: Ints, at: Ints, sign: npt.NDArray[np.bool_]) -> None:
-        lines, ats = line[sign], at[sign]
-        if not len(lines):
-            return
-        first = starts(lines)
-        before = np.empty_like(ats)
-        before[1:] = ats[:-1]
-        before[first] = cells["last"][lines[first]]
-        gaps = np.where(before == NEVER, 0, ats - before)
-        begin = np.flatnonzero(first)
-        seen = lines[begin]
-        longest = np.maximum.reduceat(gaps, begin)
-        is_longest = gaps == np.repeat(longest, np.diff([*begin.tolist(), len(lines)]))
-        where = np.flatnonzero(is_longest & (gaps > cells["longest"][lines]))[::-1]
-        cells["until"][lines[where]] = ats[where]
-        cells["longest"][seen] = np.maximum(cells["longest"][seen], longest)
-        unseen = cells["first"][seen] == NEVER
-        cells["first"][seen[unseen]] = ats[begin[unseen]]
-        last = np.concatenate([begin[1:], [len(lines)]]) - 1
-        cells["last"][seen] = ats[last]
 
     def _work(self, line: Ints, at: Ints, what: npt.NDArray[np.int8]) -> None:
         own = _WORK[what]
@@ -223,15 +225,15 @@ class Lives:
 
     def _life(self, place: int) -> Life:
         cells, said = self._cells, self._said.get(place, {})
-        gaps = {
+        of = {
             name: Gap(*(int(each[key][place]) for key in ("first", "last", "longest", "until")))
             for name, each in self._gaps.items()
         }
         error = said.get("ERROR")
         return Life(
             int(cells["opened"][place]),
-            gaps["heard"],
-            gaps["spoken"],
+            of["heard"],
+            of["spoken"],
             (int(cells["work_first"][place]), bool(cells["work_receipt"][place]), int(cells["work_last"][place])),
             (int(cells["stalled"][place]), int(cells["stalled_at"][place])),
             int(cells["ended"][place]),

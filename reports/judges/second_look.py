@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from harness.oracles import recording
 from harness.oracles.ground import Ground
 from harness.oracles.recording import Circumstances, Irregularity, number_of, producer_of
+from harness.oracles.spoken import Spoken
 from harness.oracles.stomp_trace import (
     Delivery,
     End,
@@ -59,6 +60,8 @@ FACTS = pa.schema(
         ("withdrawn", pa.bool_()),
         ("anycast", pa.bool_()),
         ("strange", pa.bool_()),
+        ("channel", pa.int64()),
+        ("routed", pa.bool_()),
         ("marked", pa.bool_()),
         ("end", pa.string()),
         ("ended_at", pa.int64()),
@@ -185,11 +188,11 @@ def amount(events: DataFrame, ground: Ground, again: Wanted) -> DataFrame:
 
 def _facts(batches: Iterator[pa.RecordBatch], ground: Ground, again: Wanted) -> Iterator[dict[str, Any]]:
     for (*scope, conn), rows in groupby(_rows(batches), key=lambda row: (*_scope(row), row["conn"])):
-        for fact in _read(Reading(conn, ground), rows, scope, again):
+        for fact in _read(Spoken(conn, ground), rows, scope, again):
             yield _told(scope, fact)
 
 
-def _read(reading: Reading, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted) -> Iterator[Fact]:
+def _read(reading: Spoken, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted) -> Iterator[Fact]:
     """The facts of one connection. Of what it sent and got only what is wanted: the rest was not read elsewhere. Windows are
     judged where all of the connection was read."""
     named: dict[str, str] = {}
@@ -223,7 +226,8 @@ def _read(reading: Reading, rows: Iterator[dict[str, Any]], scope: Sequence[Any]
 def _row(row: Mapping[str, Any]) -> Row:
     headers = {each["name"]: each["value"] for each in reversed(row["headers"] or ())}
     key = Key(row["producer"], row["number"]) if row["number"] >= 0 else None
-    return Row((row["at_ns"], row["seq"]), row["kind"], row["command"] or "", headers, key, row["size"] or 0)
+    said = row["command"] or "", headers, key, row["size"] or 0
+    return Row((row["at_ns"], row["seq"]), row["kind"], *said, row["protocol"] or "")
 
 
 def _told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
@@ -236,6 +240,7 @@ def _told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
         case Sent():
             row |= {"producer": fact.key.producer, "number": fact.key.number, "anycast": fact.anycast}
             row |= {"confirmed": fact.confirmed, "withdrawn": fact.withdrawn, "strange": fact.strange}
+            row |= {"channel": fact.channel, "routed": fact.routed}
         case Got():
             row |= {"producer": fact.key.producer, "number": fact.key.number, "anycast": fact.anycast}
             row |= {"subscription": fact.subscription, "marked": fact.marked, "end": fact.end.value}
@@ -340,7 +345,7 @@ def _when(value: Mapping[str, int]) -> When:
 def _sent(row: Mapping[str, Any], key: Key) -> Sent:
     when = (row["at"], row["seq"])
     flags = (row["confirmed"], row["withdrawn"], row["anycast"], row["strange"])
-    return Sent(key, row["queue"], row["conn"], when, *flags)
+    return Sent(key, row["queue"], row["conn"], when, *flags, row["channel"], row["routed"])
 
 
 def _got(row: Mapping[str, Any], key: Key) -> Got:

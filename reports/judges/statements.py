@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.oracles import lives, recording
+from harness.oracles.spoken import AMQP091, CORE, STOMP
 
 _ARTEMIS = {
     "phantom": "ARTEMIS-CONCEPTS-queue-1",
@@ -22,9 +23,21 @@ _ARTEMIS = {
 STATEMENTS: Mapping[str, Mapping[str, str]] = {"artemis": _ARTEMIS}
 """By profile and kind. Of other profiles only what the protocol itself says counts."""
 
+_CORE = {kind: said for kind, said in _ARTEMIS.items() if not said.startswith(("ARTEMIS-STOMP", "STOMP"))}
+_AMQP091 = {
+    "disordered": "AMQP091-PUB-04",
+    "mismarked": "AMQP091-RED-01",
+    "unmarked": "AMQP091-RED-01",
+}
+"""What the protocol says, whoever speaks it."""
+
 KINDS = (*recording.KINDS, *lives.KINDS)
 
 
-def statement(profile: str, kind: str) -> str:
-    """The requirement that an irregularity breaks, or an empty string."""
+def statement(profile: str, kind: str, protocol: str = STOMP) -> str:
+    """The requirement that an irregularity on a connection of that protocol breaks, or an empty string."""
+    if protocol == AMQP091:
+        return _AMQP091.get(kind, "")
+    if protocol == CORE:
+        return _CORE.get(kind, "") if profile == "artemis" else ""
     return STATEMENTS.get(profile, {lives.SILENT: "STOMP12-HB-07"}).get(kind, "")

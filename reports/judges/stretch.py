@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from harness.oracles.ground import Ground
 from reports.judges.books import Books
+from reports.judges.channels import Channels
 from reports.judges.codes import Ints, Pairs
-from reports.judges.columns import FOREIGN, FOREIGN_OUT, OCTETS, UNSEEN, Columns, Names, columns
+from reports.judges.columns import ENDS, FOREIGN, FOREIGN_OUT, NOTHING, OCTETS, UNSEEN, Columns, Names, columns
+from reports.judges.dialects import BLIND, OF_STOMP, READ_AS_LINES, SILENT
 from reports.judges.lives import Lives
 from reports.judges.order import Order
 from reports.judges.windows import Windows
@@ -43,6 +45,14 @@ SUMMARIES = pa.schema(
 who consume; ``block`` is that of a book; ``conn``, ``producer`` and ``block`` are 0 and the names empty where they mean
 nothing; ``place`` is the stretch's."""
 
+_CONCERNS = {
+    "SUBSCRIBE": "destination",
+    **dict.fromkeys(("basic.consume", "queue.declare", "queue.delete", "queue.purge", "create-consumer"), "queue"),
+    "create-queue": "address",
+    "create-queue-v2": "address",
+}
+"""Frames that have to do with a queue, and which header names it."""
+_BITS = 3
 CONSUMES = -2
 GROUP = ("what", "run", "target", "case", "example", "queue", "producer", "conn", "subscription", "block")
 """What rows that belong together have in common."""
@@ -62,11 +72,13 @@ class Stretch:
     def __init__(self, ground: Ground) -> None:
         self._names = Names.none()
         self._books, self._order, self._lives = Books(self._names), Order(), Lives()
+        self._channels = Channels()
         self._windows = Windows(self._names, ground)
         self._touched, self._touching = Pairs(), Pairs()
-        self._unreadable: set[int] = set()
-        self._scopes: set[int] = set()
-        self._foreign: set[int] = set()
+        self._scopes: dict[int, int] = {}
+        """What is spoken in each (:func:`reports.judges.dialects.all_known`)."""
+        self._foreign: set[tuple[int, int]] = set()
+        """Lines and what they speak, but for STOMP."""
 
     def note(self, batch: pa.RecordBatch) -> None:
         """Enters a batch of the trace's columns (at least :data:`reports.judges.columns.NEEDED`)."""
@@ -75,8 +87,9 @@ class Stretch:
         found = columns(batch, self._names)
         self._books.note(found)
         self._order.note(found)
-        self._windows.note(found)
+        self._windows.note(found.of_stomp)
         self._lives.note(found)
+        self._channels.note(found)
         self._touch(found)
 
     def _touch(self, batch: Columns) -> None:
@@ -85,22 +98,39 @@ class Stretch:
         consumed: Ints = np.zeros(len(got.rows), np.int64)
         self._touching.of(self._touched.of(line[got.rows], got.queue), consumed)
         for row, command, headers in batch.rare:
-            if command == "SUBSCRIBE" and "destination" in headers:
-                queue = self._names.queues.one(headers["destination"])
+            name = _CONCERNS.get(command)
+            if name is not None and name in headers:
+                queue = self._names.queues.one(headers[name])
                 self._touching.one(self._touched.one(int(line[row]), queue), 0)
+        self._speak(batch)
+
+    def _speak(self, batch: Columns) -> None:
+        """Enters what is spoken in each scope, and on lines that have judges of their own."""
         blind = np.isin(batch.what, (OCTETS, FOREIGN, FOREIGN_OUT, UNSEEN))
-        self._unreadable.update(_distinct(batch.scope[blind]))
-        self._foreign.update(_distinct(batch.scope[(batch.what == FOREIGN) | (batch.what == FOREIGN_OUT)]))
-        self._scopes.update(_distinct(batch.scope))
+        heard = (batch.what != NOTHING) & (batch.spoken != SILENT) & (batch.what != UNSEEN) & (batch.what != ENDS)
+        for scope in _distinct(batch.scope):
+            self._scopes.setdefault(scope, 0)
+        for scope in _distinct(batch.scope[blind]):
+            self._scopes[scope] |= BLIND
+        for packed in _distinct(batch.scope[heard] << _BITS | batch.spoken[heard]):
+            self._scopes[packed >> _BITS] |= 1 << (packed & ((1 << _BITS) - 1))
+        foreign = heard & (batch.spoken != OF_STOMP)
+        if foreign.any():
+            for packed in _distinct(batch.line[foreign] << _BITS | batch.spoken[foreign]):
+                self._foreign.add((packed >> _BITS, packed & ((1 << _BITS) - 1)))
 
     def rows(self, place: int) -> Iterator[dict[str, Any]]:
         """The summaries as rows of :data:`SUMMARIES`."""
         names = self._names
         queues, subscriptions = names.queues.values, names.subscriptions.values
         for scope in sorted(self._scopes):
-            yield self._row(SCOPE, place, scope, summary=scope not in self._unreadable)
-        for scope in sorted(self._foreign):
-            yield self._row(AMQP, place, scope)
+            yield self._row(SCOPE, place, scope, summary=self._scopes[scope])
+        told = dict(self._channels.summaries())
+        for line, code in sorted(self._foreign):
+            if code in READ_AS_LINES:
+                scope, conn = names.lines.parts(line)
+                about = {"conn": conn, "subscription": READ_AS_LINES[code]}
+                yield self._row(AMQP, place, scope, **about, summary=told.get(line))
         for number in range(len(self._touching)):
             of_line, producer = self._touching.parts(number)
             line, queue = self._touched.parts(of_line)

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.oracles import lives
 from harness.oracles.ground import Ground
+from harness.oracles.spoken import AMQP091
 from harness.words import NS_PER_S, Duration, Instant
 from reports.judges.books import BLOCK, LOOSE
 from reports.judges.judge import lifetime
@@ -46,7 +47,7 @@ class Suspicions:
     grace: Duration = GRACE
     groups: dict[Key, Group] = field(default_factory=dict)
     amqp: bool = False
-    """Whether there are AMQP connections, of which nothing but their whole reading tells."""
+    """Whether there are connections of which nothing but their whole reading tells: those of AMQP 1.0 and CORE."""
     _overdue: dict[Key, _Overdue] = field(default_factory=dict)
     _came: dict[Key, int] = field(default_factory=dict)
     """The greatest number that came, by run, target, case, example, queue and producer."""
@@ -59,8 +60,8 @@ class Suspicions:
         touched: dict[Key, Group] = {}
         for row in rows:
             key = tuple(row[name] for name in GROUP)
-            self.amqp |= row["what"] == AMQP
-            if row["what"] not in (BOOK, RISE, PART, LIFE):
+            self.amqp |= row["what"] == AMQP and row["subscription"] != AMQP091
+            if row["what"] not in (BOOK, RISE, PART, LIFE) and (row["what"], row["subscription"]) != (AMQP, AMQP091):
                 continue
             group = self.groups.get(key)
             if group is None:
@@ -89,7 +90,7 @@ class Suspicions:
         if group.what == LIFE:
             wrong = [each.what for each in lives.judge(lifetime(_named(key)["conn"], group.told), self.ground)]
             return self._new(key, len(wrong), wrong[0] if wrong else "")
-        if group.what in (RISE, PART):
+        if group.what in (RISE, PART, AMQP):
             what = "messages came out of order" if group.what == RISE else "a window was overrun"
             return self._new(key, int(not group.fine), f"{what} on connection {_named(key)['conn']}")
         book = group.told

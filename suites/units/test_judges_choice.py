@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.oracles import recording
-from harness.oracles.stomp_trace import Fact, Got, Opaque, Overrun, Reading, Sent, row
+from harness.oracles.spoken import Spoken as Reading
+from harness.oracles.spoken import row
+from harness.oracles.stomp_trace import Fact, Got, Opaque, Overrun, Sent
 from harness.trace import events as ev
 from reports.judges.books import BLOCK, Book, Books, merged, numbers_of
 from reports.judges.choice import Choice

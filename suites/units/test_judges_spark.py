@@ -19,12 +19,15 @@ from harness.trace import read
 from harness.trace.recorder import Recorder
 from harness.words import Clock
 from reports import judge_command
+from reports.judges.amqp import irregularities
 from reports.judges.judge import judge
 from reports.sources.segments import elsewhere, local
+from suites.units import played091, played_core
 from suites.units.played import FAULTS
 from suites.units.played import recording as played
 
 GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+READ_WHOLLY = ("AMQP091", "CORE")
 Found = list[tuple[str, str, str, int, tuple[tuple[int, int], ...], bool]]
 
 
@@ -43,9 +46,13 @@ def by_oracles(events: list[ev.Event], case: str) -> Found:
     wrong = recording.judge(events, GROUND)
     found = [(case, each.kind, each.queue, each.conn, each.witness, each.uncertain) for each in wrong]
     for life in lives.lifetimes(events).values():
+        alone = [*lives.judge(life, GROUND)]
+        if any(getattr(each, "protocol", "") in READ_WHOLLY for each in events):
+            own = [each for each in events if each.conn == life.conn]
+            alone += [wrong for wrong, _ in irregularities(own, life.conn)]
         found += [
             (case, each.kind, "", each.conn, tuple((at, -1) for at, _ in each.witness), each.uncertain)
-            for each in lives.judge(life, GROUND)
+            for each in alone
         ]
     return sorted(found)
 
@@ -69,9 +76,11 @@ def by_spark(spark: SparkSession, folder: Path) -> Found:
 
 def test_what_the_oracles_find_is_found_with_the_same_witnesses(spark: SparkSession, tmp_path: Path) -> None:
     recordings = [played(seed, fault, 120) for seed, fault in enumerate(FAULTS)]
+    recordings += [played091.recording(seed, fault, 90) for seed, fault in enumerate(played091.FAULTS)]
+    recordings += [played_core.recording(seed, fault, 90) for seed, fault in enumerate(["lose", "overtake", "mark"])]
     record(tmp_path, recordings)
     expected = sorted(each for number, events in enumerate(recordings) for each in by_oracles(events, f"c{number}"))
-    assert len({kind for _, kind, *_ in expected}) >= 7
+    assert len({kind for _, kind, *_ in expected}) >= 11
     assert by_spark(spark, tmp_path) == expected
 
 
