@@ -72,16 +72,25 @@ class Bench(Peers):
         """Let time pass until ``ready()``, at most ``within``; returns ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)
 
-    def starve(self, resource: str, short: bool = True) -> None:
-        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets that have "alarms"."""
-        self.note(f"the broker {'is' if short else 'is no more'} short of {resource}")
-        self.target.starve(self.world, resource, short)
+    def starve(self, resource: str, short: bool = True, node: str = "") -> None:
+        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets that have "alarms". ``node`` is
+        one of a target that has "cluster"; none is the first."""
+        who = f"node {node}" if node else "the broker"
+        self.note(f"{who} {'is' if short else 'is no more'} short of {resource}")
+        self.target.starve(self.world, resource, short, node)
 
-    def set_limits(self, *, memory: float | int | None = None, disk: float | int | None = None) -> None:
+    def set_limits(
+        self,
+        *,
+        memory: float | int | None = None,
+        disk: float | int | None = None,
+        paging: float | None = None,
+    ) -> None:
         """Set the limits at which memory and disk space are short, while the broker runs: a fraction of the machine's memory
-        (float) or octets (int). For targets that have "alarms"."""
-        self.note(f"the limits are set: memory {memory}, disk {disk}")
-        self.target.set_limits(self.world, LimitsSet(memory, disk))
+        (float) or octets (int). ``paging`` is the part of the way to the limit of memory from which on queues write out what
+        they hold; for targets that have "memory-paging". For targets that have "alarms"."""
+        self.note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
+        self.target.set_limits(self.world, LimitsSet(memory, disk, paging))
 
     def readings(self, reading: ResourcesRead) -> None:
         """Tell the broker what its machine has. For virtual targets, which have "readings"."""

@@ -268,13 +268,13 @@ class Peers(Judge):
             peer.open_channel(channel)
         return peer
 
-    def management(self) -> ManagementPeer:
+    def management(self, *, acceptor: str | None = None) -> ManagementPeer:
         """A connection to the management API, with the target's login. For targets with the capability "management-api"."""
         from harness.clients.management_api import ACCEPTOR, ManagementPeer  # needs h11
 
         self._connections += 1
         identity = self.target.identity
-        peer = ManagementPeer(self, self._connections, ACCEPTOR, identity.login or "", identity.passcode or "")
+        peer = ManagementPeer(self, self._connections, acceptor or ACCEPTOR, identity.login or "", identity.passcode or "")
         self._connect(peer)
         return peer
 

@@ -219,10 +219,12 @@ class ResourcesRead:
 @dataclass(frozen=True, slots=True)
 class LimitsSet:
     """Somebody sets the limits at which memory and disk space are short: a fraction of the memory (float) or octets (int);
-    None leaves one as it is."""
+    None leaves one as it is. ``paging`` is the part of the way to the limit of memory after which queues write out what they
+    hold, on brokers that do."""
 
     memory: float | int | None = None
     disk: float | int | None = None
+    paging: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

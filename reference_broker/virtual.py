@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from harness.words import NS_PER_MS, Instant
 from reference_broker.config import rabbitmq_conf, rabbitmq_config, users_properties
@@ -21,6 +21,9 @@ from reference_broker.core.broker import Broker
 from reference_broker.core.parts import STANDARD, Parts
 from reference_broker.storage.making import store
 from reference_broker.storage.memory import DiskFaults, MemoryDisk
+
+if TYPE_CHECKING:
+    from reference_broker.cluster import Cluster
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",
@@ -73,7 +76,7 @@ Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
 class Made:
     """A broker and what is known of it."""
 
-    broker: Broker
+    broker: Broker | Cluster
     acceptors: dict[str, dict[str, object]]
     """By acceptor name the parameters in force, under the names of a profile; None where none is set."""
     version: str
@@ -91,6 +94,21 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant,
     Raises :class:`BadSetting` for a file that cannot be accepted, and for an override
     that names no field, one that cannot be overridden, or has the wrong type.
     """
+    settings = settled(config, overrides)
+    limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
+    limited = limited or settings.memory_paging_ratio is not None or any(_is_limited(each) for each in settings.address_settings)
+    disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
+    broker = Broker(settings, parts, start=start, store=None if disk is None else store(settings))
+    return made_of(broker, settings, disk)
+
+
+def made_of(broker: Broker | Cluster, settings: Settings, disk: MemoryDisk | None) -> Made:
+    """``broker`` and what is known of it."""
+    return Made(broker, _described(settings), _version(), disk)
+
+
+def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
+    """What a file says, with the overrides; as for :func:`make`."""
     settings = _read(config)
     for name in overrides:
         if name not in ("acceptor", "broker", "address"):
@@ -103,11 +121,7 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant,
         )
     if "address" in overrides:
         settings = replace(settings, address_settings=tuple(_of_addresses(settings, overrides["address"])))
-    limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
-    limited = limited or any(_is_limited(each) for each in settings.address_settings)
-    disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
-    broker = Broker(settings, parts, start=start, store=None if disk is None else store(settings))
-    return Made(broker, _described(settings), _version(), disk)
+    return settings
 
 
 def _is_limited(setting: AddressSetting) -> bool:

@@ -49,6 +49,7 @@ _WITH_EPMD = (
     "until epmd -names >/dev/null 2>&1; do tries=$((tries + 1)); "
     '[ "$tries" -lt 300 ] || { echo "epmd does not answer on port $ERL_EPMD_PORT"; exit 71; }; done; exec "$0"'
 )
+_WITHOUT = 'exec "$0"'
 
 
 def default_plugins(version: str) -> tuple[str, ...]:
@@ -98,8 +99,9 @@ class RabbitmqProcess(OwnBroker):
     ``folder`` becomes the node's: configuration, logs, data, Erlang cookie; it is emptied of what an earlier run left.
     ``config`` is a ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without listeners (None: ours). ``plugins`` are enabled
     in addition to what they need (None: :func:`default_plugins`). ``release`` is what is started (None: what this machine
-    has). ``free`` leaves the broker running when the harness ends. The running broker's ports are ``amqp``, and ``stomp``,
-    ``web_stomp`` and ``management`` when their plugins are enabled.
+    has). ``free`` leaves the broker running when the harness ends. ``beside`` is a node that runs already, and that is stopped
+    after this one: both become a cluster. The running broker's ports are ``amqp``, and ``stomp``, ``web_stomp`` and
+    ``management`` when their plugins are enabled.
     """
 
     def __init__(
@@ -110,11 +112,12 @@ class RabbitmqProcess(OwnBroker):
         plugins: Iterable[str] | None = None,
         release: Release | None = None,
         free: bool = False,
+        beside: RabbitmqProcess | None = None,
     ) -> None:
         self._folder = folder.absolute()
         self._config = (our_files() / "rabbitmq.conf" if config is None else config).absolute()
         self._plugins = None if plugins is None else tuple(plugins)
-        self._release, self._free = release, free
+        self._release, self._free, self._beside = release, free, beside
         self._running: tuple[Release, dict[str, str]] | None = None
 
     def start(self) -> RunningBroker:
@@ -135,7 +138,8 @@ class RabbitmqProcess(OwnBroker):
         for attempt in range(1, TRIES + 1):
             found = free_ports(len(names) + 2)
             ports = dict(zip(names, found, strict=False))
-            environment = self._prepare(release, plugins, ports, distribution=found[-1], epmd=found[-2])
+            epmd = found[-2] if self._beside is None else self._beside.epmd
+            environment = self._prepare(release, plugins, ports, distribution=found[-1], epmd=epmd)
             try:
                 pid = self._launch(release, environment, ports)
             except SetUpFailed as problem:
@@ -164,9 +168,26 @@ class RabbitmqProcess(OwnBroker):
             raise SetUpFailed(f"rabbitmqctl {' '.join(arguments)}: ended with {done.returncode} ({said[:300]})")
 
     @property
+    def epmd(self) -> int:
+        """The port where Erlang's port mapper for this node is."""
+        assert self._running is not None, "start() comes first"
+        return int(self._running[1]["ERL_EPMD_PORT"])
+
+    @property
+    def name(self) -> str:
+        """The node's name, as Erlang has it."""
+        assert self._running is not None, "start() comes first"
+        return self._running[1]["RABBITMQ_NODENAME"]
+
+    @property
     def log(self) -> Path:
         """The node's own log. What it prints is in ``console.log`` beside it."""
         return self._folder / "log" / "rabbitmq.log"
+
+    @property
+    def cookie(self) -> Path:
+        """The secret that this node's neighbours have to know; there once the node runs."""
+        return self._folder / "home" / ".erlang.cookie"
 
     @property
     def _console(self) -> Path:
@@ -184,22 +205,28 @@ class RabbitmqProcess(OwnBroker):
         self, release: Release, plugins: Iterable[str], ports: Mapping[str, int], *, distribution: int, epmd: int
     ) -> dict[str, str]:
         """Writes the node's folder; returns the environment of its processes."""
-        folder = self._folder
+        folder, node = self._folder, f"brokerproof-{ports['amqp']}@localhost"
         listeners = [f"listeners.tcp.1 = 127.0.0.1:{ports['amqp']}"]
         if "stomp" in ports:
             listeners.append(f"stomp.listeners.tcp.1 = 127.0.0.1:{ports['stomp']}")
         for name in ("web_stomp", "management"):
             if name in ports:
                 listeners += [f"{name}.tcp.ip = 127.0.0.1", f"{name}.tcp.port = {ports[name]}"]
+        if self._beside is not None:
+            listeners.append("cluster_formation.peer_discovery_backend = classic_config")
+            for number, each in enumerate((self._beside.name, node), 1):
+                listeners.append(f"cluster_formation.classic_config.nodes.{number} = {each}")
         try:
-            for name in ("etc", "log", "data", "home"):
-                shutil.rmtree(folder / name, ignore_errors=True)
-                (folder / name).mkdir(parents=True)
+            for each in ("etc", "log", "data", "home"):
+                shutil.rmtree(folder / each, ignore_errors=True)
+                (folder / each).mkdir(parents=True)
             # Whichever form the file has, RabbitMQ reads the files of this folder as well, in the newer one.
             (folder / "etc" / "conf.d").mkdir()
             (folder / "etc" / "conf.d" / "harness.conf").write_text("\n".join([*listeners, ""]), "utf-8")
-            name = f"rabbitmq{self._config.suffix}"
-            (folder / "etc" / name).write_text(self._config.read_text("utf-8"), "utf-8")
+            main = folder / "etc" / f"rabbitmq{self._config.suffix}"
+            main.write_text(self._config.read_text("utf-8"), "utf-8")
+            if self._beside is not None:
+                shutil.copy(self._beside.cookie, folder / "home")
             (folder / "etc" / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n", "utf-8")
             (folder / "etc" / "rabbitmq-env.conf").write_text("", "utf-8")
         except OSError as problem:
@@ -209,7 +236,7 @@ class RabbitmqProcess(OwnBroker):
         seen = folder if release.root is None else debian.FOLDER
         loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
         ours = {
-            "RABBITMQ_NODENAME": f"brokerproof-{ports['amqp']}@localhost",
+            "RABBITMQ_NODENAME": node,
             "RABBITMQ_CONF_ENV_FILE": f"{seen}/etc/rabbitmq-env.conf",
             "RABBITMQ_CONFIG_FILE": f"{seen}/etc/rabbitmq{self._config.suffix}",
             "RABBITMQ_CONFIG_FILES": f"{seen}/etc/conf.d",
@@ -242,7 +269,12 @@ class RabbitmqProcess(OwnBroker):
         self._process = NativeProcess(
             [
                 *([] if release.root is None else debian.entering(release.root, self._folder)),
-                *("sh", "-c", _WITH_EPMD, release.home / "sbin" / "rabbitmq-server"),
+                *(
+                    "sh",
+                    "-c",
+                    _WITH_EPMD if self._beside is None else _WITHOUT,
+                    release.home / "sbin" / "rabbitmq-server",
+                ),
             ],
             folder=self._folder,
             console=self._console,

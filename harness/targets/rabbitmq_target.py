@@ -56,13 +56,18 @@ class RabbitmqTarget(SocketTarget):
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 
-    def starve(self, world: World, resource: str, short: bool) -> None:
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
         """By rabbitmqctl, for all of the node: cases that run beside this one are held back too."""
-        assert self._process is not None, "start() comes first"
+        process = self._node(node)
         if resource == "memory":
-            self._process.control("set_vm_memory_high_watermark", "0" if short else "0.9")
+            process.control("set_vm_memory_high_watermark", "0" if short else "0.9")
         else:
-            self._process.control("set_disk_free_limit", "9000000000000000" if short else "1000000")
+            process.control("set_disk_free_limit", "9000000000000000" if short else "1000000")
+
+    def _node(self, name: str) -> RabbitmqProcess:
+        """The process of a node."""
+        assert self._process is not None, "start() comes first"
+        return self._process
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         assert self._process is not None, "start() comes first"
@@ -72,6 +77,9 @@ class RabbitmqTarget(SocketTarget):
         if limits.disk is not None:
             kind = ["mem_relative"] if isinstance(limits.disk, float) else []
             self._process.control("set_disk_free_limit", *kind, _written(limits.disk))
+        if limits.paging is not None:  # there is no command for it; it is looked up whenever it is used
+            setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
+            self._process.control("eval", f"application:set_env({setting}).")
 
     def stop(self) -> None:
         super().stop()

@@ -54,7 +54,7 @@ class SocketTarget:
     def provide(self, name: str, routing: RoutingType) -> None:
         """Nothing: most brokers make places when they are used."""
 
-    def starve(self, world: World, resource: str, short: bool) -> None:
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
         """Raises :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows how."""
         raise SetUpFailed(f"target {self.identity.name}: nobody can make this broker short of {resource}")
 

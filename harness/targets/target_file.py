@@ -14,6 +14,7 @@ name that it does not know. A file has::
     version = "2.56.0"             # artemis, activemq, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
+    nodes = 2                      # rabbitmq: a cluster; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
@@ -40,6 +41,7 @@ from harness.targets.artemis_target import ArtemisTarget
 from harness.targets.process import ProcessTarget
 from harness.targets.proton_examples import NAMES as EXAMPLES
 from harness.targets.proton_target import ProtonTarget
+from harness.targets.rabbitmq_cluster import NODES, RabbitmqClusterTarget
 from harness.targets.rabbitmq_target import RabbitmqTarget
 from harness.targets.reference import VirtualTarget
 from harness.targets.target import Identity, Target
@@ -73,11 +75,11 @@ _OF_KIND: dict[str, dict[str, type]] = {
     "process": {"command": list, "config": str},
     "artemis": {"config": str, "version": str},
     "activemq": {"config": str, "version": str},
-    "rabbitmq": {"config": str, "version": str, "queue_type": str},
+    "rabbitmq": {"config": str, "version": str, "queue_type": str, "nodes": int},
     "proton": {"broker": str, "version": str},
     "address": {"endpoints": dict, "config": str},
 }
-_OPTIONAL = {"version", "queue_type"} | (_COMMON.keys() - {"kind", "profile"})
+_OPTIONAL = {"version", "queue_type", "nodes"} | (_COMMON.keys() - {"kind", "profile"})
 
 
 class BadTarget(Exception):
@@ -240,7 +242,11 @@ def _rabbitmq(identity: Identity, values: Mapping[str, Any], path: Path) -> Targ
     kind = values.get("queue_type", "classic")
     if kind not in ("classic", "quorum"):
         raise BadTarget(f"{path}: queue_type is {kind!r}; it should be classic or quorum")
-    return RabbitmqTarget(identity, _beside(path, values["config"]), values.get("version"), kind)
+    nodes = values.get("nodes", 1)
+    if nodes not in (1, len(NODES)):
+        raise BadTarget(f"{path}: nodes is {nodes}; it should be 1, or {len(NODES)} for a cluster")
+    make = RabbitmqTarget if nodes == 1 else RabbitmqClusterTarget
+    return make(identity, _beside(path, values["config"]), values.get("version"), kind)
 
 
 _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {

@@ -1,0 +1,116 @@
+"""An alarm on one node of a cluster blocks publishing on all of them (RabbitMQ: memory and disk alarms).
+
+Nodes are ``a``, whose acceptors have their usual names, and ``b``. Each has a queue of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.bench import Bench
+from harness.case import case
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from suites.amqp091.steps import QUIET, arrive, bodies, drained, eventually, fill, holds
+
+BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node, with a connection and a queue there."""
+
+    target: Bench
+    name: str
+    acceptor: str
+    owner: Amqp091Peer
+    queue: str
+
+
+@case("RABBITMQ-FLOW-cluster-1", "RABBITMQ-FLOW-conn-1", needs={"cluster"})
+def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
+    """Memory, then disk space, is short at b alone while somebody publishes at a and somebody consumes there; then it is short
+    at a and somebody publishes at b; then it is short at both, and the alarms are cleared one after the other."""
+    shared, others = target.cited
+    a, b = _node(target, "a", "amqp"), _node(target, "b", "b.amqp")
+    consumer = target.amqp091(acceptor=a.acceptor)
+    fill(a.owner, a.queue, [b"one", b"two", b"three"])
+    consumer.call("basic.qos", {"prefetch-count": 1})
+    consumer.consume(a.queue)
+    (first,) = arrive(consumer, 1)
+
+    def consumes() -> None:
+        consumer.ack(first["delivery-tag"])
+        found = arrive(consumer, 1)
+        target.judge(others, bodies(found) == [b"two"], f"under the alarm a consumer at a got {bodies(found)}")
+
+    _one_alarm(b, "memory", _node(target, "a", "amqp"), shared, consumes)
+    _one_alarm(b, "disk", a, shared)
+    _one_alarm(a, "memory", b, shared)
+    _two_alarms(a, b, shared)
+    for each in (a, b):
+        each.owner.call("queue.delete", {"queue": each.queue})
+
+
+def _node(target: Bench, name: str, acceptor: str) -> Node:
+    owner, queue = target.amqp091(acceptor=acceptor), target.fresh_name()
+    owner.declare(queue)
+    return Node(target, name, acceptor, owner, queue)
+
+
+def _publisher(at: Node) -> Amqp091Peer:
+    """A connection whose message comes through: the node is sound, and is short of nothing."""
+    publisher = at.target.amqp091(acceptor=at.acceptor)
+    drained(at.owner, at.queue)
+    publisher.publish(b"free", at.queue)
+    holds(at.owner, at.queue, 1)
+    drained(at.owner, at.queue)
+    return publisher
+
+
+def _held(publisher: Amqp091Peer, at: Node, resource: str, proves: str) -> None:
+    """Its next message does not come through, and it is told so."""
+    target = at.target
+    publisher.publish(b"held", at.queue)
+    came = publisher.expect(BLOCKED, proves=proves)
+    target.judge(proves, came["reason"] == f"low on {resource}", f"node {at.name} gives the reason {came['reason']!r}")
+    publisher.expect_nothing(for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised")
+    target.judge(proves, at.owner.count(at.queue) == 0, f"under the alarm no message should come through at {at.name}")
+
+
+def _comes(publisher: Amqp091Peer, at: Node, proves: str) -> None:
+    """It goes on, and nothing was lost."""
+    publisher.expect(UNBLOCKED, proves=proves)
+    there = eventually(at.owner, lambda: at.owner.count(at.queue) == 1)
+    found = bodies(drained(at.owner, at.queue))
+    at.target.judge(proves, there and found == [b"held"], f"after the alarm {found} could be had at {at.name}")
+
+
+def _one_alarm(
+    short: Node, resource: str, used: Node, proves: str, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    publisher = _publisher(used)
+    short.target.starve(resource, node=short.name)
+    try:
+        _held(publisher, used, resource, proves)
+        meanwhile()
+    finally:
+        short.target.starve(resource, False, node=short.name)
+    _comes(publisher, used, proves)
+    publisher.leave()
+
+
+def _two_alarms(a: Node, b: Node, proves: str) -> None:
+    """Whoever is blocked by two nodes waits for both."""
+    target, publisher = a.target, _publisher(a)
+    target.starve("memory", node="b")
+    try:
+        _held(publisher, a, "memory", proves)
+        target.starve("memory", node="a")
+        target.starve("memory", False, node="b")
+        publisher.expect_nothing(for_=QUIET, of=UNBLOCKED, proves=proves, why="the other node is short by now")
+    finally:
+        target.starve("memory", False, node="b")
+        target.starve("memory", False, node="a")
+    _comes(publisher, a, proves)
+    publisher.leave()
