@@ -119,7 +119,7 @@ class ActiveMqStompConnection(StompConnection):
         super()._read(now, data, frame)
         while self._again:
             self._again = False
-            super()._read(now, b"")
+            super()._read(now, self._parser.rest())
 
     def _blocks(self, frame: Frame) -> bool:
         if self._stalled is not None:

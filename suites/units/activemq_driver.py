@@ -1,0 +1,86 @@
+"""A reference broker of ActiveMQ's kind in unit tests, configured by hand: destinations Q, T and others under policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from harness.words import Effect, ResumeReading, StopReading
+from reference_broker.config import activemq_connector, activemq_xml
+from reference_broker.config.activemq_settings import ActiveMq, DestinationPolicy, SystemUsage
+from reference_broker.config.settings import Settings
+from reference_broker.core.usage_accounting import UsageAccount
+from suites.units.broker_driver import Driver, Received, frames
+
+COST = 1024 + 4 + 1
+"""Of a text message of one octet."""
+RECEIPT = "receipt:{}\n"
+
+
+def policy(pattern: str, **fields: Any) -> DestinationPolicy:
+    return DestinationPolicy(pattern, **fields)
+
+
+def configured(*policies: DestinationPolicy, persistent: bool = True, **usage: Any) -> ActiveMq:
+    return ActiveMq(persistent=persistent, policies=policies, usage=SystemUsage(**usage), statistics=True)
+
+
+def settings(activemq: ActiveMq, **fields: Any) -> Settings:
+    """Acceptors ``stomp`` and ``amqp``; ``fields`` of :class:`Settings`."""
+    acceptors = tuple(activemq_connector.acceptor(each, (each.upper(),)) for each in ("stomp", "amqp"))
+    return replace(activemq_xml.default(), activemq=activemq, acceptors=acceptors, **fields)
+
+
+def broker(activemq: ActiveMq, conns: int = 1, **fields: Any) -> Driver:
+    """A broker with STOMP sessions 1 up to ``conns``."""
+    driver = Driver(settings(activemq, **fields))
+    for conn in range(1, conns + 1):
+        driver.connect(conn)
+    return driver
+
+
+def send(body: str = "m", to: str = "/queue/Q", headers: str = "") -> str:
+    return f"SEND\ndestination:{to}\n{headers}\n{body}\0"
+
+
+def sync(number: int, to: str = "/queue/Q", headers: str = "", body: str = "m") -> str:
+    """A SEND that wants receipt ``number``."""
+    return send(body, to, RECEIPT.format(number) + headers)
+
+
+def subscribe(to: str = "/queue/Q", ack: str = "client-individual", headers: str = "", id: str = "0") -> str:
+    return f"SUBSCRIBE\nid:{id}\ndestination:{to}\nack:{ack}\n{headers}\n\0"
+
+
+def ack(message: Received) -> str:
+    return f"ACK\nid:{message['ack']}\n\n\0"
+
+
+def receipts(effects: list[Effect], conn: int = 1) -> list[int]:
+    return [int(each["receipt-id"]) for each in frames(effects, conn) if each.command == "RECEIPT"]
+
+
+def errors(effects: list[Effect], conn: int = 1) -> list[str | None]:
+    """The receipt-ids of the ERRORs, None for one without."""
+    return [each.headers.get("receipt-id") for each in frames(effects, conn) if each.command == "ERROR"]
+
+
+def messages(effects: list[Effect], conn: int = 1) -> list[Received]:
+    return [each for each in frames(effects, conn) if each.command == "MESSAGE"]
+
+
+def reading(effects: list[Effect], conn: int = 1) -> list[type]:
+    """What was asked for about reading a connection."""
+    return [type(each) for each in effects if isinstance(each, StopReading | ResumeReading) and each.conn == conn]
+
+
+def account(driver: Any, name: str = "queue://Q") -> UsageAccount:
+    found = driver.broker._shared.accounting.find(name)
+    assert isinstance(found, UsageAccount)
+    return found
+
+
+def used(driver: Any, name: str = "queue://Q") -> tuple[int, int, int]:
+    """Memory of the destination, store and temporary store of the broker, in messages of one octet."""
+    usage = account(driver, name)
+    return usage.memory.used // COST, usage.usage.store.used // COST, usage.usage.temp.used // COST
