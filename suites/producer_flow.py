@@ -59,10 +59,11 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
 
 
 def broker_limit(target: Bench, kind: str) -> int:
-    """How much of its memory, store or temp store all of the broker may use. Octets."""
-    limit = target.parameters()[f"{kind}_usage_limit"]
+    """How much of its memory, store or temp store all of the broker may use; of a small disk no more than there is. Octets."""
+    about = target.parameters()
+    limit, disk = about[f"{kind}_usage_limit"], about.get("disk_space")
     assert isinstance(limit, int)
-    return limit
+    return min(limit, disk) if isinstance(disk, int) and kind != "memory" else limit
 
 
 class Producer:

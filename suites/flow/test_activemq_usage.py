@@ -7,10 +7,12 @@ what all of a broker has, so they run one after the other on targets of their ow
 from __future__ import annotations
 
 import pytest
+from hypothesis import strategies as st
 
 from harness.bench import Bench
-from harness.case import case
+from harness.case import Where, case, over
 from harness.clients.statistics import Statistics
+from harness.targets.target import RECONFIGURABLE
 from harness.wire.conversation import PATIENCE
 from suites.full import body
 from suites.producer_flow import PLAIN, QUIET, Place, Scale, StompConsumer, StompProducer, broker_limit, place
@@ -38,9 +40,11 @@ def empty(target: Bench, statistics: Statistics, kind: str) -> int:
     return before
 
 
-def on_disk(target: Bench, producer: StompProducer, to: Place, kind: str, proves: tuple[str, ...]) -> tuple[int, str]:
+def on_disk(
+    target: Bench, producer: StompProducer, to: Place, kind: str, before: int, proves: tuple[str, ...]
+) -> tuple[int, str]:
     """Sends messages until one is not answered. Returns how many were taken, and that one. It has to be at the limit of
-    ``kind``: not before, and with no more octets than it."""
+    ``kind``, of which ``before`` octets were in use: not before, and with no more octets than it."""
     limit, count = broker_limit(target, kind), 0
     while True:
         offered = producer.offer(to, body(count, SIZE), persistent=kind == "store")
@@ -54,8 +58,8 @@ def on_disk(target: Bench, producer: StompProducer, to: Place, kind: str, proves
         target.require(
             proves, count * SIZE <= limit + SIZE, f"{count} messages of {SIZE} octets were taken into {limit} octets"
         )
-    least = (limit // 2) // (SIZE + MOST_BESIDES)
-    target.judge_count(proves, f"messages in the {kind} store", count, (least, limit // SIZE + 1), "messages")
+    least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
+    target.judge_count(proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages")
     return count, offered
 
 
@@ -94,8 +98,8 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     persistent pass meanwhile. When the queue has been consumed, the producer goes on."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, "vm")
-    empty(target, statistics, "store")
-    count, waiting = on_disk(target, producer, to, "store", (LIMITS, WAITS))
+    before = empty(target, statistics, "store")
+    count, waiting = on_disk(target, producer, to, "store", before, (LIMITS, WAITS))
     full = statistics.broker()["store"]
     target.judge(LIMITS, full.full, f"a persistent message waits while the store uses {full}")
     other.send(beside, body(0, SIZE), proves=LIMITS)
@@ -111,8 +115,8 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     waits. Persistent messages pass meanwhile. When the queue has been consumed, the producer goes on."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN)
-    empty(target, statistics, "temp")
-    count, waiting = on_disk(target, producer, to, "temp", (LIMITS, WAITS))
+    before = empty(target, statistics, "temp")
+    count, waiting = on_disk(target, producer, to, "temp", before, (LIMITS, WAITS))
     other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
@@ -127,9 +131,9 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     of the other kind is confirmed, for which there is room."""
     statistics, producer = target.statistics(), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")
-    empty(target, statistics, kind)
+    before = empty(target, statistics, kind)
     producer.send(beside, body(0, 20), persistent=kind == "temp")
-    count, waiting = on_disk(target, producer, to, kind, (ONE_BY_ONE,))
+    count, waiting = on_disk(target, producer, to, kind, before, (ONE_BY_ONE,))
     behind = producer.offer(beside, body(1, 20), persistent=kind == "temp")
     came = producer.heard(behind, 5 * QUIET)
     said = came or "not answered"
@@ -147,12 +151,30 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     """A queue without flow control keeps its messages in files, and has a small memoryLimit. It takes many times that, until
     what there is of disk for it is used up. All of it comes again."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
-    empty(target, statistics, "temp")
-    count, waiting = on_disk(target, producer, to, "temp", (TO_THE_DISK,))
+    before = empty(target, statistics, "temp")
+    count, waiting = on_disk(target, producer, to, "temp", before, (TO_THE_DISK,))
     more = count * SIZE // to.policy.memory_limit
     target.judge(
         SWITCHED_OFF, more >= 10, f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit"
     )
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
+    target.judge(TO_THE_DISK, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+
+
+SMALL = st.sampled_from([Where("stomp", {"broker": {"disk_space": size}}) for size in (600_000, 1_000_000, 1_500_000)])
+
+
+@case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
+@over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
+def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
+    """A broker is allowed more than its disk has. Without flow control it takes messages, persistent or not, until the disk is
+    used up, many times the memoryLimit of their queue; then a producer waits. All of it comes again."""
+    statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
+    before = empty(target, statistics, kind)
+    count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))
+    more = count * SIZE // to.policy.memory_limit
+    target.judge(TO_THE_DISK, more >= 10, f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit")
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)
     target.judge(TO_THE_DISK, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
