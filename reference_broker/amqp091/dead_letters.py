@@ -12,6 +12,7 @@ from typing import Any
 from harness.words import NS_PER_S
 from reference_broker.amqp091 import arguments, methods
 from reference_broker.amqp091.message import Amqp091Message, encoded, exchange_and_key, properties_of
+from reference_broker.amqp091.paging import PagedMessage
 from reference_broker.core.limited_queue import EXPIRED, REJECTED
 from reference_broker.core.message import Message
 from reference_broker.core.queue import Queue
@@ -45,7 +46,10 @@ def bury(shared: Shared, queue: Queue, message: Message, why: str) -> None:
     properties["headers"] = headers
     if why == EXPIRED:
         properties.pop("expiration", None)
-    buried = Amqp091Message(shared.router.next_number(), now, exchange.name, to, encoded(properties), message.body)
+    body = b"" if message.large is not None else message.body
+    buried = Amqp091Message(shared.router.next_number(), now, exchange.name, to, encoded(properties), body)
+    if message.large is not None:
+        buried = PagedMessage(buried, message.large)
     topology.route(buried, queues)
 
 

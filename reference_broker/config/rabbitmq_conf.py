@@ -68,7 +68,7 @@ def read(path: Path) -> Settings:
             name, meaning = _LIMITS[key]
             reading.broker[name] = meaning(value, where)
         elif key == PAGING_RATIO:
-            decimal(above=0)(value, where)  # nothing is paged out here before publishers are blocked
+            reading.broker["memory_paging_ratio"] = decimal(above=0)(value, where)
         elif (listener := key.rpartition(".")[0]) in _LISTENERS or key in _LISTENERS:
             _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
         elif key in _MANAGEMENT:
@@ -104,7 +104,11 @@ _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
 }
 
 
+_NOTHING_LARGE = {"stomp_min_large_message_size": -1, "amqp_min_large_message_size": -1}
+"""Messages have no files of their own."""
 PAGING_RATIO = "vm_memory_high_watermark_paging_ratio"
+PAGING = 0.5
+"""What that is where no file says otherwise."""
 _UNITS = {
     "": 1,
     "k": 1 << 10,
@@ -177,7 +181,8 @@ def _settings(reading: _Reading) -> Settings:
     for each in (stomp, amqp, management):
         endpoint = reading.endpoints.get(each.name, (each.host, each.port))
         if endpoint is not None:
-            acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))
+            where = {"host": endpoint[0], "port": endpoint[1]}
+            acceptors.append(replace(each, **where, **_NOTHING_LARGE, **reading.values))
     everything = AddressSetting(
         "#",
         default_address_routing_type=RoutingType.ANYCAST,
@@ -193,5 +198,5 @@ def _settings(reading: _Reading) -> Settings:
         address_settings=(everything,),
         persistence_enabled=False,
         watches_the_machine=True,
-        **reading.broker,
+        **({"memory_paging_ratio": PAGING} | reading.broker),
     )

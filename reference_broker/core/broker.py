@@ -29,6 +29,8 @@ from harness.words import (
     ms,
 )
 from reference_broker.amqp import statistics
+from reference_broker.amqp091.paging import LOOK as LOOK_PAGING
+from reference_broker.amqp091.paging import PagingOut
 from reference_broker.config.settings import Settings
 from reference_broker.core.connections import AMQP091, Connection, connect
 from reference_broker.core.deadlines import Deadlines
@@ -124,11 +126,16 @@ class Broker:
         if linked:
             self._shared.alarms.tell = self._outbox.alarm
         self._store = store
+        self._paging: PagingOut | None = None
         if store is not None:
             self._shared.large = store.large
             stored = Stored(store, partial(_limited, rules, settings))
             self._shared.router.store_in(stored)
             self._shared.admission.storing = stored.judge
+            ratio, topology = settings.memory_paging_ratio, self._shared.topology
+            if ratio is not None and topology is not None:
+                alarms = self._shared.alarms
+                self._paging = parts.paging_out(topology, self._resources, alarms, self._deadlines, store.large, ratio)
 
     def handle(self, now: Instant, event: Input) -> list[Effect]:
         """What to do about ``event`` at ``now``, which never goes backwards.
@@ -164,9 +171,14 @@ class Broker:
             case FilesStored() | FileLoaded():
                 self._files(now, event)
             case ResourcesRead():
+                first = self._resources.reading is None
                 self._resources.read(now, event)
-            case LimitsSet(memory, disk):
+                if first and self._paging is not None:
+                    self._paging.look(now)
+            case LimitsSet(memory, disk, paging):
                 self._resources.set(now, memory, disk)
+                if paging is not None and self._paging is not None:
+                    self._paging.ratio = paging
             case AlarmElsewhere(node, resource, short):
                 shared.alarms.set(resource, short, node)
         while self._outbox.streams.broken:
@@ -255,6 +267,9 @@ class Broker:
             if what == FILES and self._store is not None:
                 self._tries = False
                 self._store.try_again()
+                continue
+            if conn == 0 and what == LOOK_PAGING and self._paging is not None:
+                self._paging.look(now)
                 continue
             if conn == 0 and what in (LOOK_MEMORY, LOOK_DISK):
                 self._resources.due(now, what)

@@ -90,6 +90,10 @@ class LimitedQueue(Queue):
         """Octets of the bodies that wait."""
         return self._measured.octets
 
+    def in_memory(self) -> list[Entry]:
+        """What waits and has not been written out, oldest first."""
+        return [each for each in self._ready if each.message.large is None]
+
     def refuses(self, message: Message) -> bool:
         """Whether the queue's overflow says that ``message`` is not taken. The dead letters get it where they are to."""
         limits = self.limits

@@ -24,6 +24,8 @@ from reference_broker.amqp091.channel import Channel
 from reference_broker.amqp091.connection import Amqp091Connection
 from reference_broker.amqp091.consumer import Consumer, Prefetch
 from reference_broker.amqp091.heartbeat import HeartBeats
+from reference_broker.amqp091.paging import PagingOut
+from reference_broker.amqp091.throttle import Throttle
 from reference_broker.amqp091.which import WhichAmqp
 from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.config.settings import Acceptor, Settings, StompLimits
@@ -123,6 +125,8 @@ class Parts:
     mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
     activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
+    paging_out: Callable[..., PagingOut] = PagingOut
+    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
     openwire: Callable[[int, Acceptor, Shared, Instant], OpenWireConnection] = OpenWireConnection
     openwire_client: Callable[[OpenWireConnection], Client] = Client
     openwire_producer: Callable[..., Producer] = Producer

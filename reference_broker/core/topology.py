@@ -67,6 +67,10 @@ class Topology:
             known = self._declared[name] = Declared(queue)
         return known
 
+    def limited(self) -> list[LimitedQueue]:
+        """The queues that clients declared."""
+        return [each.queue for each in self._declared.values() if isinstance(each.queue, LimitedQueue)]
+
     def of(self, queue: Queue) -> Declared | None:
         """How ``queue`` was declared."""
         found = self.find(queue.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reference_broker.core.described import Describes
+from reference_broker.core.limited_queue import LimitedQueue
 from reference_broker.core.queue import Queue
 from reference_broker.core.shared import Shared
 from reference_broker.core.topology import Declared
@@ -58,4 +59,5 @@ def _contents(queue: Queue, octets_out: int) -> dict[str, int]:
         "message_bytes": octets_ready + octets_out,
         "message_bytes_ready": octets_ready,
         "message_bytes_unacknowledged": octets_out,
+        "messages_ready_ram": len(queue.in_memory()) if isinstance(queue, LimitedQueue) else ready,
     }

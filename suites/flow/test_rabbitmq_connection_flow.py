@@ -123,7 +123,7 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     )
     whole = flood.end()
     target.judge(proves, whole, f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}")
-    state, quiet = api.state_of(flooding, {"running"}, seconds(20))
+    state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
     target.judge(proves, quiet, f"when all was taken the state is {state}, should be running")
 
 

@@ -32,7 +32,7 @@ COUNTS = {
     "activemq-pfc": 12,
     "artemis-tls": 6,
     "rabbitmq-amqp091": 16,
-    "rabbitmq-flow": 14,
+    "rabbitmq-flow": 15,
     "rfc6455": 34,
     "stomp10": 49,
     "stomp11": 123,

@@ -1,0 +1,210 @@
+"""Queues write out what they hold before publishers are blocked, or never (RabbitMQ: configuring the paging threshold).
+
+Classic queues did so up to 3.13; release 4 has no such mark, so this is asked of targets with the capability
+``memory-paging``. The management API tells how much of a queue is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.management_api import MANAGEMENT_API
+from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.oracles import resources
+from harness.words import Duration, ResourcesRead, ms, seconds
+from suites.amqp091.steps import bodies, drained, fill, queue_of
+
+NEEDS = {"alarms", "memory-paging", MANAGEMENT_API}
+BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+LOOKS: Duration = ms(2500)
+"""How often queues are told (``memory_monitor_interval``)."""
+TOTAL = 8 * 1024**3
+PLENTY = 10**15
+
+
+def in_memory(target: Bench, queue: str) -> tuple[int, int]:
+    """How many messages of a queue wait, and how many of them are in memory. RabbitMQ's API takes no more than a hundred
+    questions on a connection, and lets none be silent for long: each of ours has its own."""
+    api = target.management()
+    told = api.queue(queue)
+    api.leave()
+    return told.get("messages_ready", 0), told.get("messages_ready_ram", -1)
+
+
+@case("RABBITMQ-FLOW-page-1", "RABBITMQ-FLOW-page-2", "RABBITMQ-FLOW-disk-1", needs=NEEDS | {"readings"})
+@over(
+    examples=30,
+    always=lambda target: (
+        [
+            {"watermark": 0.4, "ratio": ratio, "above": above, "short": False}
+            for ratio in (0.5, 0.75, 1.5)
+            for above in (-1, 0)
+        ]
+        + [{"watermark": 0.4, "ratio": 0.5, "above": 0, "short": True}]
+    ),
+    watermark=st.sampled_from([0.4, 0.1, 0.9]),
+    ratio=st.sampled_from([0.5, 0.75, 0.9, 1.0, 1.5, 2.0]),
+    above=st.sampled_from([-1, 0, 1000]),
+    short=st.booleans(),
+)
+def test_where_paging_begins(target: Bench, watermark: float, ratio: float, above: int, short: bool) -> None:
+    """A queue holds messages while memory in use comes near the mark: 0.5 of 0.4 is 20 % of the memory, 0.75 of it 30 %. One
+    octet below that nothing is written out, there all of it is, and publishers go on. With a ratio above 1.0 nothing ever is,
+    though publishers are blocked; nor is it while disk space is short. What was written out comes back whole and in order."""
+    pages, never, disk = target.cited
+    limit = resources.memory_limit(watermark, TOTAL)
+    at = min(-(-int(ratio * 1000) * limit // 1000), 2 * limit)
+    used = at + above
+    peer = target.amqp091()
+    queue = queue_of(peer)
+    messages = [b"%d " % each + bytes(each) for each in range(20)]
+    fill(peer, queue, messages)
+    target.set_limits(memory=watermark, disk=1000, paging=ratio)
+    free = 999 if short else PLENTY
+    target.readings(ResourcesRead(1, TOTAL, disk_free=free))
+    target.readings(ResourcesRead(used, TOTAL, disk_free=free))
+    target.advance(2 * LOOKS)
+    wait, left = in_memory(target, queue)
+    told = f"watermark {watermark}, ratio {ratio}, {used / limit:.6f} of the mark used: {left} of {wait} are in memory"
+    wanted = ratio <= 1.0 and above >= 0
+    if short:
+        if wanted:
+            target.judge(disk, left == 20, f"{told} and disk space is short, should be all")
+        return
+    target.judge(
+        never if ratio > 1.0 else pages, left == (0 if wanted else 20), f"{told}, should be {0 if wanted else 20}"
+    )
+    if used <= limit:
+        peer.publish(b"more", queue)
+        peer.settle()
+        messages.append(b"more")
+        target.judge(pages, peer.take(BLOCKED) is None, f"{told}: below the mark publishers should go on")
+    else:
+        other = target.amqp091()
+        other.publish(b"held", queue)
+        other.expect(BLOCKED, proves=never if ratio > 1.0 else pages)
+    target.advance(LOOKS)
+    found = bodies(drained(peer, queue))
+    target.judge(pages, found == messages, f"{told}: {len(found)} of {len(messages)} came back as they were")
+
+
+@case("RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-page-1", needs=NEEDS | {"readings"})
+def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
+    """Memory is needed, and disk space is short: nothing is written out. As soon as there is space, everything is."""
+    disk, pages = target.cited
+    peer = target.amqp091()
+    queue = queue_of(peer)
+    fill(peer, queue, [b"some octets"] * 20)
+    target.set_limits(memory=0.4, disk=1000, paging=0.5)
+    target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=999))
+    target.advance(4 * LOOKS)
+    _, left = in_memory(target, queue)
+    target.judge(disk, left == 20, f"without disk space {left} of 20 messages are in memory, should be all")
+    target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
+    target.advance(seconds(10) + LOOKS)
+    _, left = in_memory(target, queue)
+    target.judge(pages, left == 0, f"with disk space again {left} of 20 messages are in memory, should be none")
+
+
+# --- as far as any broker can be asked --------------------------------------------------------------------------------
+
+HELD = 3000
+"""Messages of the queue that should be written out."""
+ALONGSIDE = 12
+"""Queues through which messages pass: RabbitMQ shares memory by how long queues would last, and these last no time at all."""
+LONG: Duration = seconds(15)
+"""For how long it is looked that nothing is written out: three times as long as the API's numbers are old, and longer."""
+
+
+class Traffic:
+    """Messages that pass, so that queues have a rate; of the queue ``held`` as many are taken as are put in."""
+
+    def __init__(self, target: Bench, peer: Amqp091Peer, held: str) -> None:
+        self._target, self._peer, self._held = target, peer, held
+        self._queues = [queue_of(peer) for _ in range(ALONGSIDE)]
+
+    def _step(self, publishes: bool) -> None:
+        """A message through each queue; one out of the held one, and one into it unless nobody may publish."""
+        everywhere = (*self._queues, self._held)
+        for each in everywhere if publishes else ():
+            self._peer.publish(bytes(1000), each)
+        for each in everywhere if publishes else (self._held,):
+            self._peer.get(each, no_ack=True)
+
+    def for_(self, duration: Duration, until: Iterator[bool], *, publishes: bool = True) -> bool:
+        """Lets messages pass for that long, or until what is asked twice a second is so."""
+        end = self._target.now() + duration
+        while self._target.now() < end:
+            for _ in range(1 if self._target.virtual else 5):
+                self._step(publishes)
+                self._target.advance(ms(500 if self._target.virtual else 100))
+            if next(until):
+                return True
+        return False
+
+
+def in_use(target: Bench) -> int:
+    """How much memory the broker uses, in octets."""
+    api = target.management()
+    used, _ = api.until(lambda: int(api.node().get("mem_used", 0)), bool)
+    target.control(used > 0, "the API should tell how much memory is used")
+    api.leave()
+    return used
+
+
+def outside(target: Bench, queue: str) -> Iterator[bool]:
+    """Whether less than half of a queue is in memory, as often as it is asked."""
+    while True:
+        wait, left = in_memory(target, queue)
+        yield 0 <= left < wait // 2
+
+
+@case("RABBITMQ-FLOW-page-1", "RABBITMQ-FLOW-page-2", needs=NEEDS)
+def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
+    """The watermark is set so that three quarters of it are used. With a ratio of 0.95 a queue stays in memory. With the
+    watermark below what is used and a ratio of 1.5 publishers are blocked, and the queue still is. With a ratio of 0.25,
+    below the watermark again, most of it is written out, and publishers go on."""
+    pages, never = target.cited
+    if "readings" in target.target.identity.capabilities:
+        target.readings(ResourcesRead(100_000_000, TOTAL, disk_free=PLENTY))
+    owner, publisher = target.amqp091(), target.amqp091()
+    queue = queue_of(owner)
+    target.set_limits(memory=0.9, paging=0.95)
+    fill(owner, queue, [bytes(1000)] * (HELD // 10 if target.virtual else HELD))
+    traffic = Traffic(target, owner, queue)
+    long = 3 * LOOKS if target.virtual else LONG
+
+    def mark(parts: int, of: int, ratio: float) -> str:
+        """Sets the watermark to a part of what is used, and the ratio; returns both in words."""
+        used = in_use(target)
+        target.set_limits(memory=used * parts // of, paging=ratio)
+        return f"{used} octets used, mark {used * parts // of}, ratio {ratio}"
+
+    def stays(told: str, proves: str) -> None:
+        wait, left = in_memory(target, queue)
+        detail = f"{told}: {left} of {wait} messages are in memory, should be nearly all"
+        target.judge(proves, left >= wait * 9 // 10, detail)
+
+    try:
+        told = mark(4, 3, 0.95)
+        traffic.for_(long, outside(target, queue))
+        stays(told, pages)
+        told = mark(5, 6, 1.5)
+        publisher.publish(b"held", queue)
+        publisher.expect(BLOCKED, proves=never)
+        traffic.for_(long, outside(target, queue), publishes=False)
+        stays(told, never)
+        told = mark(4, 3, 0.25)
+        publisher.expect(UNBLOCKED, proves=never)
+        gone = traffic.for_(4 * LONG, outside(target, queue))
+        wait, left = in_memory(target, queue)
+        target.judge(pages, gone, f"{told}: {left} of {wait} messages are in memory, should be few")
+        publisher.publish(b"passes", queue)
+        publisher.settle()
+        target.judge(pages, publisher.take(BLOCKED) is None, "publishers should go on while queues are written out")
+    finally:
+        target.set_limits(memory=0.9, paging=0.5)
