@@ -104,8 +104,6 @@ _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
 }
 
 
-_NOTHING_LARGE = {"stomp_min_large_message_size": -1, "amqp_min_large_message_size": -1}
-"""Messages have no files of their own."""
 PAGING_RATIO = "vm_memory_high_watermark_paging_ratio"
 PAGING = 0.5
 """What that is where no file says otherwise."""
@@ -181,8 +179,8 @@ def _settings(reading: _Reading) -> Settings:
     for each in (stomp, amqp, management):
         endpoint = reading.endpoints.get(each.name, (each.host, each.port))
         if endpoint is not None:
-            where = {"host": endpoint[0], "port": endpoint[1]}
-            acceptors.append(replace(each, **where, **_NOTHING_LARGE, **reading.values))
+            each = replace(each, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1)  # nothing has a file
+            acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))
     everything = AddressSetting(
         "#",
         default_address_routing_type=RoutingType.ANYCAST,
