@@ -13,6 +13,8 @@ from harness.wire import amqp091_values as values
 from harness.words import CloseHow, ms, seconds
 
 PRODUCERS, CONSUMERS, QUEUES = 2, 3, 2
+CONFIRMED = (b"bp1:00000000:", b"0/")
+"""How the bodies of the producer begin whose messages are confirmed."""
 WAYS = ("one by one", "multiple", "none")
 STEPS = (
     "send",
@@ -235,8 +237,8 @@ class Player:
             fresh = [message for message in waiting if not message.again]
             acknowledged = consumer.way != "none"
             match fault:
-                case "lose" if fresh:
-                    waiting.remove(fresh[0])
+                case "lose" if of_confirmed := [each for each in fresh if each.body.startswith(CONFIRMED)]:
+                    waiting.remove(of_confirmed[0])
                 case "double" if consumer.held:
                     self.hand(consumer, next(iter(consumer.held.values())))
                 case "overtake" if (behind := self.behind(waiting)) > 0:

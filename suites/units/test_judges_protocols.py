@@ -21,7 +21,7 @@ from suites.units import played, played091, played_core
 from suites.units.test_judges_agree import summed_up, suspicious
 from suites.units.test_judges_choice import SCOPE, cut, facts_of
 
-SEEDS = 6
+SEEDS = 4
 Play = Callable[[int, str | None, int], list[ev.Event]]
 PLAYS: dict[str, tuple[Play, Sequence[str]]] = {
     "AMQP091": (played091.recording, played091.FAULTS),
