@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-CONFORMANCE = ("stomp", "amqp", "amqp091", "flow", "delivery", "crossing")
+CONFORMANCE = ("stomp", "amqp", "amqp091", "openwire", "flow", "delivery", "crossing")
 """The packages of ``suites`` that hold conformance cases."""
 
 

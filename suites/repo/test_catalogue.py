@@ -31,6 +31,7 @@ COUNTS = {
     "artemis-stomp": 34,
     "activemq-pfc": 12,
     "artemis-tls": 6,
+    "openwire": 20,
     "rabbitmq-amqp091": 16,
     "rabbitmq-flow": 15,
     "rfc6455": 34,

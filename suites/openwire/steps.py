@@ -1,0 +1,69 @@
+"""What the cases of OpenWire share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from harness.bench import Bench
+from harness.clients.raw_openwire import OpenWirePeer, dispatch, queue
+from harness.trace.events import Event
+from harness.verdicts.finding import Finding, combine
+from harness.wire.conversation import PATIENCE
+from harness.wire.openwire import Structure
+from harness.words import Duration, Seen, ms
+
+OPENWIRE = "openwire"
+"""The capability: there is an acceptor ``openwire``."""
+QUIET: Duration = ms(300)
+"""How long a surplus command is waited for, behind the last one that should come."""
+
+Oracle = Callable[[Sequence[Event], int], list[Finding]]
+
+
+def fresh_queue(target: Bench) -> Structure:
+    """A queue nobody has used before."""
+    return queue(target.fresh_name())
+
+
+@contextmanager
+def bystander(target: Bench) -> Iterator[OpenWirePeer]:
+    """The control around a negative case: another connection works before it and still does afterwards."""
+    other = target.openwire()
+    other.settle()
+    yield other
+    other.settle()
+
+
+def take(target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None) -> list[Structure]:
+    """The next ``count`` messages for ``consumer``, fewer when they do not come, and what comes a little longer besides."""
+    wanted = dispatch(consumer)
+
+    def here() -> int:
+        return sum(wanted.accepts(each) for each in peer.inbox)
+
+    target.wait_until(lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE)
+    target.advance(QUIET)
+    peer.settle()
+    return peer.dispatched(consumer)
+
+
+def number_of(dispatched: Structure) -> int:
+    """The number that :func:`publish` gave a message."""
+    return int(dispatched["message"].properties()["number"])
+
+
+def publish(peer: OpenWirePeer, place: Structure, count: int) -> None:
+    """So many messages, numbered, all of them taken in."""
+    producer = peer.open_producer(place)
+    for number in range(count):
+        message = peer.message(producer, place, b"content", properties={"number": number})
+        peer.answered(peer.publish(message, response=True))
+
+
+def judge_trace(target: Bench, peer: OpenWirePeer, *oracles: Oracle) -> None:
+    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does not cite is left out."""
+    for oracle in oracles:
+        for each in combine(oracle(target.outcome.events, peer.conn)):
+            if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
+                target.judge(each.requirement, each.seen is Seen.HELD, each.detail)

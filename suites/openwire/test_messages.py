@@ -1,0 +1,68 @@
+"""Messages arrive as they were sent: content, properties and headers, in the encoding of every version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_openwire import dispatch
+from harness.wire.openwire import Structure
+from harness.wire.openwire_values import Typed
+from suites.openwire.steps import OPENWIRE, fresh_queue
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+NAMES = st.text("abcxyz019._-", min_size=1, max_size=20)
+"""Names of destinations; blanks around one, and what stands behind ``?``, mean something else."""
+VALUES = st.one_of(
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    TEXT,
+    st.binary(max_size=20),
+    st.integers(-128, 127).map(lambda value: Typed("byte", value)),
+    st.integers(-(2**15), 2**15 - 1).map(lambda value: Typed("short", value)),
+    st.integers(-(2**31), 2**31 - 1).map(lambda value: Typed("int", value)),
+)
+HEADERS: dict[str, st.SearchStrategy[Any]] = {
+    "correlationId": st.none() | TEXT,
+    "groupID": st.none() | TEXT,
+    "groupSequence": st.integers(-(2**31), 2**31 - 1),
+    "persistent": st.booleans(),
+    "priority": st.integers(0, 9),
+    "timestamp": st.integers(0, 2**62),
+    "type": st.none() | TEXT,
+    "replyTo": st.none() | NAMES.map(lambda name: Structure("ActiveMQQueue", {"physicalName": name})),
+}
+
+
+@case("OPENWIRE-ENC-1", needs={OPENWIRE})
+@over(
+    examples=60,
+    always=lambda target: [{"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "said": 12}],
+    content=st.one_of(st.binary(max_size=2000), TEXT),
+    properties=st.dictionaries(TEXT.filter(bool), VALUES, max_size=5),
+    headers=st.fixed_dictionaries(HEADERS),
+    said=st.sampled_from([1, 2, 3, 9, 10, 12]),
+)
+def test_a_message_arrives_as_it_was_sent(
+    target: Bench, content: bytes | str, properties: dict[str, Any], headers: dict[str, Any], said: int
+) -> None:
+    """A message of octets or of text, with any properties and headers, goes through a queue."""
+    (same,) = target.cited
+    peer, place = target.openwire(version=said), fresh_queue(target)
+    producer = peer.open_producer(place)
+    sent = peer.message(producer, place, content, properties=properties, **headers)
+    peer.answered(peer.publish(sent, response=True))
+    consumer = peer.open_consumer(place)
+    came = peer.expect(dispatch(consumer), proves=same)["message"]
+    target.judge(same, came.name == sent.name, f"a {sent.name} came as {came.name}")
+    for field in ("content", "messageId", "destination", *headers):
+        ours, theirs = sent.get(field), came.get(field)
+        if isinstance(ours, Structure):
+            ours, theirs = str(ours), str(theirs)
+        target.judge(same, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}")
+    plain = sent.properties() if properties else {}
+    target.judge(same, came.properties() == plain, f"properties {plain!r} came as {came.properties()!r}")

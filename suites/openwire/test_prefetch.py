@@ -1,0 +1,79 @@
+"""Prefetch limits: how many messages a consumer has that it did not acknowledge."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_openwire import INDIVIDUAL, STANDARD, dispatch
+from harness.wire.conversation import PATIENCE
+from suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
+
+BOUND, MORE, PULL = (f"OPENWIRE-PREFETCH-{each}" for each in (1, 2, 3))
+
+
+@case(BOUND, MORE, needs={OPENWIRE})
+@over(
+    examples=24,
+    always=lambda target: [
+        {"limit": 1, "waiting": 3, "cumulative": True},
+        {"limit": 4, "waiting": 9, "cumulative": False},
+    ],
+    limit=st.integers(1, 8),
+    waiting=st.integers(1, 20),
+    cumulative=st.booleans(),
+)
+def test_no_more_than_the_limit_is_out(target: Bench, limit: int, waiting: int, cumulative: bool) -> None:
+    """Messages wait, a consumer acknowledges half of what it has, one by one or all at once, until nothing is left. It never
+    has more than its limit, and always as many as that while there are some."""
+    peer, place = target.openwire(), fresh_queue(target)
+    publish(peer, place, waiting)
+    consumer = peer.open_consumer(place, prefetch=limit)
+    held, seen = take(target, peer, min(limit, waiting), consumer), 0
+    while held:
+        left = waiting - seen
+        target.judge_count(BOUND, "messages out", len(held), (0, limit), "messages")
+        target.judge_count(MORE, "messages out while some wait", len(held), (min(limit, left), None), "messages")
+        order = [number_of(each) for each in held]
+        target.control(order == list(range(seen, seen + len(held))), f"the messages {order} came behind {seen}")
+        done = (len(held) + 1) // 2
+        if cumulative:
+            peer.ack(held[done - 1], type=STANDARD, first=held[0], count=done)
+        else:
+            for each in held[:done]:
+                peer.ack(each, type=INDIVIDUAL)
+        seen += done
+        held = held[done:]
+        held += take(target, peer, min(limit, waiting - seen) - len(held), consumer)
+    target.control(seen == waiting, f"{seen} of {waiting} messages came")
+
+
+@case(BOUND, needs={OPENWIRE})
+def test_two_consumers_have_a_limit_each(target: Bench) -> None:
+    """Two consumers of one queue on one connection with limits of 2 and 5, and 20 messages: 2 and 5 are out."""
+    (bound,) = target.cited
+    peer, place = target.openwire(), fresh_queue(target)
+    one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
+    publish(peer, place, 20)
+    for consumer, limit in ((one, 2), (two, 5)):
+        held = take(target, peer, limit, consumer)
+        target.judge_count(bound, f"messages out with a limit of {limit}", len(held), (limit, limit), "messages")
+
+
+@case(PULL, needs={OPENWIRE})
+@over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
+def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
+    """A consumer with a limit of 0: nothing comes until it is pulled, then one message each time."""
+    (pull,) = target.cited
+    peer, place = target.openwire(), fresh_queue(target)
+    publish(peer, place, pulls + 2)
+    consumer = peer.open_consumer(place, prefetch=0)
+    peer.expect_nothing(for_=QUIET, proves=pull, why="nothing was pulled")
+    for number in range(pulls):
+        peer.send("MessagePull", {"consumerId": consumer, "destination": place, "timeout": 0})
+        came = peer.expect(dispatch(consumer), within=PATIENCE, proves=pull)
+        target.judge(pull, number_of(came) == number, f"pull {number} brought {came.brief()}")
+        peer.expect_nothing(for_=QUIET, proves=pull, why="one was pulled, and came")
+        peer.ack(came)
+    peer.expect_nothing(for_=QUIET, proves=pull, why="nothing more was pulled")

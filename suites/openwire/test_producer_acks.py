@@ -1,0 +1,95 @@
+"""ProducerAcks: a producer with a window is told how many octets of what it sent were taken, and nobody else is."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_openwire import OpenWirePeer, command, topic
+from harness.oracles.openwire_acks import acks, producers
+from harness.wire.conversation import PATIENCE
+from harness.wire.openwire import Structure
+from suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, judge_trace
+
+TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
+SIZES = st.one_of(st.integers(0, 3), st.integers(0, 5000))
+
+
+def _place(target: Bench, is_topic: bool) -> Structure:
+    return topic(target.fresh_name()) if is_topic else fresh_queue(target)
+
+
+def _told(target: Bench, peer: OpenWirePeer) -> bool:
+    """Waits until every producer has been told of all that it sent, and a little longer."""
+
+    def all_taken() -> bool:
+        found, wrong = producers(target.outcome.events, peer.conn)
+        return bool(wrong) or all(each.taken >= each.sent for each in found.values() if each.window > 0)
+
+    done = target.wait_until(all_taken, PATIENCE)
+    target.advance(QUIET)
+    peer.settle()
+    return done
+
+
+@case(TAKEN, ONLY, needs={OPENWIRE})
+@over(
+    examples=40,
+    always=lambda target: [{"window": 1, "sizes": [0, 1, 5000], "persistent": False, "is_topic": False}],
+    window=st.sampled_from([1, 1024, 1025, 65536, 2**31 - 1]),
+    sizes=st.lists(SIZES, min_size=1, max_size=8),
+    persistent=st.booleans(),
+    is_topic=st.booleans(),
+)
+def test_all_that_was_sent_is_told(
+    target: Bench, window: int, sizes: list[int], persistent: bool, is_topic: bool
+) -> None:
+    """Messages of all sizes, without asking for responses: the ProducerAcks add up to what they count, and never to more."""
+    peer, place = target.openwire(), _place(target, is_topic)
+    producer = peer.open_producer(place, window=window)
+    for number, size in enumerate(sizes):
+        properties = {"number": number, "more": "x" * size} if number % 2 else None
+        peer.publish(peer.message(producer, place, b"x" * size, persistent=persistent, properties=properties))
+    _told(target, peer)
+    judge_trace(target, peer, acks)
+
+
+@case(TAKEN, ONLY, needs={OPENWIRE})
+@over(
+    examples=30,
+    always=lambda target: [{"said": [(0, True), (0, False), (1, True), (1, False), (2, False), (2, True)]}],
+    said=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
+)
+def test_each_producer_is_told_of_its_own(target: Bench, said: list[tuple[int, bool]]) -> None:
+    """Three producers of one connection, the first without a window, send in turn; some messages ask for a response, and have
+    that instead."""
+    told, only = target.cited
+    peer, place = target.openwire(), fresh_queue(target)
+    made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]
+    for who, response in said:
+        number = peer.publish(peer.message(made[who], place, b"x" * (100 * who)), response=response)
+        if response:
+            peer.answered(number, proves=only)
+    _told(target, peer)
+    judge_trace(target, peer, acks)
+    others = [each.brief() for each in peer.inbox if each.name != "ProducerAck"]
+    target.judge(only, not others, f"besides ProducerAcks came {others}")
+    target.judge(told, peer.ended is None, "the connection ended")
+
+
+@case(ONLY, needs={OPENWIRE})
+def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
+    """A producer with a window sends, is told, and ends. Another one without a window sends: nobody is told anything."""
+    (only,) = target.cited
+    peer, place = target.openwire(), fresh_queue(target)
+    first = peer.open_producer(place, window=2048)
+    peer.publish(peer.message(first, place, b"one"))
+    peer.expect(command("ProducerAck", producerId=first))
+    peer.remove(first)
+    second = peer.open_producer(place)
+    for _ in range(3):
+        peer.publish(peer.message(second, place, b"two"))
+    peer.settle()
+    peer.expect_nothing(for_=QUIET, of=command("ProducerAck"), proves=only, why="the one with a window has ended")
+    judge_trace(target, peer, acks)

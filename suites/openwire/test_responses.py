@@ -1,0 +1,120 @@
+"""Responses: to commands that ask for one, each once; and what comes for a command that cannot be carried out."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_openwire import RESPONSES, OpenWirePeer, command
+from harness.wire.openwire import Structure
+from suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
+
+COMMANDS = ("SessionInfo", "ProducerInfo", "ConsumerInfo", "message", "FlushCommand", "RemoveInfo")
+
+
+def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response: bool) -> int:
+    """A command that can be carried out; returns its number."""
+    producer = Structure("ProducerId", {"connectionId": peer.name, "value": 100 + number, "sessionId": 1})
+    consumer = Structure("ConsumerId", {"connectionId": peer.name, "sessionId": 1, "value": 100 + number})
+    session = Structure("SessionId", {"connectionId": peer.name, "value": 100 + number})
+    fields: dict[str, object] = {}
+    match kind:
+        case "SessionInfo":
+            fields = {"sessionId": session}
+        case "ProducerInfo":
+            fields = {"producerId": producer, "destination": place}
+        case "ConsumerInfo":
+            fields = {"consumerId": consumer, "destination": place, "prefetchSize": 0}
+        case "message":
+            peer.send("ProducerInfo", {"producerId": producer, "destination": place})
+            return peer.publish(peer.message(producer, place, b"content"), response=response)
+        case "RemoveInfo":
+            peer.send("ProducerInfo", {"producerId": producer, "destination": place})
+            fields = {"objectId": producer, "lastDeliveredSequenceId": 0}
+    return peer.send(kind, fields, response=response)
+
+
+@case("OPENWIRE-RESP-1", needs={OPENWIRE})
+@over(
+    examples=30,
+    always=lambda target: [{"said": [(each, wanted) for each in COMMANDS for wanted in (True, False)]}],
+    said=st.lists(st.tuples(st.sampled_from(COMMANDS), st.booleans()), min_size=1, max_size=12),
+)
+def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, bool]]) -> None:
+    """Commands of all kinds, some of which ask for a response: to these one comes each, in their order, to the others none."""
+    (proves,) = target.cited
+    peer, place = target.openwire(), fresh_queue(target)
+    asked = []
+    for number, (kind, response) in enumerate(said):
+        sent = _say(peer, place, kind, number, response)
+        if response:
+            asked.append(sent)
+    barrier = peer.send("FlushCommand", response=True)
+    peer.expect(command("Response", correlationId=barrier), proves=proves)
+    came = [each["correlationId"] for each in peer.inbox if each.name in RESPONSES]
+    peer.inbox.clear()
+    target.judge(proves, came == asked, f"responses came to {came}, and {asked} had asked for one")
+    peer.expect_nothing(for_=QUIET, proves=proves, why="everything has been answered")
+
+
+def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
+    """A command that cannot be carried out: it is about a session, a producer or a transaction that nobody made."""
+    session, place = 77, Structure("ActiveMQQueue", {"physicalName": "nowhere"})
+    producer = Structure("ProducerId", {"connectionId": peer.name, "value": 1, "sessionId": session})
+    consumer = Structure("ConsumerId", {"connectionId": peer.name, "sessionId": session, "value": 1})
+    nobody = Structure("ProducerId", {"connectionId": "ID:nobody", "value": 1, "sessionId": 1})
+    transaction = Structure("LocalTransactionId", {"value": 9, "connectionId": peer.connection})
+    match kind:
+        case "producer of no session":
+            return "ProducerInfo", {"producerId": producer, "destination": place}
+        case "producer of no connection":
+            return "ProducerInfo", {"producerId": nobody, "destination": place}
+        case "consumer of no session":
+            return "ConsumerInfo", {"consumerId": consumer, "destination": place, "prefetchSize": 1}
+        case "end of no producer":
+            return "RemoveInfo", {"objectId": producer}
+        case "message of no producer":
+            message = peer.message(producer, place, b"content")
+            return message.name, dict(message.fields)
+        case "bad selector":
+            fine = Structure("ConsumerId", {"connectionId": peer.name, "sessionId": 1, "value": 55})
+            return "ConsumerInfo", {"consumerId": fine, "destination": place, "prefetchSize": 1, "selector": "a >"}
+    return "TransactionInfo", {"connectionId": peer.connection, "transactionId": transaction, "type": 2}
+
+
+STRANGE = (
+    "producer of no session",
+    "producer of no connection",
+    "consumer of no session",
+    "end of no producer",
+    "message of no producer",
+    "bad selector",
+    "commit of no transaction",
+)
+
+
+@case("OPENWIRE-RESP-2", "OPENWIRE-ENC-2", needs={OPENWIRE})
+@over(
+    examples=14,
+    always=lambda target: [{"kind": each, "response": wanted} for each in STRANGE for wanted in (True, False)],
+    kind=st.sampled_from(STRANGE),
+    response=st.booleans(),
+)
+def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -> None:
+    """A command in the wrong state: its response is an exception, without a stack trace since that was not asked for; or there
+    is none, and the connection is told. It works on, and so do others."""
+    told, plain = target.cited
+    with bystander(target):
+        peer = target.openwire()
+        name, fields = _stranger(peer, kind)
+        number = peer.send(name, fields, response=response)
+        if response:
+            answer = peer.refused(number, proves=(told, plain))
+        else:
+            answer = peer.expect(command("ConnectionError"), proves=(told, plain))
+        failed = answer["exception"]
+        target.judge(told, failed is not None, f"a {kind} was answered with {answer.brief()}")
+        target.judge(told, peer.ended is None, f"behind a {kind} the connection ended")
+        peer.settle()
+        target.judge(told, not peer.inbox, f"behind the answer to a {kind} came {peer.instead()}")

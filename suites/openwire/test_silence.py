@@ -1,0 +1,167 @@
+"""How long a silent connection lives, and how long the broker may be silent itself: maxInactivityDuration of both sides.
+
+Both sides of an interval are judged: closing early is as wrong as never closing.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.raw_openwire import OpenWirePeer
+from harness.oracles.openwire_liveness import agreed_ms, longest_silence, silence_interval
+from harness.targets.target import Target
+from harness.trace.events import FrameReceived, HeartBeatReceived
+from harness.words import Clock, Duration, Instant, ms, seconds
+from suites.openwire.steps import OPENWIRE
+
+CLOSED, SIGNS, LEAST, OFF, KEPT = (f"OPENWIRE-INACT-{each}" for each in (1, 2, 3, 4, 5))
+GRACE: Duration = seconds(3)
+"""How long we wait beyond the interval before we say that the broker never closes."""
+
+
+def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
+    """A connection with that duration and initial delay, as far as it is ours to say."""
+    return target.openwire(MaxInactivityDuration=duration_ms, MaxInactivityDurationInitalDelay=delay_ms)
+
+
+def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
+    """The duration and the delay that count: the lesser of ours and the broker's."""
+    about = target.parameters("openwire")
+    ours = int(about["openwire_max_inactivity_ms"] or 0), int(about["openwire_initial_delay_ms"] or 0)
+    return agreed_ms(ours[0], duration_ms), agreed_ms(ours[1], delay_ms)
+
+
+def judge_silence(target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str) -> None:
+    """Waits for the end of a connection that has fallen silent behind a command that was answered, and judges when it came.
+
+    The broker took the command in at some time between when it was sent and when the answer came. A real one is given one more
+    look: its timers count from when they were late last.
+    """
+    since, back = peer.spoke_at, peer.heard_at
+    assert since is not None
+    assert back is not None
+    low, high = silence_interval(duration_ms, delay_ms)
+    slack = 0 if target.virtual else ms(duration_ms)
+    bounds = low, high + max(0, back - since) + slack
+    target.expect_interval(proves, "close of the silent connection", since, bounds)
+    if not target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()):
+        waited = (target.now() - since) // ms(1)
+        target.judge(proves, False, f"silent for {waited} ms with {duration_ms} ms agreed on, and not closed")
+        return
+    assert peer.ended is not None
+    target.judge_duration(proves, "silence until the close", peer.ended.at - since, bounds, since)
+
+
+def durations(target: Target) -> st.SearchStrategy[int]:
+    """Milliseconds; in real time ones that are over soon, in virtual time also ones above the broker's own."""
+    if target.clock is Clock.VIRTUAL:
+        return st.sampled_from([1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000])
+    return st.sampled_from([700, 1000, 1300])
+
+
+def delays(target: Target) -> st.SearchStrategy[int]:
+    """Milliseconds."""
+    if target.clock is Clock.VIRTUAL:
+        return st.sampled_from([0, 1, 499, 1000, 9_999, 10_000, 60_000])
+    return st.sampled_from([0, 300, 1500])
+
+
+@case(CLOSED, LEAST, needs={OPENWIRE})
+@over(
+    examples=24,
+    always=lambda target: [{"duration_ms": 1000, "delay_ms": 0, "after_ms": 0}],
+    duration_ms=durations,
+    delay_ms=delays,
+    after_ms=st.sampled_from([0, 0, 1, 250, 700]),
+)
+def test_a_silent_connection_ends(target: Bench, duration_ms: int, delay_ms: int, after_ms: int) -> None:
+    """A client says a duration and a delay, says something later on that is answered, and nothing more. The lesser duration
+    counts, the client's or the broker's."""
+    duration, delay = counting(target, duration_ms, delay_ms)
+    peer = watched(target, duration_ms, delay_ms)
+    target.advance(ms(min(after_ms, duration // 2)))
+    peer.settle()
+    judge_silence(target, peer, duration, delay, *target.cited)
+
+
+@case(KEPT, CLOSED, needs={OPENWIRE})
+def test_signs_of_life_keep_a_connection(target: Bench) -> None:
+    """A client that sends KeepAliveInfo well within the duration is kept for several times as long, and its session works. When
+    it stops, the connection ends."""
+    kept, closed = target.cited
+    peer = watched(target, 1200, 0)
+    began, longest = target.now(), 0
+    for _ in range(8):
+        before = target.now()
+        target.advance(ms(400))
+        peer.keep_alive()
+        longest = max(longest, target.now() - before)
+    late = longest + target.world.lateness(began)
+    uncertain = None if late < ms(1200) else f"our own signs of life may have been {late // ms(1)} ms apart"
+    detail = "a connection with a KeepAliveInfo every 400 ms and a duration of 1200 ms was closed"
+    target.judge(kept, peer.ended is None, detail, uncertain=uncertain)
+    if peer.ended is None:
+        peer.settle()
+        judge_silence(target, peer, 1200, 0, closed)
+
+
+@case(KEPT, needs={OPENWIRE})
+def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
+    """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, also where nobody looks for silence."""
+    (kept,) = target.cited
+    peer = watched(target, 0, 0)
+    peer.keep_alive(response=True)
+    came = target.wait_until(lambda: bool(peer.beats), seconds(5))
+    target.judge(kept, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms")
+    target.judge(kept, not any(each["responseRequired"] for each in peer.beats), "the answer asks for an answer")
+
+
+def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
+    kinds = FrameReceived | HeartBeatReceived
+    events = (each for each in target.outcome.events if isinstance(each, kinds) and each.conn == peer.conn)
+    return [each.at_ns for each in events if each.at_ns >= since]
+
+
+@case(SIGNS, needs={OPENWIRE})
+@over(
+    examples=10,
+    always=lambda target: [{"duration_ms": 900, "delay_ms": 0, "busy": False}],
+    duration_ms=st.sampled_from([600, 900, 1500]),
+    delay_ms=st.sampled_from([0, 400]),
+    busy=st.booleans(),
+)
+def test_the_broker_is_never_silent_for_so_long(target: Bench, duration_ms: int, delay_ms: int, busy: bool) -> None:
+    """Nothing happens for four durations, or now and then a command is answered: from the initial delay on there is no silence
+    of the broker that its peer could take for death."""
+    (signs,) = target.cited
+    peer = watched(target, duration_ms, delay_ms)
+    begin = target.now() + ms(delay_ms)
+    for number in range(16):
+        target.advance(ms(duration_ms) // 4)
+        if busy and number % 3 == 0:
+            peer.settle()
+        else:
+            peer.keep_alive()
+    end = target.now()
+    target.control(peer.ended is None, "the connection stays open")
+    target.judge(signs, bool(peer.beats) or busy, f"no KeepAliveInfo came in {(end - begin) // ms(1)} ms")
+    heard = [begin, *_heard(target, peer, begin), end]
+    longest = max(after - before for before, after in pairwise(heard))
+    target.judge_duration(signs, "longest silence of the broker", longest, (0, longest_silence(duration_ms)), begin)
+
+
+@case(OFF, needs={OPENWIRE})
+@over(examples=2, always=lambda target: [{"duration_ms": 0}], duration_ms=st.sampled_from([0, -1]))
+def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> None:
+    """A client says 0 and is silent: in virtual time for a day. It is not closed, and nobody sends KeepAliveInfo."""
+    (off,) = target.cited
+    peer = watched(target, duration_ms, 0)
+    target.advance(seconds(86_400) if target.virtual else seconds(3))
+    target.judge(off, peer.ended is None, f"a connection with a duration of {duration_ms} was closed for being silent")
+    target.judge(off, not peer.beats, f"{len(peer.beats)} KeepAliveInfo came with a duration of {duration_ms}")
+    if peer.ended is None:
+        peer.settle()
