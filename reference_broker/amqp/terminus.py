@@ -35,9 +35,11 @@ def where(acceptor: Acceptor, name: str, capabilities: Iterable[str] = ()) -> tu
     prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
     if len(prefix) == len(name):
         raise Refusal(refusal.NOT_FOUND, f"address {refusal.shown(name)} has no name")
-    routing = wanted_routing(capabilities) or routing
-    if routing is None and acceptor.manners.qualified_names:
-        routing = RoutingType.ANYCAST
+    wanted = wanted_routing(capabilities)
+    if acceptor.manners.qualified_names:
+        routing = routing or wanted or RoutingType.ANYCAST  # a name that says what it is wins
+    else:
+        routing = wanted or routing
     return placed(acceptor, name[len(prefix) :], routing), routing
 
 

@@ -132,7 +132,8 @@ class _Reader:
             elif attribute == "persistent":
                 self.values["persistent"] = boolean(self._filled(text, where), where)
             else:
-                self._without_effect(attribute, text, where, activemq_without_effect.BROKER, "attribute")
+                used = {"brokerName": 0, "persistent": 0}
+                self._without_effect(attribute, text, where, activemq_without_effect.BROKER, "attribute", used)
         trees = {
             "destinationPolicy": self._policy_map,
             "plugins": self._plugins,
