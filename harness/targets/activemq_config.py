@@ -47,7 +47,10 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
     for element, name, _ in _connectors(tree, config):
         uri = urlsplit(element.get("uri", ""))
         about: dict[str, Value] = {"protocols": _PROTOCOLS.get(uri.scheme, uri.scheme.upper())}
-        grace = dict(parse_qsl(uri.query)).get("transport.hbGracePeriodMultiplier")
+        said = dict(parse_qsl(uri.query))
+        if (idle := said.get("transport.wireFormat.idleTimeout")) is not None:
+            about["amqp_idle_timeout_ms"] = _number(config, element, idle, int)
+        grace = said.get("transport.hbGracePeriodMultiplier")
         # The broker takes no multiplier that would make it less patient.
         if grace is not None and (multiplier := _number(config, element, grace, float)) > 1.0:
             about["heart_beat_grace_multiplier"] = multiplier
@@ -89,11 +92,12 @@ def connectors(config: Path) -> dict[str, int]:
     return found
 
 
-def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
-    """The file's text with other ports; connectors that ``ports`` does not name keep theirs. Raises like connectors()."""
+def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
+    """The file's text with other ports; connectors that ``ports`` does not name keep theirs. All of them listen on ``host``,
+    if one is given. Raises like connectors()."""
     tree = parsed(config, "an activemq.xml")
     for element, name, match in _connectors(tree, config):
-        element.set("uri", f"{match['before']}{match['host']}:{ports.get(name, match['port'])}{match['after']}")
+        element.set("uri", f"{match['before']}{host or match['host']}:{ports.get(name, match['port'])}{match['after']}")
     return bytes(etree.tostring(tree, xml_declaration=True, encoding="UTF-8"))
 
 

@@ -30,6 +30,7 @@ COUNTS = {
     "artemis-redelivery": 2,
     "artemis-stomp": 34,
     "activemq-pfc": 12,
+    "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 20,
     "rabbitmq-amqp091": 16,

@@ -1,0 +1,94 @@
+"""When an ActiveMQ gives up a STOMP client that is silent, and what it forgives one that is late.
+
+(ActiveMQ documentation, STOMP, "Heart-Beat Grace Periods"; the connectors of fixtures/brokers/activemq/activemq.xml.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.targets.parameters import speaking
+from harness.targets.target import Parameters, Target
+from harness.wire.conversation import PATIENCE
+from harness.words import Duration, ms
+
+SILENCE, NO_LESS, GRACE = (f"ACTIVEMQ-STOMP-hb-{number}" for number in (1, 2, 3))
+NEEDS = {"stomp-1.2", "heart-beat", "heart-beat-grace"}
+LOOKS = 3
+"""At the third look at the latest a silent client is given up."""
+
+
+def multiplier(about: Parameters) -> float:
+    found = about["heart_beat_grace_multiplier"]
+    assert isinstance(found, (int, float))
+    return float(found)
+
+
+def acceptors(target: Target) -> st.SearchStrategy[str]:
+    """Every connector that speaks STOMP."""
+    return st.sampled_from(sorted(speaking(target.acceptors(), "STOMP")))
+
+
+def each_acceptor(target: Target) -> list[dict[str, Any]]:
+    return [{"acceptor": name, "promised": 600, "beats": 2} for name in sorted(speaking(target.acceptors(), "STOMP"))]
+
+
+def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
+    """How long a client that promised a beat every so many ms may be silent, as the documentation computes it."""
+    return ms(int(promised * multiplier(target.parameters(acceptor))))
+
+
+@case(SILENCE, NO_LESS, needs=NEEDS)
+@over(
+    examples=40,
+    always=each_acceptor,
+    acceptor=acceptors,
+    promised=st.sampled_from([300, 501, 1000, 1999]),
+    beats=st.integers(0, 4),
+)
+def test_a_silent_client_is_given_up_in_time_and_not_before(
+    target: Bench, acceptor: str, promised: int, beats: int
+) -> None:
+    """A client beats as it promised, and falls silent. The connection ends when it has been silent for the time it promised,
+    times the multiplier of the connector where that is above 1, and not before; soon after it is over."""
+    about = (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)
+    peer = target.stomp("1.2", acceptor=acceptor, heart_beat=f"{promised},0")
+    for _ in range(beats):
+        target.advance(ms(promised) * 7 // 10)
+        peer.beat()
+    target.require(about, peer.ended is None, f"a client that beats every {promised * 7 // 10} ms; {peer.instead()}")
+    since, least = peer.spoke_at, allowed(target, acceptor, promised)
+    assert since is not None
+    bounds = (least, LOOKS * least + target.punctuality(LOOKS * least))
+    target.expect_interval(about, "the end of the silent connection", since, bounds)
+    target.wait_until(lambda: peer.ended is not None, bounds[1] + PATIENCE)
+    ended = target.now() if peer.ended is None else peer.ended.at
+    target.judge_duration(about, "silence until the end", ended - since, bounds, since)
+
+
+@case(GRACE, needs=NEEDS)
+@over(examples=10, promised=st.sampled_from([400, 1000, 1500]), beats=st.integers(4, 8))
+def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, beats: int) -> None:
+    """On a connector that forgives half as much again, a client beats a fifth later than it promised, time after time. It
+    stays, and is served."""
+    forgiving = [
+        name for name, about in speaking(target.target.acceptors(), "STOMP").items() if multiplier(about) > 1.0
+    ]
+    target.control(bool(forgiving), "no connector has a multiplier above 1.0")
+    acceptor = forgiving[0]
+    every = min(ms(promised) * 6 // 5, allowed(target, acceptor, promised) - target.punctuality(ms(promised)))
+    began = target.now()
+    peer = target.stomp("1.2", acceptor=acceptor, heart_beat=f"{promised},0")
+    for _ in range(beats):
+        target.advance(every)
+        peer.beat()
+    uncertain = (
+        None if target.world.lateness(began) < ms(promised) // 5 else "the host was late by as much as the grace leaves"
+    )
+    words = f"promised every {promised} ms, {beats} beats came every {every // ms(1)} ms; {peer.instead()}"
+    if target.judge(GRACE, peer.ended is None, words, uncertain=uncertain):
+        peer.settle()
