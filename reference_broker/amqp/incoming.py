@@ -280,18 +280,20 @@ class IncomingLink(Link):
 
     def _take(self, message: AmqpMessage, send: Any) -> Any:
         try:
-            self.publish(message, send)
+            if not self.publish(message, send):
+                what = f"a queue of {message.route.address} has as much as it may"
+                return self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, what)
         except NoRoute as problem:
             return self._not_taken(conditions.NOT_FOUND, str(problem))
         return ACCEPTED
 
-    def publish(self, message: AmqpMessage, send: Any) -> None:
-        """Adds ``message``, at once or by ``send`` with its transaction. Raises ``NoRoute``."""
+    def publish(self, message: AmqpMessage, send: Any) -> bool:
+        """Adds ``message``, at once or by ``send`` with its transaction; False if a queue refused it. Raises ``NoRoute``."""
         if send is None:
-            self.session.shared.router.publish(message)
-        else:
-            self.session.shared.router.ensure(message.route.address, message.route.routing)
-            send(message)
+            return self.session.shared.router.publish(message)
+        self.session.shared.router.ensure(message.route.address, message.route.routing)
+        send(message)
+        return True
 
     def _not_taken(self, condition: str, description: str) -> Any:
         """Rejected, or what the source has in its place (AMQP10-OUT-16, -18)."""

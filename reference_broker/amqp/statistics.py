@@ -63,17 +63,18 @@ class StatisticsAddress(Address):
         super().__init__(name, {RoutingType.MULTICAST if is_topic(name) else RoutingType.ANYCAST}, True, account)
         self._router, self._accounting = router, accounting
 
-    def route(self, message: Message, routing: RoutingType | None, given_up: Entry | None = None) -> None:
+    def route(self, message: Message, routing: RoutingType | None, given_up: Entry | None = None) -> bool:
         """Answers ``message``."""
         to, correlation = _asker(message)
         told = self._told()
         if not to or told is None:
-            return
+            return True
         address, kind = _place(to)
         bare = b"".join((Properties(to=to, correlation_id=correlation).encode(), _VALUE, mapping(told)))
         envelope = Envelope(address, to, kind, (), text=False)
         answer = AmqpMessage(self._router.next_number(), envelope, message.arrived, NO_PREFIX, None, b"", bare)
         self._router.publish(answer)
+        return True
 
     def _told(self) -> dict[str, Any] | None:
         asked = plain(self.name)

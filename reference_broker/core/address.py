@@ -81,29 +81,34 @@ class Address:
         """The anycast queue of that name, or None."""
         return next((each for each in self.anycast if each.name == name), None)
 
-    def route(self, message: Message, routing: RoutingType | None, given_up: Entry | None = None) -> None:
+    def route(self, message: Message, routing: RoutingType | None, given_up: Entry | None = None) -> bool:
         """Puts ``message`` into one of the anycast queues, in turn, and into every multicast queue, if their filters let it.
 
         A ``routing`` limits that to one of the two sides. Without a queue there the message is gone, as it must be for a
         topic without subscribers (ARTEMIS-STOMP-routing-5). ``given_up`` is its place in the queue that gave it up: such a
         message has no producer who could wait or be told, so a full address drops it under DROP and takes it otherwise.
+
+        False if any of these queues refused it.
         """
-        queues = self._chosen(message, routing)
+        chosen = self._chosen(message, routing)
+        queues = [each for each in chosen if not each.refuses(message)]
+        taken = len(queues) == len(chosen)
         if not queues:
-            return
+            return taken
         account = self.account
         if account.policy is FullPolicy.PAGE:
             if self.pages is not None and self.pages.takes(message, queues, given_up, account.full):
-                return
+                return taken
         elif given_up is not None and account.policy is FullPolicy.DROP and account.full:
-            return
+            return taken
         charge = account.charge(message, len(queues))
         if self.keeper is not None and self.keeper.keeps(message, queues):
             for queue, claim in self.keeper.keep(message, queues, given_up, charge):
                 queue.put(message, given_up, claim)
-            return
+            return taken
         for queue in queues:
             queue.put(message, given_up, charge)
+        return taken
 
     def _chosen(self, message: Message, routing: RoutingType | None) -> list[Queue]:
         """The queues that ``message`` goes to."""

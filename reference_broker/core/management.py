@@ -45,12 +45,12 @@ class ManagementAddress(Address):
         super().__init__(name, {RoutingType.MULTICAST}, True, account)
         self._all, self._send = addresses, send
 
-    def route(self, message: Message, routing: RoutingType | None, given_up: Entry | None = None) -> None:
+    def route(self, message: Message, routing: RoutingType | None, given_up: Entry | None = None) -> bool:
         """Answers ``message``."""
         asked = dict(reversed(message.envelope.headers))
         to = asked.get("reply-to")
         if to is None:
-            return
+            return True
         said: _Value | str
         try:
             said = self._told(asked.get("_AMQ_ResourceName", ""), asked.get("_AMQ_Attribute", ""))
@@ -60,6 +60,7 @@ class ManagementAddress(Address):
         if "correlation-id" in asked:
             headers.append(("correlation-id", asked["correlation-id"]))
         self._send(Envelope(to, to, None, tuple(headers), True), json.dumps([said]).encode())
+        return True
 
     def _told(self, resource: str, attribute: str) -> _Value:
         kind, _, name = resource.partition(".")

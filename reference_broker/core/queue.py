@@ -209,6 +209,10 @@ class Queue:
         if self._browsers or self._choosy:
             self.dispatch()
 
+    def refuses(self, message: Message) -> bool:
+        """Whether ``message`` is not to be put here, for want of room; asked before."""
+        return False
+
     def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
         """A message that has been in this queue comes back into memory, behind all that is there. It is not dispatched."""
         self._order += 1

@@ -260,8 +260,8 @@ class Router:
         """Charges ``message`` to its address until it is published, or not."""
         return self._accounting.find(message.route.address).hold(message)
 
-    def publish(self, message: Message) -> None:
-        """Puts ``message`` where its envelope says. Raises :class:`NoRoute`."""
+    def publish(self, message: Message) -> bool:
+        """Puts ``message`` where its envelope says; False if any queue there refused it. Raises :class:`NoRoute`."""
         envelope = message.route
         address = self._addresses.get(envelope.address)
         routing = envelope.routing
@@ -271,7 +271,7 @@ class Router:
             or (not address.anycast and self._wants_a_queue(address.routing, routing))
         ):
             address = self.ensure(envelope.address, routing)
-        address.route(message, routing)
+        return address.route(message, routing)
 
     @staticmethod
     def _wants_a_queue(usable: set[RoutingType], routing: RoutingType | None) -> bool:

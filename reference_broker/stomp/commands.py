@@ -80,7 +80,9 @@ def send(session: StompConnection, frame: Frame) -> After:
         message = _named(message)
     try:
         if transaction is None:
-            router.publish(message)
+            if not router.publish(message):
+                detail = f"a queue of {shown(address)} has as much as it may, and refuses more"
+                raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
         elif opened is not None:
             router.ensure(envelope.address, envelope.routing)
             opened.send(message, router.hold(message))

@@ -1,0 +1,120 @@
+"""A full queue that refuses what comes tells every publisher, whatever it speaks (RabbitMQ: maxlength, reject-publish).
+
+Over AMQP 0-9-1 that is basic.nack, for those who asked for confirms (``test_overflow.py``). STOMP has an ERROR in place of the
+RECEIPT, AMQP 1.0 the outcome rejected.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from harness.clients.amqp_books import Link
+from harness.clients.raw_amqp import AmqpPeer, Node
+from harness.clients.raw_amqp091 import Amqp091Peer
+from harness.clients.raw_stomp import ERROR, Destination, frame
+from harness.targets.target import Target
+from harness.wire.conversation import PATIENCE
+from suites.amqp.steps import granted
+from suites.amqp091.steps import QUIET, bodies, drained, eventually
+
+LIMIT = 3
+
+
+def both(target: Target) -> list[dict[str, str]]:
+    """What a queue may do with what is too much."""
+    return [{"overflow": each} for each in ("drop-head", "reject-publish")]
+
+
+def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
+    """A queue of at most three messages, and who owns it."""
+    owner = target.amqp091()
+    name = target.fresh_name()
+    owner.declare(name, arguments={"x-max-length": LIMIT, "x-overflow": overflow})
+    return owner, name
+
+
+def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
+    """What a queue kept, once it is there; the queue is deleted."""
+    eventually(owner, lambda: owner.count(queue) == LIMIT)
+    found = bodies(drained(owner, queue))
+    owner.call("queue.delete", {"queue": queue})
+    return found
+
+
+@case(
+    *("RABBITMQ-AMQP091-LEN-02", "RABBITMQ-AMQP091-LEN-01", "STOMP12-RCPT-01", "STOMP12-SEND-07"),
+    needs={"amqp091"},
+)
+@over(examples=1, always=both, overflow=st.just("reject-publish"))
+def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
+    """Five messages go to the queue over STOMP, each with a receipt. With reject-publish the first three are confirmed and
+    kept; the fourth is answered with ERROR, and never with a RECEIPT. With drop-head all are confirmed, the last three kept."""
+    refuses, drops, receipts, errors = target.cited
+    owner, queue = full_queue(target, overflow)
+    peer = target.stomp()
+    to = Destination(f"/amq/queue/{queue}")
+    for at in range(LIMIT):
+        peer.publish(to, b"%d" % at, proves=refuses)
+    if overflow == "drop-head":
+        for at in (3, 4):
+            peer.publish(to, b"%d" % at, proves=drops)
+        found = kept(owner, queue)
+        target.judge(drops, found == [b"2", b"3", b"4"], f"{overflow}: {found} were kept, should be the last three")
+        return
+    receipt = peer.next_receipt()
+    peer.publish(to, b"3", {"receipt": receipt}, receipt=False)
+    told = peer.watch_for(ERROR)
+    confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
+    target.judge(receipts, not confirmed, "the fourth message was refused by the queue and confirmed to the client")
+    said = "an ERROR" if told is not None else peer.instead()
+    target.judge((refuses, errors), told is not None, f"the fourth message was refused: expected ERROR, {said}")
+    found = kept(owner, queue)
+    target.judge(refuses, found == [b"0", b"1", b"2"], f"{overflow}: {found} were kept, should be the first three")
+
+
+def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
+    """Sends messages one by one; returns their outcomes."""
+    outcomes = []
+    for at in range(count):
+        granted(target, peer, link)
+        delivery = peer.post(link, b"%d" % at)
+        target.wait_until(
+            lambda delivery=delivery: bool(link.session.outcomes.get(delivery)) or peer.ended is not None, PATIENCE
+        )
+        told = link.session.outcomes.get(delivery)
+        outcomes.append(peer.instead() if told is None else str(told.kind("state")))
+        if told is None:
+            break
+    return outcomes
+
+
+@case("RABBITMQ-AMQP091-LEN-02", "RABBITMQ-AMQP091-LEN-01", needs={"amqp091"})
+@over(examples=1, always=both, overflow=st.just("reject-publish"))
+def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
+    """Five messages go to the queue over AMQP 1.0. With reject-publish the first three are accepted and kept, the others
+    rejected, and the link lives on: when there is room the next is accepted. With drop-head all are accepted."""
+    refuses, drops = target.cited
+    owner, queue = full_queue(target, overflow)
+    about = target.profile.parameters
+    peer = target.amqp()
+    link = peer.sender(Node(str(about["declared_node"]).format(name=queue)))
+    outcomes = _sent(target, peer, link, 5)
+    if overflow == "drop-head":
+        target.judge(
+            drops, outcomes == ["accepted"] * 5, f"{overflow}: the outcomes are {outcomes}, should be accepted"
+        )
+        found = kept(owner, queue)
+        target.judge(drops, found == [b"2", b"3", b"4"], f"{overflow}: {found} were kept, should be the last three")
+        return
+    wanted = ["accepted"] * 3 + ["rejected"] * 2
+    target.judge(refuses, outcomes == wanted, f"{overflow}: the outcomes are {outcomes}, should be {wanted}")
+    eventually(owner, lambda: owner.count(queue) == LIMIT)
+    found = bodies(drained(owner, queue))
+    target.judge(refuses, found == [b"0", b"1", b"2"], f"{overflow}: {found} were kept, should be the first three")
+    if outcomes == wanted:
+        target.wait_until(lambda: peer.ended is not None, QUIET)
+        again = _sent(target, peer, link, 1)
+        target.judge(refuses, again == ["accepted"], f"with room in the queue again the outcome is {again}")
+    owner.call("queue.delete", {"queue": queue})
