@@ -16,14 +16,16 @@ from harness.oracles import lives
 from harness.oracles.ground import Ground
 from harness.oracles.recording import Irregularity
 from harness.oracles.spoken import READABLE, STOMP
-from reports.judges import amqp
+from reports.judges import amqp, here, second_look
 from reports.judges.lives import NEVER, Life
-from reports.judges.second_look import FOUND, second_look
+from reports.judges.second_look import FOUND
 from reports.judges.statements import KINDS, statement
 from reports.judges.stretch import AMQP, BOOK, LIFE, PART, RISE, SCOPE
 from reports.judges.summaries import merged, summaries
 from reports.judges.unseen import doubted
 from reports.judges.wanted import SCOPE as SCOPE_NAMES
+from reports.judges.wanted import Wanted, wanted
+from reports.read import arrow
 from reports.schema import spark_schema
 from reports.sources import Source
 
@@ -92,7 +94,7 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     seen = source.whole and not counted.get(LIFE, (0, 0))[1]
     found = _of_lives(groups, ground, source.whole)
     again = (
-        second_look(spark, source, ground, groups) if any(counted.get(each, (0, 0))[1] for each in LOOKED_AT) else None
+        look_again(spark, source, ground, groups) if any(counted.get(each, (0, 0))[1] for each in LOOKED_AT) else None
     )
     if again is not None:
         found = found.unionByName(again if seen else doubted(again, groups, whole=source.whole))
@@ -104,6 +106,35 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
         what: (number, 0 if what == LIFE else again) for what, (number, again) in counted.items() if what in LOOKED_AT
     }
     return Judgement(kept, _lives(groups), looked_at, groups)
+
+
+def look_again(spark: SparkSession, source: Source, ground: Ground, merged: DataFrame) -> DataFrame | None:
+    """Every irregularity among what is suspicious (:data:`reports.judges.second_look.FOUND`); None when nothing is."""
+    again = wanted(merged, "messages" in ground.windows.values())
+    if again is None:
+        return None
+    found = second_look.overruns_in_parts(spark, source, ground, again) if again.shut else None
+    if not (again.lines or again.everything):
+        return found
+    rest = _read_again(spark, source, ground, merged, again)
+    return rest if found is None else found.unionByName(rest)
+
+
+def _read_again(spark: SparkSession, source: Source, ground: Ground, merged: DataFrame, again: Wanted) -> DataFrame:
+    """What is found in the events that are wanted: in this process if they are few, else across the cluster."""
+    events = second_look.read_again(spark, source, again)
+    some = None if again.everything else here.few(events)
+    about = None if some is None else here.beside(merged, some)
+    if some is not None and about is not None:
+        return arrow(spark, here.found(some, about, ground, again))
+    facts = second_look.amount(events, ground, again).persist(StorageLevel.DISK_ONLY)
+    found = second_look.overruns(facts)
+    if not (again.numbered or again.whole or again.everything):
+        return found
+    judged = second_look.by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
+    single = judged.where(~F.col("kind").isin("first", "missing"))
+    messages = single.unionByName(second_look.lost(judged)).unionByName(second_look.disordered(judged))
+    return found.unionByName(messages)
 
 
 def _stated(found: DataFrame, groups: DataFrame | None, ground: Ground) -> DataFrame:

@@ -7,12 +7,11 @@ memory than what is under way. The rules are those of :mod:`harness.oracles.reco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -38,7 +37,7 @@ from harness.oracles.stomp_trace import (
 )
 from reports.judges.choice import EVENTS, Choice
 from reports.judges.columns import NEEDED
-from reports.judges.wanted import SCOPE, Line, Wanted, wanted
+from reports.judges.wanted import SCOPE, Line, Wanted
 from reports.judges.windows import Shut
 from reports.schema import spark_schema
 from reports.sources import Piece, Source
@@ -92,25 +91,6 @@ FOUND = pa.schema(
 as order counts them."""
 
 ROWS_AT_ONCE = 10_000
-
-
-def second_look(spark: SparkSession, source: Source, ground: Ground, merged: DataFrame) -> DataFrame | None:
-    """Every irregularity among what is suspicious (:data:`FOUND`); None when nothing is."""
-    again = wanted(merged, "messages" in ground.windows.values())
-    if again is None:
-        return None
-    found = overruns_in_parts(spark, source, ground, again) if again.shut else None
-    if not (again.lines or again.everything):
-        return found
-    facts = amount(read_again(spark, source, again), ground, again).persist(StorageLevel.DISK_ONLY)
-    if again.unclear or again.everything:
-        found = overruns(facts) if found is None else found.unionByName(overruns(facts))
-    if again.numbered or again.whole or again.everything:
-        judged = by_message(facts, merged).persist(StorageLevel.DISK_ONLY)
-        rest = judged.where(~F.col("kind").isin("first", "missing"))
-        messages = rest.unionByName(lost(judged)).unionByName(disordered(judged))
-        found = messages if found is None else found.unionByName(messages)
-    return found
 
 
 def read_again(spark: SparkSession, source: Source, again: Wanted) -> DataFrame:
@@ -179,17 +159,18 @@ def amount(events: DataFrame, ground: Ground, again: Wanted) -> DataFrame:
     """What the events amount to, connection by connection (:data:`FACTS`), of the groups that are wanted."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(_facts(batches, ground, again), FACTS)
+        yield from _batches(facts_of(batches, ground, again), FACTS)
 
     line = (*SCOPE, "conn")
     together = events.repartition(*line).sortWithinPartitions(*line, "place", "row")
     return together.mapInArrow(read, spark_schema(FACTS))
 
 
-def _facts(batches: Iterator[pa.RecordBatch], ground: Ground, again: Wanted) -> Iterator[dict[str, Any]]:
+def facts_of(batches: Iterator[pa.RecordBatch], ground: Ground, again: Wanted) -> Iterator[dict[str, Any]]:
+    """What events that are in order (:data:`reports.judges.choice.EVENTS`) amount to, as rows of :data:`FACTS`."""
     for (*scope, conn), rows in groupby(_rows(batches), key=lambda row: (*_scope(row), row["conn"])):
         for fact in _read(Spoken(conn, ground), rows, scope, again):
-            yield _told(scope, fact)
+            yield told(scope, fact)
 
 
 def _read(reading: Spoken, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted) -> Iterator[Fact]:
@@ -208,7 +189,7 @@ def _read(reading: Spoken, rows: Iterator[dict[str, Any]], scope: Sequence[Any],
         producer, number = (fact.key.producer, fact.key.number) if fact.key.stamped else (-1, -1)
         return not fact.key.stamped or any(again.has((*scope, name, producer), number) for name in names)
 
-    def told() -> Iterator[Fact]:
+    def every() -> Iterator[Fact]:
         queues: dict[str, str] = {}
         for row in rows:
             entered = _row(row)
@@ -220,7 +201,7 @@ def _read(reading: Spoken, rows: Iterator[dict[str, Any]], scope: Sequence[Any],
             yield from reading.note(entered)
         yield from reading.end()
 
-    yield from filter(matters, told())
+    yield from filter(matters, every())
 
 
 def _row(row: Mapping[str, Any]) -> Row:
@@ -230,7 +211,7 @@ def _row(row: Mapping[str, Any]) -> Row:
     return Row((row["at_ns"], row["seq"]), row["kind"], *said, row["protocol"] or "")
 
 
-def _told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
+def told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
     row |= {"fact": type(fact).__name__.lower(), "conn": fact.conn}
     if isinstance(fact, Opaque):
@@ -272,6 +253,13 @@ def overruns(facts: DataFrame) -> DataFrame:
     )
 
 
+def overrun_of(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """One of them, as a row of :data:`FOUND`."""
+    named = (fact["queue"], fact["conn"], fact["subscription"])
+    wrong = Irregularity("overrun", *named, fact["what"], ((fact["at"], fact["seq"]),))
+    return _irregular(_scope(fact), wrong)
+
+
 def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
     """What is wrong with single messages, and what the later steps need of them (:data:`FOUND`)."""
     fact = F.col("fact")
@@ -296,15 +284,17 @@ def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
     key = (*SCOPE, "stamped_for", "producer", "number")
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(_messages(batches), FOUND)
+        yield from _batches(messages_of(_rows(batches)), FOUND)
 
     together = messages.repartition(*key).sortWithinPartitions(*key, "at", "seq")
     return together.mapInArrow(judge, spark_schema(FOUND))
 
 
-def _messages(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def messages_of(facts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What is wrong with single messages, as rows of :data:`FOUND`, from facts about them with what :func:`by_message` joins,
+    in order."""
     for (*scope, _, producer, number), some in groupby(
-        _rows(batches), key=lambda row: (*_scope(row), row["stamped_for"], row["producer"], row["number"])
+        facts, key=lambda row: (*_scope(row), row["stamped_for"], row["producer"], row["number"])
     ):
         rows = list(some)
         key = Key(producer, number)
@@ -375,18 +365,20 @@ def disordered(judged: DataFrame) -> DataFrame:
     line = (*SCOPE, "conn", "subscription", "producer")
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _batches(_lines(batches), FOUND)
+        yield from _batches(lines_of(_rows(batches)), FOUND)
 
     counting = judged.where((F.col("kind") == "first") & ~F.col("strange"))
     together = counting.repartition(*line).sortWithinPartitions(*line, "witness")
     return together.mapInArrow(judge, spark_schema(FOUND))
 
 
-def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    def of(row: dict[str, Any]) -> tuple[Any, ...]:
+def lines_of(firsts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Which of these first deliveries, in order, came behind later ones of their producer."""
+
+    def of(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return (*_scope(row), row["conn"], row["subscription"], row["producer"])
 
-    for (*scope, _, _, _), rows in groupby(_rows(batches), key=of):
+    for (*scope, _, _, _), rows in groupby(firsts, key=of):
         line = recording.Line()
         for row in rows:
             when = (row["witness"][0]["at_ns"], row["witness"][0]["seq"])

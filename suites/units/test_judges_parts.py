@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 from harness.oracles import recording
-from harness.oracles.stomp_trace import End, Got, Joined, Left, Opaque, Overrun, Sent
+from harness.oracles.stomp_trace import End, Got, Joined, Left, Sent
 from harness.trace import events as ev
 from harness.words import CloseHow, ms
-from reports.judges import lives, second_look
+from reports.judges import here, lives, second_look
 from reports.judges.books import BLOCK, LOOSE, Book
-from reports.judges.choice import Choice
+from reports.judges.choice import EVENTS, Choice
 from reports.judges.lives import NEVER, Gap, Life
 from reports.judges.order import FAR, MOST, NEAR, Fall, Order, Rise
 from reports.judges.stretch import BOOK, CONSUMES, GROUP, RISE, SUMMARIES, TOUCH, Stretch
@@ -403,48 +403,14 @@ def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
 
 
 def by_second_look(events: list[ev.Event]) -> list[Any]:
-    """What the second look says of all facts of a recording, with the joins of :func:`second_look.by_message` done here."""
-    facts = [each for each in recording.facts(events, GROUND) if not isinstance(each, (Overrun, Opaque))]
-    rows = [second_look._told(SCOPE, each) for each in facts]
-    left = {(row["conn"], row["subscription"]): row for row in rows if row["fact"] == "left"}
-    departed: dict[str, Any] = {}
-    for row in rows:
-        if row["fact"] == "left" and not row["flag"]:
-            departed[row["queue"]] = min((row["at"], row["seq"]), departed.get(row["queue"], (row["at"], row["seq"])))
-    selective = {row["queue"] for row in rows if row["fact"] == "joined" and row["flag"]}
-    sent_to = {row["queue"] for row in rows if row["fact"] == "sent"}
-    messages = []
-    for row in rows:
-        if row["fact"] not in ("sent", "got"):
-            continue
-        went, gone = left.get((row["conn"], row["subscription"])), departed.get(row["queue"])
-        about = {
-            "went": went and {"at": went["at"], "seq": went["seq"]},
-            "departed": gone and {"at": gone[0], "seq": gone[1]},
-            "selective": row["queue"] in selective or None,
-            "sent_to": row["queue"] in sent_to or None,
-            "complete": recording.readable(events),
-            "stamped_for": row["queue"] if row["producer"] >= 0 else "",
-        }
-        messages.append({**row, **about})
-    messages.sort(key=lambda row: (row["stamped_for"], row["producer"], row["number"], row["at"], row["seq"]))
-    schema = pa.schema([*second_look.FACTS, *_BESIDE])
-    judged = list(second_look._messages(iter([pa.RecordBatch.from_pylist(messages, schema=schema)])))
-    firsts = [row for row in judged if row["kind"] == "first"]
-    came: dict[Any, int] = defaultdict(lambda: -1)
-    for row in firsts:
-        came[row["queue"], row["producer"]] = max(came[row["queue"], row["producer"]], row["number"])
-    found = [row for row in judged if row["kind"] not in ("first", "missing")]
-    for row in judged:
-        if row["kind"] == "missing" and row["number"] < came[row["queue"], row["producer"]]:
-            found.append({**row, "kind": "lost"})
-
-    def line(row: dict[str, Any]) -> Any:
-        return row["conn"], row["subscription"], row["producer"], row["witness"][0]["at_ns"], row["witness"][0]["seq"]
-
-    counting = sorted((row for row in firsts if not row["strange"]), key=line)
-    ordered = [pa.RecordBatch.from_pylist(counting, schema=second_look.FOUND)]
-    found += second_look._lines(iter(ordered))
+    """What the second look says where there is little to read, of all events of a recording."""
+    choice = Choice(Wanted(everything=True), 0)
+    rows = [row for each in cut(events, [40]) for row in _rows(choice.of(each))]
+    table = pa.Table.from_pylist(rows, schema=EVENTS).sort_by(
+        [(name, "ascending") for name in ("conn", "place", "row")]
+    )
+    sent_to = {(SCOPE, each.queue) for each in recording.facts(events, GROUND) if isinstance(each, Sent)}
+    about = here.Beside(sent_to, {SCOPE} if recording.readable(events) else set())
     return sorted(
         (
             row["kind"],
@@ -455,24 +421,14 @@ def by_second_look(events: list[ev.Event]) -> list[Any]:
             row["uncertain"],
             tuple((each["at_ns"], each["seq"]) for each in row["witness"]),
         )
-        for row in found
+        for row in here.found(table, about, GROUND, Wanted(everything=True)).to_pylist()
     )
-
-
-_WHEN = pa.struct([("at", pa.int64()), ("seq", pa.int64())])
-_BESIDE = [
-    ("went", _WHEN),
-    ("departed", _WHEN),
-    *((name, pa.bool_()) for name in ("selective", "sent_to", "complete")),
-    ("stamped_for", pa.string()),
-]
 
 
 def by_oracle(events: list[ev.Event]) -> list[Any]:
     return sorted(
         (each.kind, each.queue, each.conn, each.subscription, each.what, each.uncertain, each.witness)
         for each in recording.judge(events, GROUND)
-        if each.kind != "overrun"
     )
 
 
@@ -489,7 +445,7 @@ def test_message_by_message_the_same_is_found(seed: int) -> None:
 def test_facts_survive_being_written_down() -> None:
     for seed, fault in enumerate(played091.FAULTS):
         for fact in recording.facts(played091.recording(seed, fault, 60)):
-            row = second_look._told(SCOPE, fact)
+            row = second_look.told(SCOPE, fact)
             assert (row["run"], row["target"], row["case"], row["example"]) == SCOPE
             if isinstance(fact, Sent):
                 assert second_look._sent(row, fact.key) == fact
