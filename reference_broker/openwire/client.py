@@ -53,6 +53,8 @@ Handler: TypeAlias = Callable[["Client", Fields, "Wanted"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
 """Topics on which a broker tells of itself. This one tells nothing."""
+_OF_ITS_OWN = -1
+"""The session that a connection has without having made it."""
 _PULL = "pull "
 _MOST_ROUTES = 1024
 
@@ -116,6 +118,7 @@ class Client:
             self.connection.close_behind()
             raise Refusal(BAD_CLIENT_ID, "No clientID specified for connection request")
         self._connection, self._name, self._user = id.value, name, login
+        self._sessions.add(SessionId(id.value, _OF_ITS_OWN))
 
     def add_session(self, fields: Fields, wanted: Wanted) -> None:
         id = structure(fields, self.version)

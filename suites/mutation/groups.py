@@ -25,6 +25,7 @@ from suites.mutation import (
     message_headers,
     nacks,
     negotiation,
+    openwire,
     queues,
     receipts,
     redelivery,
@@ -74,6 +75,7 @@ GROUPS: tuple[Group, ...] = (
     amqp_settlement.amqp_transactions,
     websockets.websockets,
     core_credit.core_credit,
+    openwire.openwire,
 )
 
 MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}
