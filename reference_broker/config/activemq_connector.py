@@ -31,7 +31,6 @@ _URI = re.compile(
     re.DOTALL,
 )
 ACTIVEMQ = Manners(
-    stomp_errors_close=False,
     nack_is_final=True,
     prefetch_in_messages=True,
     qualified_names=True,

@@ -52,8 +52,6 @@ class Tls:
 class Manners:
     """What a family of brokers does in its own way where a protocol, or its own documentation, leaves it open."""
 
-    stomp_errors_close: bool = True
-    """False: an ERROR about a frame that could be read leaves a session of STOMP open."""
     nack_is_final: bool = False
     """True: NACK sends a message to the dead letters at once; False: it is delivered again."""
     prefetch_in_messages: bool = False
@@ -132,6 +130,9 @@ class Acceptor:
     """``wireFormat.maxFrameSize``: octets of one OpenWire command behind its size; the lesser counts."""
     tls: Tls | None = None
     """None: connections are in the clear."""
+    stomp_errors_close: bool = True
+    """False: an ERROR about a frame that could be read leaves a session open, in the profile of ActiveMQ, as its release 6.3.1
+    has it and the specifications do not (STOMP11-SEND-07, STOMP12-ERR-02)."""
     heart_beat_grace: float = 1.0
     """``transport.hbGracePeriodMultiplier``: how many intervals a look for silence covers, from 1."""
     manners: Manners = Manners()

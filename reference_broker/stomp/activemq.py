@@ -1,12 +1,13 @@
-"""A STOMP connection as ActiveMQ has it: an ERROR about a frame does not end it, answers to SEND may come late, and silence is
-looked for once an interval.
+"""A STOMP connection as ActiveMQ has it: answers to SEND may come late, an ERROR for want of space does not end it, and silence
+is looked for once an interval.
 
 A SEND with a receipt for which there is no space leaves the others of its connection alone: its RECEIPT comes when the message
 has been added, behind whatever was answered meanwhile, or an ERROR in its place. Without a receipt there is nobody to be told,
 and the connection is not read until there is space (:mod:`reference_broker.core.producer_flow`); if the message fails, an ERROR
 without receipt-id tells so, and reading goes on.
 
-What could not be read as a frame ends the connection all the same, and so does whatever goes wrong before CONNECTED.
+Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in release 6.3.1, only what could
+not be read as a frame does, and whatever goes wrong before CONNECTED.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class ActiveMqStompConnection(StompConnection):
         try:
             fate = flow.send(sending)
         except NoSpace as problem:
-            raise Refusal(refusal.NO_SPACE, self.version, str(problem)) from None
+            self._tell_no_space(frame, problem)
+            return withheld
         except NoRoute as problem:
             raise Refusal(refusal.SEND_FAILED, self.version, str(problem)) from None
         if fate is Fate.TAKEN:
@@ -106,12 +108,16 @@ class ActiveMqStompConnection(StompConnection):
             return
         receipt = frame.get("receipt")
         if problem is not None:
-            self.tell(Refusal(refusal.NO_SPACE, self.version, str(problem), receipt=receipt), frame)
+            self._tell_no_space(frame, problem)
         elif receipt is not None:
             self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
         if self._stalled is not None and self._stalled[0] is frame:
             self._stalled = None
             self._read_again(ROOM)
+
+    def _tell_no_space(self, frame: Frame, problem: NoSpace) -> None:
+        """A send may fail for want of space and be tried again, so the session goes on (ACTIVEMQ-PFC-9)."""
+        self.tell(Refusal(refusal.NO_SPACE, self.version, str(problem), receipt=frame.get("receipt")), frame)
 
     # --- what comes in ------------------------------------------------------------------------------------------------
 
@@ -139,7 +145,7 @@ class ActiveMqStompConnection(StompConnection):
             super().due(now, what)
 
     def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
-        if frame is None or self._state is not State.SESSION or self.acceptor.manners.stomp_errors_close:
+        if frame is None or self._state is not State.SESSION or self.acceptor.stomp_errors_close:
             super()._refuse(problem, frame)
             return
         self.tell(problem, frame)

@@ -37,6 +37,15 @@ def connected(heart_beat: str | None, grace: float = 1.0, version: str = "1.2") 
     return driver, only(driver.feed(1, f"CONNECT\naccept-version:{version}\nhost:h\n{header}\n\0"), 1)["heart-beat"]
 
 
+def lenient() -> Driver:
+    """A session that few errors end."""
+    about = settings(configured())
+    stomp, *others = about.acceptors
+    driver = Driver(replace(about, acceptors=(replace(stomp, stomp_errors_close=False), *others)))
+    driver.connect(1)
+    return driver
+
+
 def closed_at(driver: Driver, until: int) -> int | None:
     """When the session ends, in milliseconds; None if it does not."""
     while not driver.closed and (due := driver.broker.next_deadline()) is not None and due <= until:
@@ -57,8 +66,9 @@ def closed_at(driver: Driver, until: int) -> int | None:
         "SUBSCRIBE\nid:1\n\n\0",
     ],
 )
-def test_an_error_ends_nothing(wrong: str) -> None:
-    driver = broker(configured())
+def test_an_error_ends_the_session_unless_that_is_switched_off(wrong: str) -> None:
+    assert errors(broker(configured()).feed(1, wrong + sync(8))) == [None]
+    driver = lenient()
     effects = driver.feed(1, wrong.replace("\n", "\nreceipt:7\n", 1) + wrong + sync(8))
     assert (errors(effects), receipts(effects), driver.closed) == (["7", None], [8], [])
 
@@ -67,9 +77,9 @@ def test_an_error_ends_nothing(wrong: str) -> None:
     "wrong", ["NOTHING\n\n\0", "SEND\nno colon\n\n\0", "CONNECT\naccept-version:1.2\nhost:h\n\n\0"]
 )
 def test_what_is_no_frame_of_a_session_ends_it(wrong: str) -> None:
-    driver = broker(configured())
-    effects = driver.feed(1, wrong + sync(8))
-    assert (errors(effects), receipts(effects), driver.closed) == ([None], [], [1])
+    for driver in (broker(configured()), lenient()):
+        effects = driver.feed(1, wrong + sync(8))
+        assert (errors(effects), receipts(effects), driver.closed) == ([None], [], [1])
 
 
 def test_before_a_session_every_error_ends_the_connection() -> None:

@@ -56,7 +56,7 @@ def test_the_defaults_are_those_of_activemq(tmp_path: Path) -> None:
         61613,
         30_000,
     )
-    assert (stomp.heart_beat_grace, stomp.manners.stomp_errors_close) == (1.0, False)
+    assert (stomp.heart_beat_grace, stomp.manners.qualified_names) == (1.0, True)
 
 
 def test_policies(tmp_path: Path) -> None:
