@@ -7,7 +7,7 @@ at to the octet.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -21,11 +21,11 @@ from harness.clients.raw_stomp import Destination, StompPeer, frame
 from harness.clients.statistics import Statistics
 from harness.targets import activemq_config
 from harness.targets.activemq_config import Policy
+from harness.trace.events import FrameReceived
 from harness.wire.conversation import PATIENCE, ControlFailed, Requirements
 from harness.wire.openwire import Structure
-from harness.wire.stomp import Frame as StompFrame
-from harness.words import Duration, RoutingType, ms
-from suites.full import body, number_of
+from harness.words import Duration, Instant, RoutingType, ms
+from suites.full import SMALLEST, body, number_of
 
 QUIET: Duration = ms(400)
 """How long an answer that should not come is waited for."""
@@ -81,6 +81,25 @@ class Producer:
     @abstractmethod
     def answer(self, offered: Any) -> Answer | None:
         """What became of it; None: nothing yet."""
+
+    @abstractmethod
+    def answers(self, offered: Any, command: str, fields: Mapping[str, str]) -> bool:
+        """Whether a frame of the trace, which came to this connection, is what answered it."""
+
+    @property
+    @abstractmethod
+    def conn(self) -> int:
+        """The number of its connection."""
+
+    def answered_at(self, offered: Any) -> Instant:
+        """When its answer arrived, however much later it is asked for. It has to have come."""
+        return next(
+            each.at_ns
+            for each in reversed(self.target.outcome.events)
+            if isinstance(each, FrameReceived)
+            and each.conn == self.conn
+            and self.answers(offered, each.command, dict(each.headers))
+        )
 
     @abstractmethod
     def instead(self) -> str:
@@ -143,9 +162,12 @@ class StompProducer(Producer):
             self._answers[offered] = "refused"
         return self._answers.get(offered)
 
-    def error(self, within: Duration = PATIENCE) -> StompFrame | None:
-        """The next ERROR that answers nothing in particular."""
-        return self.peer.watch_for(frame("ERROR"), within=within)
+    def answers(self, offered: str, command: str, fields: Mapping[str, str]) -> bool:
+        return fields.get("receipt-id") == offered
+
+    @property
+    def conn(self) -> int:
+        return self.peer.conn
 
     def instead(self) -> str:
         return self.peer.instead()
@@ -181,6 +203,15 @@ class AmqpProducer(Producer):
         if outcome is None:
             return None
         return "taken" if outcome.kind("state") == "accepted" else "refused"
+
+    def answers(self, offered: tuple[Link, int], command: str, fields: Mapping[str, str]) -> bool:
+        if command != "disposition" or fields["role"] != "receiver":
+            return False
+        return int(fields["first"]) <= offered[1] <= int(fields.get("last", fields["first"]))
+
+    @property
+    def conn(self) -> int:
+        return self.peer.conn
 
     def instead(self) -> str:
         return self.peer.instead()
@@ -223,6 +254,13 @@ class OpenWireProducer(Producer):
             self._answers[offered] = came
         found = self._answers.get(offered)
         return None if found is None else "taken" if found.name == "Response" else "refused"
+
+    def answers(self, offered: int, command: str, fields: Mapping[str, str]) -> bool:
+        return fields.get("correlationId") == str(offered)
+
+    @property
+    def conn(self) -> int:
+        return self.peer.conn
 
     def reason(self, offered: int) -> str:
         """With which exception it was refused."""
@@ -330,9 +368,9 @@ class Scale:
         return size + self.extra
 
     def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:
-        """Bodies of these sizes and one more, which together are charged ``total`` octets."""
+        """Bodies of these sizes, none below ``SMALLEST``, and one more, which together are charged ``total`` octets."""
         last = total - self.extra - sum(map(self.weight, sizes))
-        if last < 4:
+        if last < SMALLEST:
             raise ValueError(f"{list(sizes)} leave no room for a last body within {total} octets")
         return [body(number, size) for number, size in enumerate([*sizes, last])]
 

@@ -15,7 +15,7 @@ from harness.case import case, over
 from harness.clients.raw_stomp import frame
 from harness.targets.target import Target
 from harness.words import RoutingType
-from suites.full import body
+from suites.full import SMALLEST, body
 from suites.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -46,7 +46,7 @@ def corners(target: Target) -> list[dict[str, Any]]:
     examples=12,
     always=corners,
     gap=st.sampled_from([*GAPS, -200, 204]),
-    sizes=st.lists(st.integers(4, 3000), max_size=3),
+    sizes=st.lists(st.integers(SMALLEST, 3000), max_size=3),
 )
 def test_a_message_waits_from_the_very_octet(target: Bench, protocol: str, gap: int, sizes: list[int]) -> None:
     """A queue is filled to its limit, or some octets below or above it, with messages that are not persistent. Below, one

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from harness.targets import activemq, activemq_config, brokers, maven, target_file
+from harness.targets import activemq, activemq_config, brokers, maven, parameters, target_file
 from harness.targets.activemq_target import ActivemqTarget
 from harness.targets.failure import SetUpFailed
+from harness.words import RoutingType
 
 SHIPPED = activemq.our_files() / "activemq.xml"
 
@@ -49,6 +50,95 @@ def test_a_wrong_configuration_is_one_sentence(tmp_path: Path, connectors: str, 
     assert str(path) in str(caught.value)
     with pytest.raises(SetUpFailed, match=r"cannot be read; name an activemq\.xml"):
         activemq_config.connectors(tmp_path / "none.xml")
+
+
+def configured(path: Path, inside: str, connectors: str = CONNECTOR) -> Path:
+    """A file with that inside its broker."""
+    file = path / "activemq.xml"
+    file.write_text(
+        f'<beans><broker xmlns="http://activemq.apache.org/schema/core">{inside}{connectors}</broker></beans>'
+    )
+    return file
+
+
+ENTRIES = """<destinationPolicy><policyMap><policyEntries>
+  <policyEntry queue=">" memoryLimit="1mb"/>
+  <policyEntry queue="a.>" memoryLimit="20 kb" producerFlowControl="false"/>
+  <policyEntry queue="a.*.c" memoryLimit="2 Mb"><pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy></policyEntry>
+  <policyEntry topic="a.b" memoryLimit="7"><pendingSubscriberPolicy><vmCursor/></pendingSubscriberPolicy></policyEntry>
+</policyEntries></policyMap></destinationPolicy>"""
+
+
+@pytest.mark.parametrize(
+    ("routing", "name", "limit", "flow_control", "cursor"),
+    [
+        (RoutingType.ANYCAST, "x", 1024**2, True, ""),
+        (RoutingType.ANYCAST, "ab", 1024**2, True, ""),
+        (RoutingType.ANYCAST, "a.b", 20 * 1024, False, ""),
+        (RoutingType.ANYCAST, "a.b.c", 2 * 1024**2, True, "vm"),
+        (RoutingType.ANYCAST, "a.b.c.d", 20 * 1024, False, ""),
+        (RoutingType.MULTICAST, "a.b", 7, True, ""),
+        (RoutingType.MULTICAST, "a.c", 0, True, ""),
+    ],
+)
+def test_the_policy_with_most_words_in_common_counts(
+    tmp_path: Path, routing: RoutingType, name: str, limit: int, flow_control: bool, cursor: str
+) -> None:
+    wanted = activemq_config.Policy(limit, flow_control, cursor)
+    assert activemq_config.policy(configured(tmp_path, ENTRIES), routing, name) == wanted
+
+
+def test_what_holds_for_all_of_the_broker_and_for_a_connector(tmp_path: Path) -> None:
+    usage = """<systemUsage><systemUsage sendFailIfNoSpace="true" sendFailIfNoSpaceAfterTimeout="3000">
+        <memoryUsage><memoryUsage limit="20 mb"/></memoryUsage><storeUsage><storeUsage limit="1 gb"/></storeUsage>
+        <tempUsage><tempUsage percentLimit="50"/></tempUsage></systemUsage></systemUsage>"""
+    slow = '<transportConnector name="slow" uri="stomp://127.0.0.1:2?transport.hbGracePeriodMultiplier=2.5"/>'
+    hasty = '<transportConnector name="hasty" uri="stomp://127.0.0.1:3?transport.hbGracePeriodMultiplier=0.5"/>'
+    idle = '<transportConnector name="idle" uri="amqp://127.0.0.1:4?a=b&amp;transport.wireFormat.idleTimeout=2000"/>'
+    wire = '<transportConnector name="wire" uri="tcp://127.0.0.1:5"/>'
+    file = configured(tmp_path, usage, CONNECTOR + slow + hasty + idle + wire)
+    found = parameters.from_file(file, {"heart_beat_grace_multiplier": 1.0})
+    assert {name: (each["protocols"], each["heart_beat_grace_multiplier"]) for name, each in found.items()} == {
+        "stomp": ("STOMP", 1.0),
+        "slow": ("STOMP", 2.5),
+        "hasty": ("STOMP", 1.0),
+        "idle": ("AMQP", 1.0),
+        "wire": ("OPENWIRE", 1.0),
+    }
+    assert found["idle"]["amqp_idle_timeout_ms"] == 2000
+    assert "amqp_idle_timeout_ms" not in found["stomp"]
+    about = found["stomp"]
+    assert (about["memory_usage_limit"], about["store_usage_limit"]) == (20 * 1024**2, 1024**3)
+    assert "temp_usage_limit" not in about
+    assert (about["send_fail_if_no_space"], about["send_fail_if_no_space_after_timeout_ms"]) == (True, 3000)
+
+
+@pytest.mark.parametrize(
+    ("inside", "sentence"),
+    [
+        ('<memoryUsage limit="much"/>', "line 1: 'much' should be a size in octets"),
+        ('<systemUsage sendFailIfNoSpaceAfterTimeout="soon"/>', "line 1: 'soon' should be a number"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(tmp_path: Path, inside: str, sentence: str) -> None:
+    file = configured(tmp_path, inside)
+    with pytest.raises(SetUpFailed, match=sentence):
+        activemq_config.acceptors(file, {})
+    entry = configured(tmp_path, '<policyEntry queue="&gt;" memoryLimit="1 tb"/>')
+    with pytest.raises(SetUpFailed, match="'1 tb' should be a size in octets, such as 20480, 20 kb or 1 mb"):
+        activemq_config.policy(entry, RoutingType.ANYCAST, "x")
+
+
+@pytest.mark.parametrize("name", ["flow", "usage", "fail", "timeout"])
+def test_every_shipped_configuration_says_what_the_cases_need(name: str) -> None:
+    target = target_file.load(f"activemq-{name}")
+    assert isinstance(target, ActivemqTarget)
+    file = activemq.our_files() / f"{name}.xml"
+    assert set(activemq_config.connectors(file)) == {"stomp", "amqp", "openwire"}
+    assert activemq_config.policy(file, RoutingType.ANYCAST, "full.vm.x").cursor == "vm"
+    about = parameters.from_file(file, {})["stomp"]
+    assert about.get("send_fail_if_no_space", False) is (name == "fail")
+    assert about.get("send_fail_if_no_space_after_timeout_ms", 0) == (3000 if name == "timeout" else 0)
 
 
 def test_the_shipped_target_and_its_releases() -> None:
