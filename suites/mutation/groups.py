@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from suites.mutation import (
     acks,
+    alarms,
     amqp091,
     amqp_connections,
     amqp_credit,
@@ -42,6 +43,7 @@ from suites.mutation.mutant import Group, Mutant
 
 GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
+    alarms.alarms,
     framing.framing,
     framing_pieces.framing_pieces,
     escapes.escapes,
