@@ -20,11 +20,12 @@ _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 class SparkCrew:
     """See :class:`harness.load.conductor.Crew`. Every driver needs a core of the cluster for as long as the load lasts.
 
-    ``spark`` is a session on ``master``, if there is one already.
+    ``spark`` is a session on ``master``, if there is one already, ``spare`` how many of its cores have other things to do
+    meanwhile.
     """
 
-    def __init__(self, master: str, spark: SparkSession | None = None) -> None:
-        self._master, self._spark = master, spark
+    def __init__(self, master: str, spark: SparkSession | None = None, spare: int = 0) -> None:
+        self._master, self._spark, self._spare = master, spark, spare
         self._thread: threading.Thread | None = None
         self._problem = ""
         self._ending = False
@@ -54,8 +55,13 @@ class SparkCrew:
         try:
             with ExitStack() as stack:
                 spark = self._spark or stack.enter_context(session(self._master, cores=drivers, brief=True))
-                if (cores := spark.sparkContext.defaultParallelism) < drivers:
-                    self._problem = f"{self._master} has {cores} cores for {drivers} drivers; use --drivers {cores}"
+                cores = spark.sparkContext.defaultParallelism
+                if cores < drivers + self._spare:
+                    besides = " and the judges" if self._spare else ""
+                    most = max(1, cores - self._spare)
+                    self._problem = (
+                        f"{self._master} has {cores} cores for {drivers} drivers{besides}; use --drivers {most}"
+                    )
                     return
                 _drive(spark, address, token, drivers)
         except Exception as problem:  # this thread has nobody else to tell

@@ -113,7 +113,7 @@ class _Lines:
         """Never ends a load."""
         if (progress.at - self._last >= TELL_EVERY or progress.ending) and progress.at:
             self._last = progress.at
-            numbers, lasted = progress.numbers, (progress.at - progress.since) / NS_PER_S
+            numbers, lasted = progress.numbers, max(0, progress.at - progress.since) / NS_PER_S
             what = "" if progress.producing else ", waiting for the rest"
             if progress.ending:
                 what = ", the recording is put in order"

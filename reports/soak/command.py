@@ -26,7 +26,7 @@ from harness.verdicts import results
 from harness.verdicts.finding import Finding
 from harness.verdicts.results import Result
 from harness.verdicts.verdict import exit_code
-from harness.words import Seen
+from harness.words import NS_PER_S, Seen
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
 from reports.command import in_one_sentence as report_sentences
@@ -35,6 +35,7 @@ from reports.judges.conclusion import Conclusion
 from reports.requirements import Requirements
 from reports.session import session
 from reports.soak.dashboard import Dashboard
+from reports.soak.rehearsal import NotFound
 from reports.soak.stream import Stream
 from reports.spread import SparkCrew
 
@@ -63,11 +64,14 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     level_of = Requirements(load_requirements().values()).level
     master = options["master"]
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
-        who = LocalCrew() if master is None else SparkCrew(master, spark)
+        who = LocalCrew() if master is None else SparkCrew(master, spark, spare=1)
         load = Session(target, wished, who, folder, backlog=0, segment_s=SEGMENT_S)
         judged = ground_of(profile.name, guessed=True)  # what the broker was configured to is not in the trace
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
-        stream.start()
+        try:
+            stream.start()
+        except NotFound as problem:
+            raise failing.Ours(str(problem)) from None
         with Dashboard(console, f"Soak of {target.identity.name}") as dashboard:
 
             def watch(progress: Progress) -> bool:
@@ -81,6 +85,10 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
         found = stream.seen.conclusion or stream.look()
     code = exit_code([found.verdict])
     told = _keep(load, outcome, found, profile.name, code)
+    told["judges"] = {
+        **{name: getattr(stream.seen, name) for name in ("segments", "batches", "looks")},
+        "longest_batch_s": stream.seen.longest / NS_PER_S,
+    }
     if as_json:
         click.echo(json.dumps({"run": str(folder), **told, "judged": as_data(found, profile.name)}, ensure_ascii=False))
         return code

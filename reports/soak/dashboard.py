@@ -61,7 +61,8 @@ class Dashboard:
         return (
             f"{(progress.at - progress.since) / NS_PER_S:.0f} s: {sent:,.0f} sent/s, {received:,.0f} received/s,"
             f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {numbers['held']} unsettled,"
-            f" {numbers['credit']} credit; {seen.segments} segments judged, {seen.looks} looked at again,"
+            f" {numbers['credit']} credit; {seen.segments} segments judged, the last in {seen.took / NS_PER_S:.1f} s,"
+            f" {seen.looks} looks at everything,"
             f" {_violations(seen)}"
         )
 
@@ -82,7 +83,7 @@ class Dashboard:
             ("credit that producers have", f"{numbers['credit']:,}"),
             ("connections", f"{numbers['up']} up, {numbers['left']} ended by the broker"),
             ("faults", ", ".join(f"{count} {kind}" for kind, count in sorted(progress.faults.items())) or "none"),
-            ("judged", f"{seen.segments} segments in {seen.batches} batches, {seen.looks} looks at everything"),
+            ("judged", _judged(seen)),
             ("suspicion", seen.suspicion or "none"),
             ("violations", _violations(seen)),
         ]
@@ -96,6 +97,13 @@ def _latency(progress: Progress) -> str:
     return (
         ", ".join(f"{name} {value / NS_PER_MS:,.1f} ms" for name, value in told if value is not None)
         or "no latency yet"
+    )
+
+
+def _judged(seen: Seen) -> str:
+    return (
+        f"{seen.segments} segments in {seen.batches} batches, the last in {seen.took / NS_PER_S:.1f} s,"
+        f" {seen.looks} looks at everything"
     )
 
 

@@ -18,6 +18,7 @@ from reports.judges.conclusion import Conclusion, conclude
 from reports.judges.judge import judge
 from reports.judges.summaries import summaries
 from reports.soak.live import Suspicions
+from reports.soak.rehearsal import rehearse
 from reports.sources import Source
 from reports.sources.segments import local, read_files
 
@@ -35,6 +36,9 @@ class Seen:
     batches: int = 0
     looks: int = 0
     under_way: int = 0
+    took: Duration = 0
+    """How long the last batch took, with the look at everything that it may have asked for."""
+    longest: Duration = 0
     suspicion: str = ""
     """The last one."""
     conclusion: Conclusion | None = None
@@ -67,7 +71,9 @@ class Stream:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Begin to judge what there is, and what comes; returns when workers are there to do so."""
+        """Begin to judge what there is, and what comes; returns when workers are there to do so, and the judges have been
+        tried (:mod:`reports.soak.rehearsal`), which takes ten seconds of the processor. Raises :class:`NotFound`."""
+        rehearse(self.spark, self.level_of)
         nothing = [{"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)]
         summaries(self.spark, Source(nothing, read_files), self.ground).collect()
         trace = self.folder / "trace"
@@ -102,6 +108,7 @@ class Stream:
             return found
 
     def _batch(self, files: DataFrame, number: int) -> None:
+        begun = self.now()
         try:
             self._judge(sorted((row.path for row in files.collect()), key=_order))
         except (
@@ -109,6 +116,8 @@ class Stream:
         ) as problem:  # whoever watches has to know, and Spark would only say that a thread of ours failed
             self.seen.problem = problem
             raise
+        self.seen.took = self.now() - begun
+        self.seen.longest = max(self.seen.longest, self.seen.took)
 
     def _judge(self, paths: Sequence[str]) -> None:
         if self.seen.conclusion is not None:

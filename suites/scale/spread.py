@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from harness.commands.load import load
 from harness.oracles import recording
 from harness.trace import read
+from reports.soak.command import soak
 from suites.scale.cluster import WORKERS, master  # noqa: F401  (a fixture)
 
 
@@ -27,3 +28,17 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
     clocks = json.loads((folder / "run.json").read_text())["load"]["clocks"]
     assert len(clocks) == WORKERS
     assert all(each["uncertainty_ns"] > 0 for each in clocks)
+
+
+def test_the_cluster_that_drives_a_soak_judges_it_meanwhile(master: str, tmp_path: Path) -> None:  # noqa: F811
+    """One of two cores drives, the other one judges."""
+    options = ["--target", "reference-real", "--master", master, "--drivers", "1", "--rate", "200", "--for", "20s"]
+    done = CliRunner().invoke(
+        soak, [*options, "--out", str(tmp_path / "run"), "--json"], standalone_mode=False, catch_exceptions=False
+    )
+    told = json.loads(done.stdout)
+    assert done.return_value == 0
+    assert told["sent"] == told["received"] > 3000
+    assert told["judged"]["verdict"] == "PASS"
+    assert told["judges"]["segments"] >= 3, "judged while it lasted"
+    assert told["judges"]["longest_batch_s"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 from harness.oracles.ground import NOTHING
@@ -11,6 +12,7 @@ from reports.judges.books import BLOCK, Book
 from reports.judges.order import Rise
 from reports.judges.stretch import BOOK, RISE
 from reports.soak.live import FULL, GRACE, Suspicions
+from reports.spread import SparkCrew
 
 
 def row(what: str, place: int, summary: Any, block: int = 0) -> dict[str, Any]:
@@ -75,3 +77,12 @@ def test_order_is_judged_at_once() -> None:
     assert not state.enter([row(RISE, 0, Rise(0, 5))], 0)
     (why,) = state.enter([row(RISE, 1, Rise(4, 9))], 0)
     assert "order" in why
+
+
+def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
+    """A driver keeps its core as long as the load lasts, so nobody would judge before the end."""
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    crew = SparkCrew("spark://nowhere:1", spark, spare=1)
+    crew.start("127.0.0.1:1", "token", 2)
+    crew.stop()
+    assert crew.problem() == "spark://nowhere:1 has 2 cores for 2 drivers and the judges; use --drivers 1"

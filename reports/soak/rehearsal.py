@@ -1,0 +1,78 @@
+"""A rehearsal before a soak: the judges judge a recording of a few events, in which one message came twice.
+
+They are looked at with it, and everything that they need is loaded: the first judgement of a session takes ten times as long
+as the next ones, and a soak should not find that out when it has a suspicion.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from harness.oracles.ground import NOTHING
+from harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
+from harness.trace.recorder import Recorder
+from harness.trace.stamp import stamp
+from harness.words import Clock, Level
+from reports.judges.conclusion import conclude
+from reports.judges.judge import judge
+from reports.sources.segments import local
+
+_QUEUE = "rehearsal"
+
+
+class NotFound(Exception):
+    """The judges did not find what is wrong in the rehearsal."""
+
+
+def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> None:
+    """Raises :class:`NotFound` when the judges do not find the one thing that is wrong."""
+    with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as temporary:
+        recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
+        recorder.write("load", _events())
+        recorder.flush()
+        judgement = judge(spark, local([temporary]), NOTHING)
+        try:
+            found = conclude(judgement, level_of, 1)
+        finally:
+            judgement.release()
+    kinds = [(each.kind, each.count) for each in found.wrong]
+    if kinds != [("revived", 1)]:
+        raise NotFound(f"the judges were to find a message that came twice, and found {kinds or 'nothing'}")
+
+
+def _events() -> list[Event]:
+    """Two messages; the second came again after it had been acknowledged. And an AMQP connection, which is read as a whole."""
+    events: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
+
+    def frame(kind: type[FrameSent] | type[FrameReceived], command: str, body: bytes = b"", **headers: str) -> None:
+        listed = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        size = len(body)
+        events.append(
+            kind(
+                at_ns=len(events),
+                conn=1,
+                protocol="STOMP",
+                command=command,
+                headers=listed,
+                body=body,
+                body_size=size,
+                size=100 + size,
+            )
+        )
+
+    frame(FrameSent, "SUBSCRIBE", id="0", destination=_QUEUE, ack="client-individual")
+    for number in (0, 1):
+        frame(FrameSent, "SEND", stamp(1, number), destination=_QUEUE, receipt=str(number))
+        frame(FrameReceived, "RECEIPT", receipt_id=str(number))
+    for number, ack in ((0, "a"), (1, "b"), (1, "c")):
+        frame(FrameReceived, "MESSAGE", stamp(1, number), destination=_QUEUE, subscription="0", message_id=ack, ack=ack)
+        frame(FrameSent, "ACK", id=ack)
+    events.append(ConnectionOpened(at_ns=len(events), conn=2, protocol="AMQP", acceptor="amqp"))
+    events.append(
+        FrameSent(at_ns=len(events), conn=2, protocol="AMQP", command="open", headers=(("channel", "0"),), size=40)
+    )
+    return events
