@@ -23,9 +23,9 @@ from harness.commands.load_options import lasting, load_options, socket_target, 
 from harness.load import told as telling
 from harness.load.conductor import Crew, LoadFailed, Outcome, Progress
 from harness.load.crew import LocalCrew
-from harness.load.plan import BadPlan
+from harness.load.plan import BadPlan, octets
 from harness.load.recovery import tapes
-from harness.load.session import Session
+from harness.load.session import BACKLOG, Session
 from harness.targets.failure import SetUpFailed
 from harness.verdicts import results
 from harness.words import NS_PER_S, Instant
@@ -42,15 +42,22 @@ TELL_EVERY = 2 * NS_PER_S
 )
 @click.option("--messages", type=click.IntRange(1), help="How many to send in all.")
 @click.option("--record/--no-record", default=True, help="Whether to record the wire. Default: it is recorded.")
+@click.option(
+    "--backlog",
+    default=f"{BACKLOG // 1024**3}g",
+    show_default=True,
+    metavar="2g",
+    help="Octets a driver may record before segments are made of them while the load lasts; 0: from the beginning.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
-def load(lasts: str | None, record: bool, as_json: bool, **options: Any) -> int:
+def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:
     """Drive a target with many producers and consumers, and record it."""
     wished = wishes(options)
     target = socket_target(options["target"])
     time = lasting(lasts or (None if wished.messages else "10s"))
     folder = options["out"] or run_folder.default_folder()
     console = Console(stderr=True, emoji=False)
-    session = Session(target, wished, crew(options["master"]), folder, record=record)
+    session = Session(target, wished, crew(options["master"]), folder, record=record, backlog=_octets(backlog))
     begin(folder, wished.seed)
     line = _Lines(console)
     outcome = in_one_sentence(lambda: session.run(time, line.watch), folder)
@@ -63,6 +70,14 @@ def load(lasts: str | None, record: bool, as_json: bool, **options: Any) -> int:
         console.print(telling.table(target.identity.name, told))
         click.echo(str(folder))
     return code
+
+
+def _octets(text: str) -> int:
+    """A size as people write it. Raises :class:`failing.Usage`."""
+    try:
+        return octets(text)
+    except BadPlan as problem:
+        raise failing.Usage(f"--backlog: {problem}") from None
 
 
 def begin(folder: Path, seed: int) -> None:

@@ -17,8 +17,8 @@ STAMP_OCTETS = stamp.LENGTH + 20
 MOST_OCTETS = 64 * 1024 * 1024
 """The longest body there is."""
 
-_SIZE = re.compile(r"([0-9]+)([kKmM]?)")
-_FACTOR = {"": 1, "k": 1024, "m": 1024 * 1024}
+_SIZE = re.compile(r"([0-9]+)([kKmMgG]?)")
+_FACTOR = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _UNIT = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S}
 FAULTS = ("cut", "stall", "restart")
@@ -47,7 +47,7 @@ class Sizes:
     def read(cls, text: str) -> Sizes:
         """``512``, ``1k``, ``100..10k``. Raises :class:`BadPlan`."""
         low, dots, high = text.partition("..")
-        found = cls(_octets(low, text), _octets(high if dots else low, text))
+        found = cls(octets(low, text), octets(high if dots else low, text))
         if not STAMP_OCTETS <= found.low <= found.high <= MOST_OCTETS:
             raise BadPlan(
                 f"a size of {text} cannot be had; write one from {STAMP_OCTETS} (the stamp that every body begins with)"
@@ -63,10 +63,12 @@ class Sizes:
 KIB = Sizes(1024, 1024)
 
 
-def _octets(text: str, whole: str) -> int:
+def octets(text: str, whole: str = "") -> int:
+    """``512``, ``1k``, ``8m``, ``2g``; ``whole`` is what people wrote. Raises :class:`BadPlan`."""
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise BadPlan(f"{whole!r} is no size; write 512, 1k, or 100..10k")
+        example = "512, 1k, or 100..10k" if whole else "512, 1k, 8m or 2g"
+        raise BadPlan(f"{whole or text!r} is no size; write {example}")
     return int(found[1]) * _FACTOR[found[2].lower()]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.load.clocks import Exchange, Reading, stated
 from harness.load.latencies import Latencies
-from harness.load.plan import BadPlan, Fault, Place, Plan, Sizes, duration, roles
+from harness.load.plan import BadPlan, Fault, Place, Plan, Sizes, duration, octets, roles
 from harness.words import NS_PER_MS, NS_PER_S
 
 
@@ -33,6 +33,12 @@ def test_sizes(text: str, low: int, high: int) -> None:
     assert (sizes.low, sizes.high) == (low, high)
     drawn = {sizes.draw(random.Random(seed)) for seed in range(50)}
     assert low <= min(drawn) <= max(drawn) <= high
+
+
+def test_octets() -> None:
+    assert [octets(text) for text in ("0", "100", "3k", "2G")] == [0, 100, 3072, 2**31]
+    with pytest.raises(BadPlan, match="8m or 2g"):
+        octets("2t")
 
 
 def test_faults() -> None:
