@@ -11,6 +11,8 @@ from rich.table import Table
 
 from harness.commands import failing
 from harness.targets import brokers as kept
+from harness.targets import container
+from harness.targets.container_recipes import RECIPES
 from harness.targets.failure import SetUpFailed
 from harness.targets.running import RunningBroker
 
@@ -89,6 +91,10 @@ def list_(as_json: bool) -> None:
         where = "" if each.running is None else f"{each.running.host}:{next(iter(each.running.ports.values()))}"
         table.add_row(each.name, each.version, where, str(each.home))
     Console().print(table)
+    docker = container.daemon()
+    here = f"Docker {docker}" if docker else "there is no Docker here"
+    names = ", ".join(f"{each}-container" for each in RECIPES)
+    click.echo(f"As containers, while they are judged: targets {names}; {here}")
 
 
 def _facts(running: RunningBroker) -> dict[str, Any]:

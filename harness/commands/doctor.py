@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from harness import java
+from harness.targets import container
 from harness.targets.cache import cache_folder
 
 SPARK_JAVA = 17
@@ -68,6 +69,12 @@ def _maven() -> Check:
     return Check("Maven", found is not None, says, needed=False)
 
 
+def _docker() -> Check:
+    found = container.daemon()
+    says = found or "no daemon answers, or the extra containers is not installed; only needed for brokers in containers"
+    return Check("Docker", found is not None, says, needed=False)
+
+
 def _cache() -> Check:
     folder = cache_folder()
     return Check("cache folder", True, str(folder))
@@ -81,6 +88,7 @@ def checks() -> Iterator[Check]:
     yield _proton()
     yield _java()
     yield _maven()
+    yield _docker()
     yield _cache()
 
 

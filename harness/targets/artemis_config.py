@@ -49,12 +49,13 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
     return found
 
 
-def with_ports(config: Path, ports: Mapping[str, int]) -> bytes:
-    """The file's text with other ports; acceptors that ``ports`` does not name keep theirs. Raises like acceptors()."""
+def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
+    """The file's text with other ports; acceptors that ``ports`` does not name keep theirs. All of them listen on ``host``,
+    if one is given. Raises like acceptors()."""
     tree = parsed(config)
     for element in _elements(tree, config):
         name, match = _read(element, config)
-        element.text = f"{match['before']}{match['host']}:{ports.get(name, match['port'])}{match['after']}"
+        element.text = f"{match['before']}{host or match['host']}:{ports.get(name, match['port'])}{match['after']}"
     return bytes(etree.tostring(tree, xml_declaration=True, encoding="UTF-8"))
 
 

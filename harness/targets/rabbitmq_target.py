@@ -58,11 +58,7 @@ class RabbitmqTarget(SocketTarget):
 
     def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
         """By rabbitmqctl, for all of the node: cases that run beside this one are held back too."""
-        process = self._node(node)
-        if resource == "memory":
-            process.control("set_vm_memory_high_watermark", "0" if short else "0.9")
-        else:
-            process.control("set_disk_free_limit", "9000000000000000" if short else "1000000")
+        self._node(node).control(*starving(resource, short))
 
     def _node(self, name: str) -> RabbitmqProcess:
         """The process of a node."""
@@ -89,6 +85,13 @@ class RabbitmqTarget(SocketTarget):
         if self._process is not None:
             self._process.stop()
             self._process = None
+
+
+def starving(resource: str, short: bool) -> tuple[str, str]:
+    """What rabbitmqctl has to be told to make a node short of memory or disk space, or not any more."""
+    if resource == "memory":
+        return "set_vm_memory_high_watermark", "0" if short else "0.9"
+    return "set_disk_free_limit", "9000000000000000" if short else "1000000"
 
 
 def _written(limit: float | int) -> str:

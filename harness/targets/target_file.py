@@ -6,13 +6,15 @@ Other parts of the house add targets under a word of their own, as ``WORD:NAME``
 ``brokerproof.targets`` called WORD is a function from NAME to a target, and raises ``ValueError`` with one sentence for a
 name that it does not know. A file has::
 
-    kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "address"
+    kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address"
     profile = "artemis"            # what is expected of it
     config = "broker.xml"          # beside the file; virtual, process, artemis, activemq, rabbitmq
     factory = "package.module:function"    # virtual
     command = ["{python}", "-m", …]        # process
     version = "2.56.0"             # artemis, activemq, rabbitmq, proton; optional
     broker = "proton-c" | "proton-python"  # proton
+    broker = "rabbitmq" | "artemis" | "activemq"   # container
+    image = "rabbitmq:4.1-management"      # container; optional
     queue_type = "classic" | "quorum"      # rabbitmq: of queues declared for AMQP 1.0; optional
     nodes = 2                      # rabbitmq: a cluster; optional
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
@@ -38,6 +40,8 @@ from harness.targets import endpoint
 from harness.targets.activemq_target import ActivemqTarget
 from harness.targets.address import AddressTarget
 from harness.targets.artemis_target import ArtemisTarget
+from harness.targets.container_recipes import RECIPES
+from harness.targets.container_target import ContainerTarget
 from harness.targets.process import ProcessTarget
 from harness.targets.proton_examples import NAMES as EXAMPLES
 from harness.targets.proton_target import ProtonTarget
@@ -77,9 +81,10 @@ _OF_KIND: dict[str, dict[str, type]] = {
     "activemq": {"config": str, "version": str},
     "rabbitmq": {"config": str, "version": str, "queue_type": str, "nodes": int},
     "proton": {"broker": str, "version": str},
+    "container": {"broker": str, "config": str, "version": str, "image": str, "queue_type": str},
     "address": {"endpoints": dict, "config": str},
 }
-_OPTIONAL = {"version", "queue_type", "nodes"} | (_COMMON.keys() - {"kind", "profile"})
+_OPTIONAL = {"version", "queue_type", "nodes", "image"} | (_COMMON.keys() - {"kind", "profile"})
 
 
 class BadTarget(Exception):
@@ -238,15 +243,33 @@ def _proton(identity: Identity, values: Mapping[str, Any], path: Path) -> Target
     return ProtonTarget(identity, values["broker"], values.get("version"))
 
 
-def _rabbitmq(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
-    kind = values.get("queue_type", "classic")
+def _queue_type(values: Mapping[str, Any], path: Path) -> str:
+    kind = str(values.get("queue_type", "classic"))
     if kind not in ("classic", "quorum"):
         raise BadTarget(f"{path}: queue_type is {kind!r}; it should be classic or quorum")
+    return kind
+
+
+def _rabbitmq(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
+    kind = _queue_type(values, path)
     nodes = values.get("nodes", 1)
     if nodes not in (1, len(NODES)):
         raise BadTarget(f"{path}: nodes is {nodes}; it should be 1, or {len(NODES)} for a cluster")
     make = RabbitmqTarget if nodes == 1 else RabbitmqClusterTarget
     return make(identity, _beside(path, values["config"]), values.get("version"), kind)
+
+
+def _in_container(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
+    if values["broker"] not in RECIPES:
+        raise BadTarget(f"{path}: broker is {values['broker']!r}; it should be one of {', '.join(RECIPES)}")
+    return ContainerTarget(
+        identity,
+        values["broker"],
+        _beside(path, values["config"]),
+        version=values.get("version"),
+        image=values.get("image"),
+        queue_type=_queue_type(values, path),
+    )
 
 
 _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
@@ -256,5 +279,6 @@ _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
     "activemq": lambda who, values, path: ActivemqTarget(who, _beside(path, values["config"]), values.get("version")),
     "rabbitmq": _rabbitmq,
     "proton": _proton,
+    "container": _in_container,
     "address": _address,
 }
