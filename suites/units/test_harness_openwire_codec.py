@@ -118,7 +118,7 @@ def test_a_password_is_in_no_trace() -> None:
     assert ("userName", "someone") in info.listed()
 
 
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(st.text(max_size=30))
