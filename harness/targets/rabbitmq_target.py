@@ -67,15 +67,15 @@ class RabbitmqTarget(SocketTarget):
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         assert self._process is not None, "start() comes first"
+        if limits.paging is not None:  # there is no command for it; it is looked up whenever it is used
+            setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
+            self._process.control("eval", f"application:set_env({setting}).")
         if limits.memory is not None:
             kind = [] if isinstance(limits.memory, float) else ["absolute"]
             self._process.control("set_vm_memory_high_watermark", *kind, _written(limits.memory))
         if limits.disk is not None:
             kind = ["mem_relative"] if isinstance(limits.disk, float) else []
             self._process.control("set_disk_free_limit", *kind, _written(limits.disk))
-        if limits.paging is not None:  # there is no command for it; it is looked up whenever it is used
-            setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
-            self._process.control("eval", f"application:set_env({setting}).")
 
     def stop(self) -> None:
         super().stop()
