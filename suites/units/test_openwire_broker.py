@@ -24,6 +24,7 @@ from reference_broker.openwire.octets import Fields, decoded, encoded
 from reference_broker.storage import codec
 from suites.units.activemq_driver import configured, messages, policy, receipts, send, subscribe, sync
 from suites.units.broker_driver import patient
+from suites.units.core_driver import few
 from suites.units.openwire_driver import OpenWireClient, Q, client, contents, driver, names
 
 VECTORS = json.loads((files("fixtures") / "vectors" / "openwire.json").read_text("utf-8"))
