@@ -29,6 +29,7 @@ COUNTS = {
     "artemis-paging": 16,
     "artemis-redelivery": 2,
     "artemis-stomp": 34,
+    "activemq-order": 1,
     "activemq-pfc": 12,
     "activemq-stomp": 3,
     "artemis-tls": 6,

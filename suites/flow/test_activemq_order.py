@@ -1,0 +1,94 @@
+"""Whether flow control of an ActiveMQ keeps the order of a producer's messages, some of which had to wait and others not.
+
+(ActiveMQ documentation, "How do I preserve order of messages"; fixtures/brokers/activemq/flow.xml.)
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import case, over
+from suites.full import body
+from suites.producer_flow import (
+    CONSUMERS,
+    PRODUCERS,
+    OpenWireProducer,
+    Place,
+    Producer,
+    StompConsumer,
+    StompProducer,
+    filled,
+    place,
+)
+
+ORDER = "ACTIVEMQ-ORDER-1"
+NEEDS = {"stomp-1.2", "amqp", "openwire", "producer-flow-control", "statistics"}
+
+
+def out_of_place(numbers: list[int]) -> str:
+    """The first message that came behind a later one, in words."""
+    for before, after in itertools.pairwise(numbers):
+        if after < before:
+            return f"message {after} came behind message {before}"
+    return "all came in order"
+
+
+@case(ORDER, needs=NEEDS)
+@over(
+    examples=6, always=lambda target: [{"waiting": 1, "pushed": 1}], waiting=st.integers(1, 3), pushed=st.integers(1, 3)
+)
+def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, pushed: int) -> None:
+    """A producer sends to a full queue: SENDs with a receipt first, then some without, then one with. When a consumer makes
+    room, they come in that order."""
+    statistics, producer, to = target.statistics(), StompProducer(target), place(target, "vm")
+    count = filled(target, producer, statistics, to, 1000)
+    for _ in range(waiting):
+        producer.offer(to, body(count, 20))
+        count += 1
+    for _ in range(pushed):
+        producer.push(to, body(count, 20))
+        count += 1
+    last = producer.offer(to, body(count, 20))
+    found = StompConsumer(target, to).rest(count + 1)
+    producer.expect(last, "taken", "with room again the last message")
+    target.control(sorted(found) == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    detail = f"the queue had {count - waiting - pushed} messages when it was full: {out_of_place(found)}"
+    target.judge(ORDER, found == sorted(found), detail)
+
+
+@pytest.mark.parametrize("protocol", ["stomp", "amqp", "openwire"])
+@case(ORDER, needs=NEEDS)
+@over(examples=4, always=lambda target: [{"size": 500}], size=st.integers(300, 2000))
+def test_who_waits_is_not_overtaken_by_who_comes_later(target: Bench, protocol: str, size: int) -> None:
+    """A producer sends many times what fits into a queue, without waiting for answers (over OpenWire: with a window), while a
+    consumer takes and acknowledges. Now there is room and now there is none; the messages come in order, as they do at a queue
+    without flow control."""
+    count = 150
+    detail = f"of {count} messages of {size} octets"
+    for kind in ("off", "vm", "off"):
+        found = streamed(target, protocol, place(target, kind), count, size)
+        if kind == "vm":
+            target.judge(ORDER, found == sorted(found), f"{detail}: {out_of_place(found)}")
+        else:
+            target.control(found == sorted(found), f"{detail} to a queue without flow control: {out_of_place(found)}")
+
+
+def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> list[int]:
+    """The numbers of that many messages in the order in which they came, sent and taken at the same time."""
+    wide = OpenWireProducer(target, window=10_000_000)
+    producer: Producer = wide if protocol == "openwire" else PRODUCERS[protocol](target)
+    consumer = CONSUMERS["stomp" if protocol == "openwire" else protocol](target, to)
+    for number in range(count):
+        if protocol == "openwire":
+            wide.push(to, body(number, size))
+        else:
+            producer.offer(to, body(number, size))
+    found = consumer.rest(count)
+    target.control(
+        sorted(found) == list(range(count)), f"{count} messages were sent, {len(found)} came; {producer.instead()}"
+    )
+    return found
