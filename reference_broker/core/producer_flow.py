@@ -78,7 +78,7 @@ class Sending:
     destination: str
     persistent: bool
     answered: bool
-    publish: Callable[[], None]
+    publish: Callable[[], object]
     settled: Callable[[NoSpace | None], None]
     windowed: bool = False
     is_live: Callable[[], bool] = _lives

@@ -36,7 +36,7 @@ class Transaction:
         """Holds the settlement of ``entries`` until COMMIT."""
         self._settlements.append((queue, entries, outcome))
 
-    def commit(self, publish: Callable[[Message], None]) -> list[Queue]:
+    def commit(self, publish: Callable[[Message], object]) -> list[Queue]:
         """Settles and publishes everything, in the order it was asked for; returns the queues to dispatch."""
         for queue, entries, outcome in self._settlements:
             queue.settle(entries, outcome)
