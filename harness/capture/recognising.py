@@ -11,7 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-STOMP, AMQP, AMQP091, WEBSOCKET, TLS, OTHER = "STOMP", "AMQP", "AMQP091", "WEBSOCKET", "TLS", "OTHER"
+from harness.wire.core import MAGIC
+from harness.wire.core_messages import PACKET_HEADER
+from harness.wire.core_tables import BY_CODE
+
+STOMP, AMQP, AMQP091, CORE = "STOMP", "AMQP", "AMQP091", "CORE"
+WEBSOCKET, TLS, OTHER = "WEBSOCKET", "TLS", "OTHER"
 
 CLIENT_WORDS = rb"CONNECT|STOMP|SEND|SUBSCRIBE|UNSUBSCRIBE|BEGIN|COMMIT|ABORT|ACK|NACK|DISCONNECT"
 SERVER_WORDS = rb"CONNECTED|MESSAGE|RECEIPT|ERROR"
@@ -72,6 +77,8 @@ def _by_start(side: int, data: bytes) -> Recognised | None:
             return Recognised(TLS if data[4] == 2 else AMQP, None, frozenset({side}))
         # Brokers answer with the version that they have; only a client begins with one of these.
         return Recognised(AMQP091, side, frozenset({side})) if data[4:] and data[4] in (0, 1) else Recognised(OTHER)
+    if len(data) >= ENOUGH and MAGIC.startswith(data[: len(MAGIC)]):
+        return Recognised(CORE, side, frozenset({side}))
     word = _STOMP_START.match(data)
     if word is not None:
         said = word[1] or word[2]
@@ -88,10 +95,19 @@ def _by_middle(side: int, data: bytes) -> Recognised | None:
     for out in (True, False):
         if stomp_frame(data, out) is not None:
             return Recognised(STOMP, side if out else 1 - side)
-    for protocol, size_of in ((AMQP, amqp_size), (AMQP091, amqp091_size)):
+    for protocol, size_of in ((AMQP, amqp_size), (AMQP091, amqp091_size), (CORE, core_size)):
         if follows(data, 0, size_of) is True:
-            return Recognised(protocol)
+            return Recognised(protocol, _client_of_core(side, data[4]) if protocol == CORE else None)
     return None
+
+
+def _client_of_core(side: int, code: int) -> int | None:
+    """Who the client is, by the first packet that a side is seen to send."""
+    name = BY_CODE[code].name
+    if name.startswith(("ping", "packets-confirmed", "disconnect", "exception")):
+        return None
+    of_broker = name in ("receive", "producer-credits", "producer-credits-refused") or "-response" in name
+    return 1 - side if of_broker else side
 
 
 def stomp_frame(data: bytes | bytearray, out: bool) -> int | None:
@@ -108,6 +124,11 @@ def amqp_frame(data: bytes | bytearray) -> int | None:
 def amqp091_frame(data: bytes | bytearray) -> int | None:
     """Where the first credible AMQP 0-9-1 frame begins."""
     return _first(data, amqp091_size, re.compile(rb"\A|(?<=\xce)"))
+
+
+def core_packet(data: bytes | bytearray) -> int | None:
+    """Where the first credible packet of CORE begins."""
+    return _first(data, core_size, re.compile(rb"(?=[\x00]...[\x01-\xff]\x00{6})", re.DOTALL))
 
 
 def _first(data: bytes | bytearray, size_of: Callable[[bytes, int], int], starts: re.Pattern[bytes]) -> int | None:
@@ -145,3 +166,12 @@ def amqp091_size(data: bytes, at: int) -> int:
     size = int.from_bytes(head[3:7]) + 8
     whole = size <= LARGEST_FRAME and at + size <= len(data)
     return size if whole and data[at + size - 1] == 0xCE else 0
+
+
+def core_size(data: bytes, at: int) -> int:
+    """How long the packet of CORE at ``at`` says it is; 0: there is none."""
+    head = data[at : at + PACKET_HEADER]
+    if len(head) < PACKET_HEADER or head[4] not in BY_CODE or any(head[5:11]):
+        return 0
+    size = int.from_bytes(head[:4]) + 4
+    return size if PACKET_HEADER <= size <= LARGEST_FRAME else 0

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
 from harness.capture import recognising
-from harness.capture.recognising import AMQP, AMQP091, STOMP, WEBSOCKET
+from harness.capture.recognising import AMQP, AMQP091, CORE, STOMP, WEBSOCKET
 from harness.capture.telling import Telling
-from harness.clients import amqp091_tap, amqp_tap
+from harness.clients import amqp091_tap, amqp_tap, core_tap
 from harness.trace import stamp
 from harness.trace.events import Event
-from harness.wire import amqp, stomp, websocket
+from harness.wire import amqp, core, stomp, websocket
 from harness.wire.websocket import Op, WsFrame
 from harness.words import Instant
 
@@ -158,6 +158,22 @@ class _Amqp091:
         return 0
 
 
+class _Core:
+    """One direction of CORE. ``magic``: it begins with the letters that a client begins with."""
+
+    def __init__(self, telling: Telling, out: bool, magic: bool) -> None:
+        self._telling, self._out, self._reader = telling, out, core.Reader(magic=magic)
+
+    def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
+        for each in self._reader.feed(data):
+            yield core_tap.told(self._telling, at, self._out, each)
+            if isinstance(each, core.Unreadable):
+                yield None
+
+    def skip(self, size: int) -> int:
+        return 0
+
+
 class _WebSocket:
     """STOMP or AMQP in the messages of a WebSocket. Frames are masked: behind missing octets nothing is found again."""
 
@@ -223,9 +239,11 @@ def speaker(protocol: str, telling: Telling, *, begun: bool = True) -> Speaker:
         # Until CONNECTED nothing is unescaped; a connection that began unseen in all likelihood has escapes.
         shared = {"version": "1.0" if begun else "1.2"}
         return Framed(STOMP, telling, lambda out: _Stomp(telling, out, shared), recognising.stomp_frame)
+    magic = {True: begun}  # for the first reader of what the client writes
     makes: dict[str, _Make] = {
         AMQP: (lambda out: _Amqp(telling, out), lambda data, _: recognising.amqp_frame(data)),
         AMQP091: (lambda out: _Amqp091(telling, out), lambda data, _: recognising.amqp091_frame(data)),
+        CORE: (lambda out: _Core(telling, out, magic.pop(out, False)), lambda data, _: recognising.core_packet(data)),
     }
     make, beginning = makes[protocol]
     return Framed(protocol, telling, make, beginning)

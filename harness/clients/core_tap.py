@@ -6,6 +6,7 @@ them, with its ``cost``), its body is the message's, its size counts all its oct
 
 from __future__ import annotations
 
+from harness.trace.events import Event
 from harness.wire import core
 from harness.wire.conversation import Judge
 from harness.wire.core import Packet, Unreadable
@@ -22,6 +23,15 @@ PING = "ping"
 def _body(packet: Packet) -> bytes:
     message = packet.get("message")
     return message.body if isinstance(message, Message) else b""
+
+
+def told(telling: Telling, at: Instant, out: bool, item: core.Read) -> Event:
+    """What was read, as an event."""
+    if isinstance(item, Unreadable):
+        return telling.unreadable(at, out, item.data, item.reason)
+    if item.name == PING:
+        return telling.beat(at, out, PROTOCOL, item.size)
+    return telling.frame(at, out, PROTOCOL, item.name, item.listed(), _body(item), item.size)
 
 
 class Tap:
@@ -47,11 +57,4 @@ class Tap:
             self._note(at, True, item)
 
     def _note(self, at: Instant, out: bool, item: core.Read) -> None:
-        telling = self._telling
-        if isinstance(item, Unreadable):
-            event = telling.unreadable(at, out, item.data, item.reason)
-        elif item.name == PING:
-            event = telling.beat(at, out, PROTOCOL, item.size)
-        else:
-            event = telling.frame(at, out, PROTOCOL, item.name, item.listed(), _body(item), item.size)
-        self._judge.record(event)
+        self._judge.record(told(self._telling, at, out, item))

@@ -15,7 +15,8 @@ from harness.capture.conversion import Converter
 from harness.capture.series import Series
 from harness.trace import stamp
 from harness.trace.events import Event
-from harness.wire import amqp, amqp091, amqp_types, stomp
+from harness.wire import amqp, amqp091, amqp_types, core, stomp
+from harness.wire.core_messages import Message
 from harness.words import NS_PER_S, Instant, ms
 
 BROKER = (b"\x0a\x00\x00\x01", 61613)
@@ -321,5 +322,37 @@ def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = F
             line.broker(amqp091.encode_frame(amqp091.HEARTBEAT, 0))
     line.client(say("connection.close", 0, reply_code=200))
     line.broker(say("connection.close-ok", 0))
+    line.close()
+    return wire
+
+
+def core_session(*, over: bool = False, unasked: bool = False) -> Wire:
+    """A session of a CORE client that gives credit for two messages. ``over``: a third one comes; ``unasked``: the broker
+    grants more to a producer than it asked for."""
+    wire = Wire()
+    line = wire.line(40005)
+    line.open()
+
+    def say(name: str, channel: int = core.FIRST, /, **fields: object) -> bytes:
+        return core.encode_packet(name, fields, channel=channel)
+
+    about = {"name": "s", "version": core.NEWEST, "auto_commit_sends": True, "auto_commit_acks": True}
+    line.client(core.MAGIC + say("create-session", core.SESSIONS, session_channel=core.FIRST, **about))
+    line.broker(say("create-session-response", core.SESSIONS, version=core.NEWEST))
+    line.client(say("request-producer-credits", credits=1000, address="a"))
+    line.broker(say("producer-credits", credits=1001 if unasked else 1000, address="a"))
+    message = Message("a", stamp.stamp(1, 0) + b"x" * 70)
+    line.client(say("send", message=message, requires_response=True))
+    line.broker(say("null-response"))
+    line.client(say("create-consumer", consumer=0, queue="a") + say("session-start"))
+    delivered = [
+        say("receive", message=replace(message, id=number), consumer=0, delivery_count=1) for number in range(3)
+    ]
+    line.client(say("consumer-credits", consumer=0, credits=2 * len(delivered[0])))
+    for number in range(2 + over):
+        line.broker(delivered[number])
+    for _ in range(3):
+        wire.now += ms(900)
+        line.broker(say("ping", core.LIVENESS, connection_ttl=60_000))
     line.close()
     return wire

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness.oracles import lives, recording
 from harness.oracles.ground import Ground
+from harness.oracles.stomp_trace import Key, Sent
 from harness.trace import events as ev
 from harness.trace.read import UnreadableTrace
 from harness.words import CloseHow, Vantage, ms
@@ -29,6 +30,7 @@ from suites.units.captured import (
     Wire,
     amqp091_session,
     amqp_session,
+    core_session,
     events_of,
     frame,
     pcap,
@@ -486,3 +488,35 @@ def test_what_was_not_captured_of_amqp_0_9_1_accuses_nobody(
     whole = of_amqp(read(segments))
     assert of_amqp(read(without(segments, lost))) <= whole
     assert of_amqp(read(segments[begin:])) <= whole
+
+
+# --- CORE ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("faults", "kinds"), [({}, set()), ({"over": True}, {"over the credit"}), ({"unasked": True}, {"granted unasked"})]
+)
+def test_faults_of_core_are_found(faults: dict[str, bool], kinds: set[str]) -> None:
+    events = read(core_session(**faults).segments)
+    assert {kind for kind, _ in of_amqp(events)} == kinds
+    told = [each for each in events if isinstance(each, (ev.FrameSent, ev.FrameReceived))]
+    assert {each.protocol for each in told} == {"CORE"}
+    assert [each.command for each in told][:3] == ["magic", "create-session", "create-session-response"]
+    assert sum(isinstance(each, ev.HeartBeatReceived) for each in events) == 3
+    (sent,) = (each for each in recording.facts(events) if isinstance(each, Sent))
+    assert (sent.key, sent.confirmed) == (Key(1, 0), True)
+
+
+@given(st.booleans(), st.booleans(), st.sets(st.integers(0, 40), max_size=5), st.integers(0, 25))
+@settings(QUIET, max_examples=20)
+def test_what_was_not_captured_of_core_accuses_nobody(over: bool, unasked: bool, lost: set[int], begin: int) -> None:
+    segments = core_session(over=over, unasked=unasked).segments
+    whole = of_amqp(read(segments))
+    assert of_amqp(read(without(segments, lost))) <= whole
+    assert of_amqp(read(segments[begin:])) <= whole
+
+
+def test_core_is_recognised_from_the_middle() -> None:
+    events = read(core_session().segments[10:])
+    assert {each.command for each in events if isinstance(each, ev.FrameReceived)} >= {"receive"}
+    assert any(isinstance(each, ev.OctetsReceivedUnseen) and each.command == "BEGUN" for each in events)
