@@ -150,8 +150,12 @@ def _parameters(profile: str, told: Sequence[Mapping[str, Any]]) -> tuple[str, t
             each.get("agrees") if isinstance(each.get("agrees"), bool) else None,
             str(each.get("how") or ""),
         )
-    measured = [row for row in rows.values() if row.measured]
-    return described, (*measured, *(row for row in rows.values() if not row.measured))
+
+    # What was measured first, then quantities, then words: how a client names things is no promise.
+    def place(row: Parameter) -> tuple[bool, bool]:
+        return not row.measured, isinstance(documented.get(row.name), str)
+
+    return described, tuple(sorted(rows.values(), key=place))
 
 
 def _bounds(each: Mapping[str, Any]) -> str:

@@ -20,6 +20,8 @@ MOST_POINTS = 240
 MOST_CURVES = 6
 MOST_FRAMES = 200_000
 """Of an example; what comes behind is not drawn."""
+SEEN = 50
+"""A curve that moves by less than this part of its greatest value is not drawn."""
 MOST_WINDOW = 10_000
 """Session windows of more transfers than that bound nothing that is worth a drawing."""
 
@@ -49,7 +51,7 @@ class Curve:
 
 
 def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[Curve]:
-    """The curves of one example, those with bounds and of the most steps first; a curve that never moves is left out.
+    """The curves of one example, those with bounds and of the most steps first; a curve that hardly moves is left out.
 
     ``settings`` are the address-settings of the broker, which bound what addresses hold.
     """
@@ -72,7 +74,9 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
 
 
 def _moves(curve: Curve) -> bool:
-    return len({value for _, value in curve.points}) > 1
+    """Whether there is anything to see: three of a thousand credits used up are a straight line."""
+    values = [value for _, value in curve.points]
+    return max(values) - min(values) > max(values) // SEEN
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

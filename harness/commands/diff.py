@@ -203,9 +203,12 @@ def _line(text: str) -> None:
 
 
 def _summary(counts: dict[str, int]) -> str:
-    parts = [f"{counts[name]} {name}" for name in ("worse", "undecided", "better", "added", "removed", "unchanged")]
+    kinds = ", ".join(f"{counts[kind.value.lower()]} {kind.value.lower()}" for kind in Kind)
+    courses = ", ".join(
+        f"{counts[each.value.lower()]} {each.value.lower()}" for each in Course if each is not Course.SAME
+    )
     unsteady = f"; {counts['unsteady']} unsteady" if counts["unsteady"] else ""
-    return "cases: " + ", ".join(parts) + unsteady
+    return f"cases: {kinds}; of these {courses}{unsteady}"
 
 
 def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from reports.html.marks import Band, Lane, Marks, Tick, band_text
+from reports.html.marks import Band, End, Lane, Marks, Tick, band_text
+from reports.html.svg import fill
 from reports.html.times import duration, step
 
 WIDTH = 1000
@@ -26,25 +27,36 @@ def _room(text: str) -> float:
     return capitals * WIDE + (len(text) - capitals) * NARROW
 
 
+def _ending_room(end: End) -> float:
+    """The mark and the words at the end of a lane; they are bold."""
+    return 14 + 1.12 * _room(f"{end.label}, {duration(end.at)}")
+
+
 class _Drawing:
     def __init__(self, marks: Marks) -> None:
         self.marks = marks
         span = max(marks.last - marks.first, 1)
         self.lo = marks.first - span // 50
-        self.hi = marks.last + span // 20 + 1
+        self.hi = max([marks.last + span // 20 + 1, *map(self._with_its_end, marks.lanes)])
         self.lanes_top = 14 + BAND * len(marks.bands)
         self.bottom = self.lanes_top + LANE * max(len(marks.lanes), 1)
         self.height = self.bottom + FOOT
         self.parts: list[str] = []
+
+    def _with_its_end(self, lane: Lane) -> int:
+        """Until when the axis has to go for the words at the end of a lane to have room behind it."""
+        if lane.end is None:
+            return self.lo
+        whole = WIDTH - LEFT - RIGHT
+        share = max(WIDTH - LEFT - _ending_room(lane.end), 0.6 * whole) / whole
+        return self.lo + int((lane.end.at - self.lo) / share) + 1
 
     def x(self, at: int) -> float:
         share = (at - self.lo) / (self.hi - self.lo)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def put(self, template: str, *values: object) -> None:
-        # Markup.format does the same, several times slower; a report has thousands of these.
-        safe = [each if isinstance(each, int | float) else escape(each) for each in values]
-        self.parts.append(template.format(*safe))
+        self.parts.append(fill(template, *values))
 
     def draw(self) -> Markup:
         self.put(
@@ -183,9 +195,7 @@ class _Drawing:
             duration(lane.end.at),
         )
         text = f"{lane.end.label}, {duration(lane.end.at)}"
-        room = _room(text)
-        right = x + 10 + room < WIDTH
-        if right:
+        if x + _ending_room(lane.end) <= WIDTH + 1:
             self.put('<text class="label end {}" x="{:.1f}" y="{}">{}</text>', kind, x + 10, middle + 4, text)
         else:
             self.put('<text class="label end {} before" x="{:.1f}" y="{}">{}</text>', kind, x - 10, middle - 7, text)

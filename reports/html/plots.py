@@ -14,7 +14,8 @@ from reports.curves import Curve
 from reports.html.times import duration, quantity, step
 
 WIDTH, HEIGHT = 560, 150
-_LEFT, _RIGHT, _TOP, _FOOT = 64, 12, 14, 24
+_LEFT, _RIGHT, _TOP, _FOOT = 64, 12, 20, 24
+_HALF_LETTER = 3.2
 
 
 def plot(curve: Curve, zero: int) -> Markup:
@@ -49,7 +50,8 @@ def plot(curve: Curve, zero: int) -> Markup:
         parts.append(Markup(f'<text class="tick end" x="{_LEFT - 6}" y="{y(mark) + 4}">{escape(_short(mark))}</text>'))
         mark += rise
     for place, words in _ticks(points, first, last, in_order=_in_order(curve)):
-        where = min(max(x(place), _LEFT + 8), right - 16)
+        half = len(words) * _HALF_LETTER
+        where = min(max(x(place), _LEFT - 8 + half), right + 8 - half)
         parts.append(Markup(f'<text class="tick" x="{where}" y="{HEIGHT - 7}">{escape(words)}</text>'))
     for level, _ in _near(curve, values):
         parts.append(Markup(f'<line class="bound" x1="{_LEFT}" y1="{y(level)}" x2="{right}" y2="{y(level)}"/>'))
@@ -58,10 +60,9 @@ def plot(curve: Curve, zero: int) -> Markup:
         path += f"H{x(place)}V{y(value)}"
     parts.append(Markup(f'<path class="curve" d="{path}H{x(last)}"/>'))
     for level, name in _near(curve, values):
-        # Above its line, below one that lies at the top.
-        height = y(level) - 4 if y(level) > _TOP + 12 else y(level) + 12
         text = escape(name if level == 0 else f"{name}: {quantity(level, curve.unit)}")
-        parts.append(Markup(f'<text class="bound before" x="{right}" y="{height}">{text}</text>'))
+        at, style = (_LEFT + 4, "") if _crowded(places, values, level) else (right, " before")
+        parts.append(Markup(f'<text class="bound{style}" x="{at}" y="{y(level) - 4}">{text}</text>'))
     parts.append(Markup("</svg>"))
     return Markup("").join(parts)
 
@@ -69,6 +70,16 @@ def plot(curve: Curve, zero: int) -> Markup:
 def _near(curve: Curve, values: Sequence[int]) -> list[tuple[int, str]]:
     """The bounds that are drawn: one that lies far above everything would press the curve flat; the caption names it."""
     return [(level, name) for level, name in curve.bounds if level <= 4 * max(1, *values)]
+
+
+def _crowded(places: Sequence[int], values: Sequence[int], level: int) -> bool:
+    """Whether the curve comes nearer to this level in its second half than in its first, where the words then have room."""
+    middle = (places[0] + places[-1]) / 2
+    gaps = [(abs(value - level), place > middle) for place, value in zip(places, values, strict=True)]
+    first, second = (min((gap for gap, late in gaps if late is half), default=None) for half in (False, True))
+    # A curve that has no step in its second half goes on as it was.
+    second = gaps[-1][0] if second is None else second
+    return first is not None and second < first
 
 
 def _in_order(curve: Curve) -> bool:

@@ -12,12 +12,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from harness.words import NS_PER_MS
 from reports.excerpts import Excerpt
 from reports.html.marks import MAX_BANDS, Band, Marks, band_text, ending
 from reports.html.steps import Row, steps
+from reports.html.svg import fill
 from reports.html.times import duration
 
 MOST_STEPS = 90
@@ -193,8 +194,7 @@ class _Diagram:
         return _TIME + 20 + self.column * self.conns.index(conn)
 
     def put(self, template: str, *values: object) -> None:
-        safe = [each if isinstance(each, int | float) else escape(each) for each in values]
-        self.parts.append(template.format(*safe))
+        self.parts.append(fill(template, *values))
 
     def draw(self) -> Markup:
         for place, band in enumerate(self.bands):

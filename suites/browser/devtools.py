@@ -71,8 +71,9 @@ class Browser:
         targets = self._call("Target.getTargets")["targetInfos"]
         page = next(each["targetId"] for each in targets if each["type"] == "page")
         self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Performance"):
+        for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
+        self._call("Performance.enable", timeDomain="threadTicks")  # of the processor, whatever else the machine does
         return self
 
     def __exit__(
@@ -118,7 +119,7 @@ class Browser:
         self._until(lambda: bool(self.run(script)))
 
     def busy(self) -> float:
-        """How many seconds the page has kept its processor busy since it was opened: scripts, styles, layout and drawing."""
+        """How many seconds of processor time the page has taken since it was opened: scripts, styles, layout and drawing."""
         told = self._call("Performance.getMetrics")["metrics"]
         return float(next(each["value"] for each in told if each["name"] == "TaskDuration"))
 

@@ -48,7 +48,7 @@ def test_plain_lines_say_what_changed_and_both_details(tmp_path: Path) -> None:
     code, out, _ = call(a, b)
     assert code == 1
     assert out.splitlines()[2:] == [
-        "cases: 1 worse, 2 undecided, 0 better, 1 added, 1 removed, 1 unchanged",
+        "cases: 1 added, 1 removed, 2 changed, 1 unchanged; of these 1 worse, 2 undecided, 0 better",
         "worse: t c.worse: PASS → FAIL",
         "    A: PASS here",
         "    B: FAIL here",

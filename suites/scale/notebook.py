@@ -1,0 +1,59 @@
+"""The notebook of the documents, executed as Jupyter would, on a run that was just made and reported: ``tox -e notebook``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+CELLS_WITHIN_S = 600
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cases about full addresses and windows on the reference broker in virtual time, and the report on them."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    asked = ["--target", "reference", "--suite", "flow", "--effort", "smoke", "--seed", "1", "--inconclusive-ok"]
+    subprocess.run(
+        [sys.executable, "-c", "from harness.cli import main; main()", "run", *asked, "--out", str(folder)], check=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def executed(run: Path) -> Any:
+    """The notebook with its outputs. A cell that raises fails everything."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BROKERPROOF_RUN", str(run))
+        NotebookClient(notebook, timeout=CELLS_WITHIN_S, kernel_name="python3").execute(cwd=str(run))
+    return notebook
+
+
+def shown(notebook: Any, words: str) -> str:
+    """The output, as text, of the cell whose source has these words."""
+    (cell,) = [each for each in notebook.cells if each.cell_type == "code" and words in each.source]
+    return "".join(each.get("data", {}).get("text/plain", "") for each in cell.outputs)
+
+
+def test_every_question_has_an_answer(executed: Any) -> None:
+    asking = [each for each in executed.cells if each.cell_type == "code" and "def ask" not in each.source]
+    assert len(asking) > 10
+    for cell in asking:
+        assert cell.outputs, cell.source
+
+
+def test_the_answers_are_about_this_run(executed: Any, run: Path) -> None:
+    results = [json.loads(line) for line in (run / "results.ndjson").read_text("utf-8").splitlines()]
+    counted = shown(executed, "PIVOT cases")
+    assert str(sum(each["verdict"] == "PASS" for each in results)) in counted
+    assert "full." in shown(executed, "most_pages")
+    assert "MESSAGE" in shown(executed, "median_octets")
