@@ -212,6 +212,7 @@ def _row(row: Mapping[str, Any]) -> Row:
 
 
 def told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
+    """A fact as a row of :data:`FACTS`."""
     row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
     row |= {"fact": type(fact).__name__.lower(), "conn": fact.conn}
     if isinstance(fact, Opaque):

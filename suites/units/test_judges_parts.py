@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness.oracles import recording
+from harness.oracles import recording, spoken
 from harness.oracles.stomp_trace import End, Got, Joined, Left, Sent
 from harness.trace import events as ev
 from harness.words import CloseHow, ms
@@ -29,7 +29,7 @@ from reports.judges.wanted import Ranges, Wanted, _Numbers
 from reports.judges.windows import NONE, Account, Asked, Part, Piece, overrun
 from suites.units import played, played091, played_core
 from suites.units.test_judges_agree import GROUND, batch, summed_up
-from suites.units.test_judges_choice import SCOPE, cut
+from suites.units.test_judges_choice import SCOPE, cut, facts_of
 
 Frame = tuple[bool, str, dict[str, str], int | None]
 
@@ -456,6 +456,28 @@ def test_facts_survive_being_written_down() -> None:
             elif isinstance(fact, Left):
                 assert (row["subscription"], row["flag"]) == (fact.subscription, fact.noticed)
     assert {End(each.value) for each in End} == set(End)
+
+
+def test_what_is_read_again_says_what_the_events_said() -> None:
+    plays = [played.recording(4, "double", 50), played091.recording(3, "mark", 50), played_core.recording(2, None, 50)]
+    twice = said((True, "SEND", {"destination": "/queue/a"}, 1))
+    twice[0] = replace(twice[0], headers=(*twice[0].headers, ("destination", "/queue/b")))
+    for events in (*plays, twice, [replace(twice[0], headers=(), protocol="AMQP", command="transfer")]):
+        rows = [row for each in cut(events, [30]) for row in _rows(Choice(Wanted(everything=True), 0).of(each))]
+        numbers = [events.index(each) for each in events]
+        read = {(row["at_ns"], row["conn"], row["command"]): second_look._row(row) for row in rows}
+        assert read or events[0].protocol == "AMQP"
+        for number, event in zip(numbers, events, strict=True):
+            found = read.get((event.at_ns, event.conn, getattr(event, "command", None)))
+            assert found is None or found._replace(when=(0, 0)) == spoken.row(number, event)._replace(when=(0, 0))
+
+
+def test_a_queue_has_the_name_that_its_subscription_gave_it() -> None:
+    other = (True, "SUBSCRIBE", {"id": "x", "destination": "c", "ack": "auto"}, None)
+    first = (True, "SUBSCRIBE", {"id": "s", "destination": "a", "ack": "auto"}, None)
+    events = said(first, other, message(1, "t1"), message(2, "t2"), message(1, "t3", "x", "/queue/c"))
+    facts = facts_of(looking_for(1), cut(events, []))
+    assert [(each.queue, each.key.number) for each in facts if isinstance(each, Got)] == [("a", 1)]
 
 
 def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
