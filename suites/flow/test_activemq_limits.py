@@ -40,8 +40,8 @@ def corners(target: Target) -> list[dict[str, Any]]:
     return [{"gap": gap, "sizes": [1000, 300]} for gap in GAPS]
 
 
-@both
 @case(WAITS, ANSWERED, ONE_AT_A_TIME, needs=NEEDS)
+@both
 @over(
     examples=12,
     always=corners,
@@ -178,8 +178,8 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     target.judge(WAITS, came == wanted, f"{each} from each of {producers} were sent, by producer came {came}")
 
 
-@both
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
+@both
 def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: str) -> None:
     """Two queues have the same limit. The one without flow control takes many times that, at once, and holds it all; the
     other one makes its producer wait as before."""
@@ -216,8 +216,8 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
 
 
-@both
 @case(FILES, needs=NEEDS)
+@both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
     """Two queues have the same limit. Where messages wait in files many times the limit is taken, and the memory of the queue
     is never full; where they wait in memory the limit holds. What waited in files comes, once and in order."""
