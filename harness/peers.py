@@ -272,11 +272,13 @@ class Peers(Judge):
         """A connection to the management API, with the target's login. For targets with the capability "management-api"."""
         from harness.clients.management_api import ACCEPTOR, ManagementPeer  # needs h11
 
-        self._connections += 1
+        def connect(peer: ManagementPeer) -> None:
+            self._connections += 1
+            peer.conn = self._connections
+            self._connect(peer)
+
         identity = self.target.identity
-        peer = ManagementPeer(self, self._connections, acceptor or ACCEPTOR, identity.login or "", identity.passcode or "")
-        self._connect(peer)
-        return peer
+        return ManagementPeer(self, acceptor or ACCEPTOR, identity.login or "", identity.passcode or "", connect)
 
     def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
         """An open connection for Artemis's CORE protocol on which nothing has been said; ``options`` has its ``version``."""

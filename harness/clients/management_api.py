@@ -46,17 +46,22 @@ class Answer:
 
 
 class ManagementPeer(Conversation[Answer]):
-    """One connection to the API, kept open between requests, and opened anew by :class:`harness.peers.Peers` only."""
+    """A connection to the API, kept open between requests. A broker may end one that nothing is asked on: the next question
+    opens another, by ``connect``."""
 
     protocol = "HTTP"
 
-    def __init__(self, judge: Judge, conn: int, acceptor: str, login: str, passcode: str) -> None:
-        super().__init__(judge, conn, acceptor)
+    def __init__(
+        self, judge: Judge, acceptor: str, login: str, passcode: str, connect: Callable[[ManagementPeer], None]
+    ) -> None:
+        super().__init__(judge, 0, acceptor)
         self.credentials: str | None = base64.b64encode(f"{login}:{passcode}".encode()).decode("ascii")
         """What stands behind ``Basic`` in requests; None leaves the header out."""
         self._http = h11.Connection(h11.CLIENT)
         self._got: h11.Response | None = None
         self._body = b""
+        self._connect = connect
+        connect(self)
 
     # Conversation
 
@@ -109,8 +114,18 @@ class ManagementPeer(Conversation[Answer]):
     # asking
 
     def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
-        """``METHOD /api/PATH``, whatever the answer's status. Raises :class:`ControlFailed` when none comes."""
-        target = f"/api/{path}"
+        """``METHOD /api/PATH``, whatever the answer's status. Asks once more when the connection ends without an answer:
+        nothing that is asked here changes anything. Raises :class:`ControlFailed` when none comes."""
+        if self.ended is None:
+            self._ask(method, f"/api/{path}", headers)
+            if (answer := self.watch_for(_ANSWER, within=PATIENCE)) is not None or self.ended is None:
+                return answer or self.expect(_ANSWER, within=0)
+        self._http, self._got, self.ended = h11.Connection(h11.CLIENT), None, None
+        self._connect(self)
+        self._ask(method, f"/api/{path}", headers)
+        return self.expect(_ANSWER, within=PATIENCE)
+
+    def _ask(self, method: str, target: str, headers: tuple[tuple[str, str], ...]) -> None:
         known = {"host": self.channel.remote, "accept": "application/json"}
         if self.credentials is not None:
             known["authorization"] = f"Basic {self.credentials}"
@@ -129,7 +144,6 @@ class ManagementPeer(Conversation[Answer]):
             )
         )
         self.write(octets, as_event=False)
-        return self.expect(_ANSWER, within=PATIENCE)
 
     def get(self, path: str) -> Any:
         """What ``/api/PATH`` says. Raises :class:`ControlFailed` for every status but 200."""

@@ -99,7 +99,11 @@ def of_activemq(config: Path, version: str | None) -> Recipe:
         version=version,
         image=f"apache/activemq-classic:{version}",
         ports=activemq_config.connectors(config),
-        files={f"{_ACTIVEMQ_HOME}/conf/activemq.xml": activemq_config.with_ports(config, {}, ANYWHERE)},
+        files={
+            f"{_ACTIVEMQ_HOME}/conf/activemq.xml": activemq_config.with_ports(config, {}, ANYWHERE),
+            # Else the image's entry point puts users of its own into the file.
+            f"{_ACTIVEMQ_HOME}/conf/connection.security.enabled": b"",
+        },
         ready=re.compile(r"Apache ActiveMQ .* started", re.MULTILINE),
         environment={"ACTIVEMQ_OPTS": f"-Dbrokerproof.data={_ACTIVEMQ_HOME}/data"},
     )

@@ -21,8 +21,8 @@ from reference_broker.core.shared import Shared
 from reference_broker.management_api.resources import RESOURCES, Missing, Place
 
 IDLE = "idle"
-PATIENCE = seconds(60)
-"""For how long a client may say nothing."""
+FIRST, PATIENCE = seconds(5), seconds(60)
+"""For how long a client may say nothing: before the first request is whole, and after it. As RabbitMQ's server has it."""
 MOST = 64 * 1024
 """A request line with its headers, or a body, that is larger is refused. Octets."""
 ALLOWED = "HEAD, GET, OPTIONS"
@@ -42,7 +42,7 @@ class ManagementConnection:
         self._open = True
         self._asked: h11.Request | None = None
         self._body = 0
-        shared.deadlines.set((conn, IDLE), now + PATIENCE)
+        shared.deadlines.set((conn, IDLE), now + FIRST)
 
     @property
     def is_open(self) -> bool:
@@ -51,7 +51,8 @@ class ManagementConnection:
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
-        self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
+        if self._asked is not None:
+            self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
         self._http.receive_data(data)
         while self._open:
             try:
@@ -62,6 +63,7 @@ class ManagementConnection:
                 return
             if isinstance(event, h11.Request):
                 self._asked, self._body = event, 0
+                self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
             elif isinstance(event, h11.Data):
                 self._body += len(event.data)
                 if self._body > MOST:

@@ -28,7 +28,7 @@ NODE = {
 QUEUE = {
     *("name", "vhost", "node", "type", "state", "durable", "auto_delete", "exclusive", "arguments", "consumers"),
     *("messages", "messages_ready", "messages_unacknowledged", "message_bytes", "message_bytes_ready"),
-    "message_bytes_unacknowledged",
+    *("message_bytes_unacknowledged", "messages_ready_ram"),
 }
 
 
@@ -230,7 +230,17 @@ def test_requests_may_come_together_and_in_pieces(bench: Bench, api: ManagementP
     assert raw.ended
 
 
-def test_who_says_nothing_is_parted_from(bench: Bench) -> None:
+def test_who_says_nothing_is_parted_from_and_may_come_again(bench: Bench) -> None:
+    silent, half = Raw(bench), Raw(bench)
+    half.say(b"GET /api/over")
+    bench.advance(seconds(3))
+    assert not silent.ended
+    bench.advance(seconds(1))
+    assert silent.ended
+    assert half.ended, "a request that does not come to its end is none"
     api = bench.management()
+    node, conn = api.node(), api.conn
     api.expect_nothing(for_=seconds(59))
     api.expect_end(within=seconds(1))
+    assert api.node()["name"] == node["name"]
+    assert api.conn != conn

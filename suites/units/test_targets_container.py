@@ -141,6 +141,7 @@ def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
     target.stop()
     assert "POST /images/create" not in docker.asked, "the image was here"
     assert b"//0.0.0.0:" in docker.files["/opt/apache-activemq/conf/activemq.xml"]
+    assert docker.files["/opt/apache-activemq/conf/connection.security.enabled"] == b""
     assert docker.created["Env"] == ["ACTIVEMQ_OPTS=-Dbrokerproof.data=/opt/apache-activemq/data"]
     with pytest.raises(SetUpFailed, match="nobody can make this broker short of memory"):
         target.starve(target.world(0, None, lambda _: None), "memory", True)
