@@ -18,7 +18,7 @@ from harness.oracles import recording, spoken
 from harness.oracles.stomp_trace import End, Got, Joined, Left, Sent
 from harness.trace import events as ev
 from harness.words import CloseHow, ms
-from reports.judges import here, lives, second_look
+from reports.judges import here, lives, second_look, windows
 from reports.judges.books import BLOCK, LOOSE, Book
 from reports.judges.choice import EVENTS, Choice
 from reports.judges.lives import NEVER, Gap, Life
@@ -397,6 +397,32 @@ def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
     assert [account("client", window, Piece(behind=100), held=50) for window in (100, 101)] == [True, False]
     assert not account("client", 1, Piece())
     assert not account(one, 1, Piece(fresh=NONE))
+
+
+def account_of(frames: Sequence[Frame], *cuts: int) -> Account:
+    ((_, group),) = summed_up(said(*frames), cuts)["part"].items()
+    told: Account = group.told
+    return told
+
+
+def test_what_parts_cannot_tell_asks_for_all_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "PIECES", 5)
+    plain = [subscribe(), message(0, "t0"), message(1, "t1"), ack("t1"), ack("t0")]
+    for cuts in ((), (2,), (1, 3)):
+        account = account_of(plain, *cuts)
+        assert (account.whole, account.gone, account.overrun) == (False, False, False)
+    again = [subscribe(), message(0, "t0"), message(1, "t0")]
+    assert account_of(again).whole
+    assert account_of([subscribe(), message(0, "t0"), subscribe()]).whole
+    assert account_of([subscribe(), message(0, "t0"), subscribe()], 1).whole
+    assert account_of([subscribe(name=""), message(0, "t0", "x")]).whole
+    leaving = [*plain, (True, "UNSUBSCRIBE", {"id": "s"}, None)]
+    assert [account_of(leaving, *cuts).gone for cuts in ((), (3,))] == [True, True]
+    few, many = ([*plain[:1], *(ack(f"x{number}") for number in range(count))] for count in (5, 6))
+    assert not account_of(few).whole
+    assert account_of(many).whole
+    assert account_of([subscribe("client"), message(0, "t0")]).cumulative == {"s"}
+    assert account_of(plain).cumulative == set()
 
 
 # --- the second look without Spark -----------------------------------------------------------------------------------
