@@ -2,13 +2,13 @@
 
 When it is ready it prints one JSON line on standard output and nothing else ever::
 
-    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "stomp+ssl": null, "amqps": null,
-     "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [], "closed": [], "version": "0.1.0"}
+    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null, "stomp+ssl": null,
+     "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [], "closed": [], "version": "0.1.0"}
 
-``stomp``, ``amqp`` and ``core`` are the ports of the first acceptors that speak each in the clear, ``stomp+ssl`` and
-``amqps`` those of the first that speak it over TLS, null where none does; ``acceptors`` has the port of each by its name,
-``tls`` the names of those with TLS, ``closed`` the names of those that speak nothing this broker does and are therefore not
-opened.
+``stomp``, ``amqp``, ``core`` and ``openwire`` are the ports of the first acceptors that speak each in the clear,
+``stomp+ssl`` and ``amqps`` those of the first that speak it over TLS, null where none does; ``acceptors`` has the port of each
+by its name, ``tls`` the names of those with TLS, ``closed`` the names of those that speak nothing this broker does and are
+therefore not opened.
 
 Exit: 0 stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 an acceptor could not be opened; 4 bad options or a bad
 configuration file. Imports are kept small and late: a harness starts many of these.
@@ -84,7 +84,13 @@ class SetUpFailed(Refusal):
     help="The port of the first CORE acceptor; 0 picks a free one. [default: the file's; none without a file]",
 )
 @click.option(
-    "--any-port", is_flag=True, help="Put every acceptor on a free port (the other three options win for theirs)."
+    "--openwire",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="The port of the first OpenWire acceptor of --profile activemq; 0 picks a free one. [default: the file's, or 61616]",
+)
+@click.option(
+    "--any-port", is_flag=True, help="Put every acceptor on a free port (the options for protocols win for theirs)."
 )
 @click.option(
     "--transactional-acks",
@@ -107,6 +113,7 @@ def broker(
     stomp: int | None,
     amqp: int | None,
     core: int | None,
+    openwire: int | None,
     any_port: bool,
     transactional_acks: str,
     check: bool,
@@ -125,7 +132,10 @@ def broker(
             return
         if data is not None and profile != ARTEMIS:
             raise Refusal(f"--data: the profile {profile} keeps everything in memory; leave it out")
-        settings = _settings(config, {"STOMP": stomp, "AMQP": amqp, "CORE": core}, any_port, profile)
+        if openwire is not None and profile != ACTIVEMQ:
+            raise Refusal(f"--openwire: the profile {profile} does not speak OpenWire; say --profile {ACTIVEMQ}")
+        ports = {"STOMP": stomp, "AMQP": amqp, "CORE": core, "OPENWIRE": openwire}
+        settings = _settings(config, ports, any_port, profile)
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
     _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid, data)
@@ -160,7 +170,8 @@ def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool,
         settings = broker_xml.read(config)
     if any_port:
         settings = on_any_port(settings)
-    if not any({"STOMP", "AMQP", "CORE"} & set(each.protocols) for each in settings.acceptors):
+    spoken = {"STOMP", "AMQP", "CORE"} if settings.activemq is None else {"STOMP", "AMQP", "OPENWIRE"}
+    if not any(spoken & set(each.protocols) for each in settings.acceptors):
         raise BadSetting(
             f"{config}: no acceptor speaks STOMP, AMQP or CORE; write protocols=STOMP,AMQP,CORE in the URL of one"
         )
@@ -228,6 +239,7 @@ def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk
             "stomp": first("STOMP", tls=False),
             "amqp": first("AMQP", tls=False),
             "core": first("CORE", tls=False),
+            "openwire": None if settings.activemq is None else first("OPENWIRE", tls=False),
             "stomp+ssl": first("STOMP", tls=True),
             "amqps": first("AMQP", tls=True),
             "acceptors": dict(ports),

@@ -9,8 +9,8 @@ from reference_broker.config.settings import Acceptor, Settings
 from reference_broker.tls import BadTls, TlsLayer, context
 
 BACKLOG = 1024
-SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "OPENWIRE", "HTTP"})
-"""Protocols this broker speaks. An acceptor without any of them is not opened."""
+SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "HTTP"})
+"""Protocols this broker speaks, besides OpenWire in the profile of ActiveMQ. An acceptor without any of them is not opened."""
 
 
 class CannotListen(Exception):
@@ -19,7 +19,8 @@ class CannotListen(Exception):
 
 def opened(settings: Settings) -> tuple[Acceptor, ...]:
     """The acceptors that are opened: those that name a protocol which this broker speaks."""
-    return tuple(each for each in settings.acceptors if SPOKEN & set(each.protocols))
+    spoken = SPOKEN if settings.activemq is None else SPOKEN | {"OPENWIRE"}
+    return tuple(each for each in settings.acceptors if spoken & set(each.protocols))
 
 
 def listen(acceptor: Acceptor) -> socket.socket:

@@ -96,7 +96,11 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant,
     """
     settings = settled(config, overrides)
     limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
-    limited = limited or settings.memory_paging_ratio is not None or any(_is_limited(each) for each in settings.address_settings)
+    limited = (
+        limited
+        or settings.memory_paging_ratio is not None
+        or any(_is_limited(each) for each in settings.address_settings)
+    )
     disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
     broker = Broker(settings, parts, start=start, store=None if disk is None else store(settings))
     return made_of(broker, settings, disk)
@@ -228,7 +232,8 @@ def _describe(settings: Settings) -> dict[str, dict[str, object]]:
             **broad,
         }
         for each in settings.acceptors
-        if {"STOMP", "AMQP", "CORE", "OPENWIRE", "HTTP"} & set(each.protocols)
+        if {"STOMP", "AMQP", "CORE", "HTTP"} & set(each.protocols)
+        or (settings.activemq is not None and "OPENWIRE" in each.protocols)
     }
 
 

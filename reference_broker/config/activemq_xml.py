@@ -85,10 +85,12 @@ def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> 
 
 
 def default() -> Settings:
-    """A broker of this kind that nobody has configured: connectors for STOMP and AMQP on their usual ports, and no users."""
+    """A broker of this kind that nobody has configured: connectors for STOMP, AMQP and OpenWire on their usual ports, and no
+    users."""
     acceptors = (
         activemq_connector.acceptor("stomp", ("STOMP",), port=61613),
         activemq_connector.acceptor("amqp", ("AMQP",), port=5672),
+        activemq_connector.acceptor("openwire", (activemq_connector.OPENWIRE,), port=61616),
     )
     return _settings("localhost", ActiveMq(), acceptors, None)
 

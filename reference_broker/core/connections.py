@@ -24,7 +24,7 @@ from reference_broker.ws.upgrade import METHODS
 AMQP091 = "AMQP091"
 """How an acceptor's protocols name AMQP 0-9-1; ``AMQP`` alone is AMQP 1.0."""
 OPENWIRE = "OPENWIRE"
-"""How an acceptor's protocols name OpenWire, which comes by an acceptor of its own."""
+"""How an acceptor's protocols name OpenWire, which is spoken in the profile of ActiveMQ, by an acceptor of its own."""
 HTTP = "HTTP"
 """How an acceptor's protocols name the management API."""
 _LETTERS = b"AMQP"
@@ -61,7 +61,7 @@ def connect(conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> Conn
     """A connection that has just come in by ``acceptor``."""
     if HTTP in acceptor.protocols:
         return shared.parts.management_api(conn, acceptor, shared, now)
-    if acceptor.protocols == (OPENWIRE,):
+    if OPENWIRE in acceptor.protocols and shared.flow is not None:
         return shared.parts.openwire(conn, acceptor, shared, now)
     if AMQP091 in acceptor.protocols:
         return shared.parts.which_amqp(conn, acceptor, shared, now)

@@ -339,7 +339,9 @@ class Client:
         said.user = self._user
         transaction = None if said.transaction is None else self._transaction(said.transaction)
         message = OpenWireMessage(shared.router.next_number(), self._route(place), now, said)
-        octets = self._cost(message)
+        flow = shared.flow
+        assert flow is not None  # there is no OpenWire where nobody decides over space
+        octets = flow.cost(message)
         connection = self.connection
 
         def publish() -> None:
@@ -370,9 +372,7 @@ class Client:
             is_live=lambda: transaction is None or transaction.is_live,
         )
         try:
-            fate = Fate.TAKEN if shared.flow is None else shared.flow.send(sending)
-            if shared.flow is None:
-                publish()
+            fate = flow.send(sending)
         except NoSpace as problem:
             raise Refusal(NO_RESOURCE, str(problem)) from None
         except NoRoute as problem:
@@ -384,10 +384,6 @@ class Client:
         wanted.withheld = True
         if fate is Fate.STALLED:
             connection.stall(sending)
-
-    def _cost(self, message: OpenWireMessage) -> int:
-        flow = self.shared.flow
-        return message.size() if flow is None else flow.cost(message)
 
     def _route(self, place: Destination) -> Envelope:
         route = self._routes.get(place)

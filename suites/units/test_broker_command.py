@@ -59,7 +59,8 @@ def connected(port: int, login: str = "") -> bytes:
 def test_it_says_one_line_serves_and_ends_in_order() -> None:
     with running("--stomp", "0") as (process, line):
         assert set(line) == {
-            *("ready", "pid", "stomp", "amqp", "core", "stomp+ssl", "amqps", "acceptors", "tls", "closed", "version")
+            *("ready", "pid", "stomp", "amqp", "core", "openwire", "stomp+ssl", "amqps"),
+            *("acceptors", "tls", "closed", "version"),
         }
         assert (line["amqp"], line["core"], line["stomp+ssl"], line["amqps"], line["tls"]) == (
             None,
@@ -297,6 +298,19 @@ def test_an_override_that_is_none_is_refused(overrides: dict[str, object], sente
     with pytest.raises(BadSetting) as caught:
         virtual.make(None, overrides, start=0)
     assert sentence in str(caught.value)
+
+
+def test_a_port_for_openwire_opens_an_acceptor_for_it() -> None:
+    with running("--profile", "activemq", "--openwire", "0") as (_, line):
+        assert line["acceptors"] == {"openwire": line["openwire"]}
+        with socket.create_connection(("127.0.0.1", line["openwire"]), 5) as peer:
+            assert peer.recv(100)[4:13] == b"\x01ActiveMQ"
+
+
+def test_openwire_is_spoken_in_the_profile_of_activemq_alone() -> None:
+    code, said = refused("--openwire", "0")
+    assert code == 4
+    assert "the profile artemis does not speak OpenWire; say --profile activemq" in said
 
 
 def test_a_port_for_core_opens_an_acceptor_for_it() -> None:
