@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,7 @@ class SetUpFailed(Refusal):
     help="An ACK in a transaction: part of it, as STOMP has it, or ignored, as the document of Artemis says.",
 )
 @click.option("--check", is_flag=True, help="Read the configuration, say which settings have no effect, and end.")
+@click.option("--control", is_flag=True, help="Take limits for memory and disk space from the standard input, JSON lines.")
 @click.option("--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends.")
 @click.option(
     "--data",
@@ -117,6 +119,7 @@ def broker(
     any_port: bool,
     transactional_acks: str,
     check: bool,
+    control: bool,
     parent_pid: int | None,
     data: Path | None,
 ) -> None:
@@ -138,7 +141,7 @@ def broker(
         settings = _settings(config, ports, any_port, profile)
     except BadSetting as problem:
         raise Refusal(str(problem)) from None
-    _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid, data)
+    _run(replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"), parent_pid, data, control)
 
 
 def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool, profile: str) -> Settings:
@@ -204,21 +207,21 @@ def _check(config: Path | None, profile: str) -> None:
     )
 
 
-def _run(settings: Settings, parent: int | None, data: Path | None) -> None:
+def _run(settings: Settings, parent: int | None, data: Path | None, control: bool) -> None:
     from reference_broker.storage import making
 
     if data is None:
         with tempfile.TemporaryDirectory(prefix="brokerproof-pages-") as folder:
-            _serve(settings, parent, None, making.disk(settings, Path(folder)))
+            _serve(settings, parent, None, making.disk(settings, Path(folder)), control)
         return
     try:
         making.claim(settings, data)
-        _serve(settings, parent, data, making.disk(settings, data))
+        _serve(settings, parent, data, making.disk(settings, data), control)
     except making.InUse as problem:
         raise SetUpFailed(str(problem)) from None
 
 
-def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk) -> None:
+def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk, control: bool) -> None:
     from importlib.metadata import version
 
     from reference_broker import listening, serve_asyncio
@@ -266,6 +269,7 @@ def _serve(settings: Settings, parent: int | None, data: Path | None, disk: Disk
     )
     try:
         readings = Readings(data or Path(tempfile.gettempdir())) if settings.watches_the_machine else None
-        serve_asyncio.run(broker, settings, ready, parent=parent, disk=disk, readings=readings)
+        heard = sys.stdin.fileno() if control else None
+        serve_asyncio.run(broker, settings, ready, parent=parent, disk=disk, readings=readings, control=heard)
     except listening.CannotListen as problem:
         raise SetUpFailed(str(problem)) from None

@@ -47,6 +47,7 @@ from harness.words import (
     WriteResumed,
 )
 from reference_broker.config.settings import Acceptor, Settings
+from reference_broker.control import Control
 from reference_broker.listening import BACKLOG, layers, listen, opened
 from reference_broker.readings import EVERY_S, Readings
 from reference_broker.storage.disk import Disk
@@ -413,6 +414,15 @@ def complain(sentence: str) -> None:
     sys.stderr.flush()
 
 
+def _hear(loop: asyncio.AbstractEventLoop, control: int, heard: Control) -> None:
+    """Something can be read where limits are told; at its end nobody tells more."""
+    data = os.read(control, 65536)
+    if data:
+        heard.read(data)
+    else:
+        loop.remove_reader(control)
+
+
 async def serve(
     broker: SansIoBroker,
     settings: Settings,
@@ -420,11 +430,13 @@ async def serve(
     stop: asyncio.Event,
     disk: Disk | None = None,
     readings: Readings | None = None,
+    control: int | None = None,
 ) -> None:
     """Open the acceptors, call ``ready`` with their ports by name, and serve until ``stop`` is set.
 
     Acceptors that name no protocol of :data:`SPOKEN` stay closed. Raises :class:`CannotListen` before anything was
-    accepted when one of the others cannot be opened. ``readings`` are what the broker is told of the machine.
+    accepted when one of the others cannot be opened. ``readings`` are what the broker is told of the machine,
+    ``control`` is where limits may be read (:mod:`reference_broker.control`).
     """
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_complain_of)
@@ -432,6 +444,9 @@ async def serve(
     listeners: list[asyncio.Server] = []
     if readings is not None:
         server.read(readings)
+    if control is not None:
+        heard = Control(server.feed, complain)
+        loop.add_reader(control, _hear, loop, control, heard)
     try:
         ports: dict[str, int] = {}
         for acceptor in opened(settings):
@@ -452,6 +467,8 @@ async def serve(
         ready(ports)
         await stop.wait()
     finally:
+        if control is not None:
+            loop.remove_reader(control)
         for listener in listeners:
             listener.close()
         await server.shut()
@@ -466,6 +483,7 @@ def run(
     parent: int | None = None,
     disk: Disk | None = None,
     readings: Readings | None = None,
+    control: int | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT, or the end of the process ``parent``. Raises :class:`CannotListen`."""
 
@@ -475,7 +493,7 @@ def run(
             loop.add_signal_handler(each, stop.set)
         watch = None if parent is None else loop.create_task(_watch(parent, stop))
         try:
-            await serve(broker, settings, ready, stop, disk, readings)
+            await serve(broker, settings, ready, stop, disk, readings, control)
         finally:
             if watch is not None:
                 watch.cancel()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,22 @@ from harness.targets import certificates, parameters
 from harness.targets.failure import SetUpFailed
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import Identity, TargetFacts
+from harness.words import LimitsSet
+from harness.worlds.world import World
 
 _READY_WITHIN_S = 30.0
 _STOP_WITHIN_S = 10.0
+CONTROL = "--control"
+"""The word by which a command says that it takes limits."""
+_MORE_THAN_ANY = 9 * 10**15
+"""Octets of disk space that no machine has."""
 
 
 class ProcessTarget(SocketTarget):
     """``command`` may name ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}``, a folder that lasts as long as the
     process. The environment variable :data:`certificates.FOLDER` names a folder of throw-away certificates.
+
+    With ``--control`` among its words it takes limits for memory and disk space on its standard input, a JSON object a line.
 
     The ready line has ``acceptors`` (port by name) and ``version``.
     """
@@ -46,10 +55,11 @@ class ProcessTarget(SocketTarget):
         known = {"python": sys.executable, "config": self._path, "pid": os.getpid(), "data": data}
         self._command = [each.format_map(known) for each in self._words]
         environment = {**os.environ, certificates.FOLDER: str(made)}
+        stdin = subprocess.PIPE if CONTROL in self._words else subprocess.DEVNULL
         with log.open("wb") as errors:
             try:
                 self._process = subprocess.Popen(
-                    self._command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, env=environment
+                    self._command, stdout=subprocess.PIPE, stderr=errors, stdin=stdin, env=environment
                 )
             except OSError as problem:
                 raise SetUpFailed(
@@ -91,6 +101,19 @@ class ProcessTarget(SocketTarget):
             raise SetUpFailed(f"target {self.identity.name}: expected one JSON line, got {line[:200]!r}") from None
         return ready
 
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
+        if resource == "memory":
+            self.set_limits(world, LimitsSet(memory=0 if short else 0.9))
+        else:
+            self.set_limits(world, LimitsSet(disk=_MORE_THAN_ANY if short else 1_000_000))
+
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise SetUpFailed(f"target {self.identity.name}: its command takes no limits; give it {CONTROL}")
+        said = {name: value for name, value in asdict(limits).items() if value is not None}
+        self._process.stdin.write(json.dumps(said).encode() + b"\n")
+        self._process.stdin.flush()
+
     def stop(self) -> None:
         super().stop()
         self._end()
@@ -107,6 +130,7 @@ class ProcessTarget(SocketTarget):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        for each in (self._process.stdin, self._process.stdout):
+            if each is not None:
+                each.close()
         self._process = None

@@ -92,7 +92,7 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
     raise AssertionError("it never ends by itself")
 
 
-@case("RABBITMQ-FLOW-conn-2", needs={"alarms", MANAGEMENT_API})
+@case("RABBITMQ-FLOW-conn-2", needs={"alarms", "connection-flow", MANAGEMENT_API})
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
     """A connection publishes as fast as it can, for as long as the API takes to tell of it, to a queue that keeps the last

@@ -8,6 +8,7 @@ import pytest
 
 from harness.words import CloseHow, LimitsSet, PeerGone, ResourcesRead, ms, seconds
 from reference_broker.config import rabbitmq_conf
+from reference_broker.control import Control
 from reference_broker.core.alarms import Alarms
 from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.resources import ASSUMED_MEMORY, LOOK_DISK, LOOK_MEMORY, Resources
@@ -169,3 +170,17 @@ def test_limits_come_from_the_configuration() -> None:
     driver.feed(ResourcesRead(1, 1000))
     driver.publish(conn, "q", b"x")
     assert driver.unread == {conn}
+
+
+def test_limits_are_told_by_lines() -> None:
+    told: list[LimitsSet] = []
+    complaints: list[str] = []
+    control = Control(told.append, complaints.append)
+    control.read(b'{"memory": 0.5}\n{"disk": 10, "pag')
+    assert told == [LimitsSet(memory=0.5)]
+    control.read(b'ing": 0.75}\n')
+    assert told[1:] == [LimitsSet(disk=10, paging=0.75)]
+    control.read(b'{"memory": true}\n{"cpu": 1}\nnothing\n{}\n[1]\n{"disk": -1}\n')
+    assert len(told) == 2
+    assert len(complaints) == 6
+    assert complaints[1] == "--control: '{\"cpu\": 1}' sets no limit; write a JSON object with memory, disk, paging"
