@@ -1,8 +1,8 @@
 """The backlog: files of a tape that are no segments yet, and the scribe that is called for them.
 
 While a load lasts its tape is its recording. So that nothing else runs beside the load, the scribe is called when it is over,
-or as soon as more octets wait than may; where somebody reads along (a soak) it is there from the beginning. In both of these
-cases it works when nobody else wants the processor.
+or as soon as more octets wait than may, and then it lets everybody else go first. Where somebody reads along (a soak) it is
+there from the beginning, and only a little behind the others: what it does not write nobody can judge.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from harness.load.scribe import About
 from harness.load.tape import MOST_OCTETS, Tape
 
+AFTERWARDS, ALONG, BESIDE = 0, 5, 19
+"""By how much a scribe lets others go first: when the load is over, where somebody reads along, and beside a load."""
 LOOK_EVERY_S = 0.05
 """How often a driver that waits for room looks for it. Seconds."""
 
@@ -36,7 +38,7 @@ class Backlog:
         """How many of those that wait the scribe knows."""
         self._scribe: subprocess.Popen[bytes] | None = None
         if not most:
-            self._call(idle=True)
+            self._call(ALONG)
         self.tape = Tape(about.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
@@ -45,7 +47,7 @@ class Backlog:
         self._waiting.append((path, size))
         self._octets += size
         if self._scribe is None and self._octets > self._most:
-            self._call(idle=True)
+            self._call(BESIDE)
         if self._scribe is not None:
             self._tell()
 
@@ -72,7 +74,7 @@ class Backlog:
         self._forget()
         left = self._octets
         if self._scribe is None:
-            self._call(idle=False)
+            self._call(AFTERWARDS)
         self._tell()
         assert self._scribe is not None
         said, _ = self._scribe.communicate()
@@ -88,8 +90,8 @@ class Backlog:
             "tape_cpu_s": self.tape.cpu_s,
         }
 
-    def _call(self, *, idle: bool) -> None:
-        command = [sys.executable, "-m", "harness.load.scribe", str(self._about.tape), *(["idle"] if idle else [])]
+    def _call(self, nice: int) -> None:
+        command = [sys.executable, "-m", "harness.load.scribe", str(self._about.tape), str(nice)]
         self._scribe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._scribe.stdout is not None
         self._scribe.stdout.readline()

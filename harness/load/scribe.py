@@ -1,4 +1,4 @@
-"""The scribe: makes the trace of a driver's tape. ``python -m harness.load.scribe FOLDER``, where that is the tape's.
+"""The scribe: makes the trace of a driver's tape. ``python -m harness.load.scribe FOLDER NICE``; the folder is the tape's.
 
 As a process it prints ``ready`` when it is, is told the files of the tape on standard input, and at the end prints one line
 of JSON: how many events and segments it wrote, and the processor time of that and of its own start. Where it works while a
@@ -187,7 +187,7 @@ def remove_folder(tape: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The folder of the tape; ``idle`` behind it: work when nobody else wants to."""
+    """The folder of the tape, and by how much others go first: 0 to 19."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
     about = About.read(Path(arguments[0]))
     with about.held():
@@ -196,8 +196,7 @@ def main(arguments: list[str]) -> int:
         start = cpu_s()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        if "idle" in arguments[1:]:
-            let_others_go_first()
+        os.nice(int(arguments[1]))
         for line in sys.stdin.buffer:
             scribe.file(Path(line.decode().rstrip("\n")))
         scribe.close()
@@ -205,14 +204,6 @@ def main(arguments: list[str]) -> int:
     said: dict[str, Any] = {"events": scribe.rows, "segments": scribe.segments}
     sys.stdout.write(json.dumps({**said, "cpu_s": cpu_s() - start, "start_cpu_s": start}) + "\n")
     return 0
-
-
-def let_others_go_first() -> None:
-    """From now on this process gets what nobody else wants of the processors."""
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(19)
 
 
 if __name__ == "__main__":
