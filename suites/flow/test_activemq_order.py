@@ -60,8 +60,8 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
     target.judge(ORDER, found == sorted(found), detail)
 
 
-@pytest.mark.parametrize("protocol", ["stomp", "amqp", "openwire"])
 @case(ORDER, needs=NEEDS)
+@pytest.mark.parametrize("protocol", ["stomp", "amqp", "openwire"])
 @over(examples=4, always=lambda target: [{"size": 500}], size=st.integers(300, 2000))
 def test_who_waits_is_not_overtaken_by_who_comes_later(target: Bench, protocol: str, size: int) -> None:
     """A producer sends many times what fits into a queue, without waiting for answers (over OpenWire: with a window), while a
