@@ -32,6 +32,11 @@ QUIET: Duration = ms(400)
 PLAIN = ""
 """The kind of place of which the configuration says nothing: it has the limits of all of the broker."""
 
+PROMPTLY: Duration = ms(500)
+"""How long a broker may take for an answer that needs no waiting."""
+POLLING: Duration = ms(100)
+"""How often a real broker may look whether a time is up."""
+
 Answer = Literal["taken", "refused"]
 
 
@@ -56,6 +61,18 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
         )
     about = activemq_config.policy(config, routing, name)
     return Place(name, routing, about, target.destination(routing, name=name), target.node(routing, name=name))
+
+
+def waits_for(target: Bench) -> Duration:
+    """sendFailIfNoSpaceAfterTimeout of the target's configuration."""
+    wait = target.parameters()["send_fail_if_no_space_after_timeout_ms"]
+    assert isinstance(wait, int)
+    return ms(wait)
+
+
+def slack(target: Bench, wait: Duration) -> Duration:
+    """How much later than a time of that length is up a broker may say so: in virtual time it cannot be late."""
+    return 0 if target.virtual else POLLING + target.punctuality(wait)
 
 
 def broker_limit(target: Bench, kind: str) -> int:

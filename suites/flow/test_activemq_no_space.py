@@ -16,22 +16,23 @@ from harness.clients.statistics import Statistics
 from harness.targets.target import Target
 from harness.words import Clock, Duration, ms
 from suites.full import SMALLEST, body
-from suites.producer_flow import CONSUMERS, PRODUCERS, Place, Producer, Scale, StompProducer, filled, place
+from suites.producer_flow import (
+    CONSUMERS,
+    PRODUCERS,
+    PROMPTLY,
+    Place,
+    Producer,
+    Scale,
+    StompProducer,
+    filled,
+    place,
+    slack,
+    waits_for,
+)
 
 AT_ONCE, AFTER_A_WHILE = "ACTIVEMQ-PFC-9", "ACTIVEMQ-PFC-10"
 NEEDS = {"stomp-1.2", "amqp", "statistics"}
-PROMPTLY: Duration = ms(500)
-"""How long a broker may take for an answer that needs no waiting."""
-POLLING: Duration = ms(100)
-"""How often a broker may look whether the time is up."""
 both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
-
-
-def waits_for(target: Bench) -> Duration:
-    """sendFailIfNoSpaceAfterTimeout of the target's configuration."""
-    wait = target.parameters()["send_fail_if_no_space_after_timeout_ms"]
-    assert isinstance(wait, int)
-    return ms(wait)
 
 
 def full_of(target: Bench, protocol: str) -> tuple[Statistics, Producer, Place, int]:
@@ -52,8 +53,8 @@ def refused(
         target.judge(proves, "resource-limit-exceeded" in str(error), f"it was rejected with {error}")
 
 
-@both
 @case(AT_ONCE, needs={*NEEDS, "send-fail"})
+@both
 @over(
     examples=10,
     always=lambda target: [{"gap": gap, "sizes": [1000, 300]} for gap in (-1, 0, 1)],
@@ -81,8 +82,8 @@ def test_a_send_without_room_fails_at_once(target: Bench, protocol: str, gap: in
     producer.send(to, again, proves=AT_ONCE)
 
 
-@both
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
+@both
 @over(examples=4, always=lambda target: [{"offers": 2}], offers=st.integers(1, 5))
 def test_a_send_without_room_fails_after_the_time(target: Bench, protocol: str, offers: int) -> None:
     """Several messages are sent to a full queue, one a while after the other. Each is refused when its time is up, not before,
@@ -95,7 +96,7 @@ def test_a_send_without_room_fails_after_the_time(target: Bench, protocol: str, 
         producer.send(other, body(number, 20), proves=AFTER_A_WHILE)
         target.advance(wait // 8)
     for since, offered in waiting:
-        refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + POLLING), since)
+        refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
     found = CONSUMERS[protocol](target, to).rest(count)
     target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")
     since, late = target.now(), producer.offer(to, body(count, 20))
@@ -110,8 +111,8 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
     )
 
 
-@both
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
+@both
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
     """A message waits at a full queue, and shortly before its time is up a consumer takes what was there. The message is taken
@@ -155,7 +156,7 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
     behind = producer.offer(other, body(0, 20))
     producer.heard(behind, within=(pushed + 2) * wait)
     producer.expect(behind, "taken", f"behind {pushed} messages for which there was no room a message", AFTER_A_WHILE)
-    bounds = (pushed * wait, pushed * (wait + POLLING))
+    bounds = (pushed * wait, pushed * (wait + slack(target, wait)))
     target.judge_duration(AFTER_A_WHILE, "until it was taken", producer.answered_at(behind) - since, bounds, since)
     found = CONSUMERS["stomp"](target, to).rest(count)
     target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")

@@ -16,17 +16,25 @@ from harness.targets.target import Target
 from harness.wire.conversation import PATIENCE
 from harness.words import Duration, ms
 from suites.full import body
-from suites.producer_flow import QUIET, OpenWireProducer, Place, Scale, StompConsumer, StompProducer, filled, place
+from suites.producer_flow import (
+    PROMPTLY,
+    QUIET,
+    OpenWireProducer,
+    Place,
+    Scale,
+    StompConsumer,
+    StompProducer,
+    filled,
+    place,
+    slack,
+    waits_for,
+)
 
 ONE_BY_ONE, WAITS, ANSWERED, WINDOW, ALWAYS_SYNC = (f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 3, 4, 5))
 STALLS, AT_ONCE, AFTER_A_WHILE = (f"ACTIVEMQ-PFC-{number}" for number in (8, 9, 10))
 BASE = {"stomp-1.2", "amqp", "openwire", "statistics"}
 NEEDS = {*BASE, "producer-flow-control"}
 RESOURCE = "ResourceAllocationException"
-PROMPTLY: Duration = ms(500)
-"""How long a broker may take for an answer that needs no waiting."""
-POLLING: Duration = ms(100)
-"""How often a broker may look whether the time is up."""
 
 
 class Window:
@@ -198,13 +206,11 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     its Response then. Another producer of the connection goes on meanwhile."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
-    told = target.parameters()["send_fail_if_no_space_after_timeout_ms"]
-    assert isinstance(told, int)
-    wait, since = ms(told), target.now()
+    wait, since = waits_for(target), target.now()
     waiting = producer.offer(to, body(count, 20))
     producer.send(place(target, "vm"), body(0, 20), proves=AFTER_A_WHILE)
     if early is None:
-        refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + POLLING), since)
+        refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
         found = StompConsumer(target, to).rest(count)
         target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")
         return

@@ -14,6 +14,7 @@ from harness.case import Where, case, over
 from harness.clients.statistics import Statistics
 from harness.targets.target import RECONFIGURABLE
 from harness.wire.conversation import PATIENCE
+from harness.words import Duration, seconds
 from suites.full import body
 from suites.producer_flow import PLAIN, QUIET, Place, Scale, StompConsumer, StompProducer, broker_limit, place
 
@@ -21,6 +22,8 @@ ONE_BY_ONE, WAITS, SWITCHED_OFF, LIMITS, TO_THE_DISK = (f"ACTIVEMQ-PFC-{number}"
 NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
 """Octets of a body: few of them fill what there is."""
+FULL: Duration = seconds(4)
+"""An answer that has not come by then waits for room: writing to a disk takes less, on a busy host too."""
 MOST_BESIDES = 1500
 """What a message may take on disk besides its body: its headers, its place in an index. Octets."""
 SPARE = 250_000
@@ -46,10 +49,10 @@ def on_disk(
     """Sends messages until one is not answered. Returns how many were taken, and that one. It has to be at the limit of
     ``kind``, of which ``before`` octets were in use: not before, and with no more octets than it."""
     limit, count = broker_limit(target, kind), 0
+    least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:
         offered = producer.offer(to, body(count, SIZE), persistent=kind == "store")
-        patient = QUIET if count * (SIZE + MOST_BESIDES) + SPARE < limit else 4 * QUIET
-        if producer.heard(offered, patient if count * SIZE > limit // 2 else PATIENCE) is None:
+        if producer.heard(offered, PATIENCE if count < least else FULL) is None:
             break
         target.require(
             proves, producer.answer(offered) == "taken", f"message {count} was refused; {producer.instead()}"
@@ -58,7 +61,6 @@ def on_disk(
         target.require(
             proves, count * SIZE <= limit + SIZE, f"{count} messages of {SIZE} octets were taken into {limit} octets"
         )
-    least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     target.judge_count(proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages")
     return count, offered
 
@@ -124,8 +126,8 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     StompConsumer(target, beside).rest(1)
 
 
-@pytest.mark.parametrize("kind", ["store", "temp"])
 @case(ONE_BY_ONE, needs=NEEDS)
+@pytest.mark.parametrize("kind", ["store", "temp"])
 def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
     """A SEND with a receipt waits because there is no more room on disk for messages of its kind. On the same connection a SEND
     of the other kind is confirmed, for which there is room."""
