@@ -24,9 +24,10 @@ RESOURCES = ("memory", "disk")
 
 @contextmanager
 def short_of(target: Bench, resource: str) -> Iterator[None]:
-    """The broker is short of a resource for a while."""
+    """The broker is short of a resource for a while, and every connection has come to know of it."""
     target.starve(resource)
     try:
+        target.advance(QUIET * 2)
         yield
     finally:
         target.starve(resource, False)
