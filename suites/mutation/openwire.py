@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from harness.words import Duration, Instant
 from reference_broker.core.inactivity import NEVER, InactivityMonitor
+from reference_broker.core.message import Entry
 from reference_broker.core.parts import Parts
 from reference_broker.openwire import codes
 from reference_broker.openwire.client import Client, Wanted
 from reference_broker.openwire.connection import OpenWireConnection
 from reference_broker.openwire.consumer import OpenWireConsumer, Prefetch
-from reference_broker.openwire.octets import Command, CommandParser, Fields, Malformed
+from reference_broker.openwire.message import said_of
+from reference_broker.openwire.octets import Command, CommandParser, Fields, Malformed, int32
 from reference_broker.openwire.producer import Producer
 from reference_broker.openwire.refusal import Refusal
 from reference_broker.openwire.signs import Signs
@@ -19,7 +21,8 @@ from suites.mutation.mutant import Group, Reached
 
 openwire = Group("openwire", "reference-activemq")
 
-SPOKEN = "OPENWIRE-NEG-2"
+BEGINS, SPOKEN = "OPENWIRE-NEG-1", "OPENWIRE-NEG-2"
+SAME, PLAIN = "OPENWIRE-ENC-1", "OPENWIRE-ENC-2"
 ANSWERED, REFUSED = "OPENWIRE-RESP-1", "OPENWIRE-RESP-2"
 TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
 BOUND, MORE, PULL = (f"OPENWIRE-PREFETCH-{each}" for each in (1, 2, 3))
@@ -30,19 +33,77 @@ SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 # --- negotiation --------------------------------------------------------------------------------------------------------
 
 
+@openwire.mutant(BEGINS)
+def it_begins_with_other_letters(parts: Parts, reached: Reached) -> Parts:
+    """The broker's WireFormatInfo has other letters than ActiveMQ."""
+
+    class Faulty(OpenWireConnection):
+        def send(self, octets: bytes) -> None:
+            if octets[4] == codes.WIRE_FORMAT:
+                reached()
+            super().send(octets.replace(b"ActiveMQ", b"ActivemQ", 1))
+
+    return replace(parts, openwire=Faulty)
+
+
 @openwire.mutant(SPOKEN)
 def the_newest_version_is_spoken(parts: Parts, reached: Reached) -> Parts:
     """What the broker sends has the fields of its own version, whatever the client said."""
 
     class Faulty(OpenWireConsumer):
-        def _send(self, entry: object) -> None:
+        def _send(self, entry: Entry) -> None:
             client = self._client
             said = client.connection.version
             client.connection.version = reached.instead(said, codes.NEWEST)
-            super()._send(entry)  # type: ignore[arg-type]
+            super()._send(entry)
             client.connection.version = said
 
     return replace(parts, openwire_consumer=Faulty)
+
+
+# --- the encoding -----------------------------------------------------------------------------------------------------
+
+
+@openwire.mutant(SAME)
+def properties_are_lost(parts: Parts, reached: Reached) -> Parts:
+    """A message is dispatched without its properties."""
+
+    class Faulty(OpenWireConsumer):
+        def deliver(self, entry: Entry) -> None:
+            said = said_of(entry.message)
+            if said.properties:
+                reached()
+                said.properties = None
+            super().deliver(entry)
+
+    return replace(parts, openwire_consumer=Faulty)
+
+
+@openwire.mutant(SAME)
+def groups_begin_anew(parts: Parts, reached: Reached) -> Parts:
+    """A message is dispatched as the first of its group."""
+
+    class Faulty(OpenWireConsumer):
+        def deliver(self, entry: Entry) -> None:
+            said = said_of(entry.message)
+            said.group_sequence = reached.instead(said.group_sequence, 1)
+            super().deliver(entry)
+
+    return replace(parts, openwire_consumer=Faulty)
+
+
+@openwire.mutant(f"{PLAIN} {REFUSED}")
+def exceptions_have_their_stack(parts: Parts, reached: Reached) -> Parts:
+    """An exception is followed by a stack trace, if an empty one, that nobody asked for."""
+
+    class Faulty(OpenWireConnection):
+        def send(self, octets: bytes) -> None:
+            if octets[4] == codes.EXCEPTION_RESPONSE:
+                reached()
+                octets = int32(len(octets) - 4 + 3) + octets[4:] + bytes(3)
+            super().send(octets)
+
+    return replace(parts, openwire=Faulty)
 
 
 # --- responses ----------------------------------------------------------------------------------------------------------
