@@ -5,11 +5,13 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-NAMES = ("passcode", "authorization")
-"""Headers whose value is blanked, in any case of letters."""
+NAMES = ("passcode", "password", "authorization", "initial-response", "response")
+"""Headers whose value is blanked, in any case of letters; the last two are what SASL says in AMQP 1.0 and 0-9-1."""
 BLANK = "(blanked)"
 
 _LINE = rf"(?im)^({'|'.join(NAMES)})([ \t]*:)[^\r\n]*"
+_PLAIN = r"(?s)(PLAIN(?:\xa0.|\xb0.{4}|\x00.{3})\x00).*"
+"""The mechanism PLAIN and, as binary of AMQP 1.0 or long string of 0-9-1, its response: NUL, user, NUL, passcode."""
 
 
 def blanked(name: Column, value: Column) -> Column:
@@ -18,8 +20,10 @@ def blanked(name: Column, value: Column) -> Column:
 
 
 def blanked_octets(octets: Column, most: int) -> Column:
-    """The first ``most`` octets as text, one character an octet, with every header line that holds a secret blanked.
+    """The first ``most`` octets as text, one character an octet, with every header line that holds a secret blanked, and all
+    that stands behind a PLAIN of SASL.
 
     Octets that are no well-formed frame may hold one all the same.
     """
-    return F.substring(F.regexp_replace(F.decode(octets, "ISO-8859-1"), _LINE, f"$1$2{BLANK}"), 1, most)
+    lines = F.regexp_replace(F.decode(octets, "ISO-8859-1"), _LINE, f"$1$2{BLANK}")
+    return F.substring(F.regexp_replace(lines, _PLAIN, f"$1{BLANK}"), 1, most)

@@ -152,7 +152,14 @@ def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
         ),
         ev.OctetsSent(at_ns=2, conn=1, data=b"CONNECT\nAuthorization : hush\r\nx:y\n\n\x00", size=36),
     ]
-    connect, octets = sorted(shown(spark, events), key=lambda row: row["position"])
+    for command, response in (("sasl-init", "initial-response"), ("connection.start-ok", "response")):
+        said = (("mechanism", "PLAIN"), (response, "\0me\0hush"))
+        events.append(ev.FrameSent(at_ns=3, conn=1, protocol="AMQP", command=command, headers=said, size=9))
+    for between in (b"\xa0\x08", b"\xb0\x00\x00\x00\x08", b"\x00\x00\x00\x08"):
+        events.append(ev.OctetsSent(at_ns=4, conn=1, data=b"\xa3\x05PLAIN" + between + b"\x00me\x00hush", size=20))
+    connect, octets, *sasl = sorted(shown(spark, events), key=lambda row: row["position"])
+    assert [each["headers"][1]["value"] for each in sasl[:2]] == ["(blanked)", "(blanked)"]
+    assert [each["data"].rpartition("\0")[2] for each in sasl[2:]] == ["(blanked)"] * 3
     assert [tuple(each.values()) for each in connect["headers"]] == [("login", "me"), ("passcode", "(blanked)")]
     assert octets["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
     assert octets["data_size"] == 36
