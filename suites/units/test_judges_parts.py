@@ -399,6 +399,17 @@ def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
     assert not account(one, 1, Piece(fresh=NONE))
 
 
+@pytest.mark.parametrize(("mode", "left"), [("client", 60), ("client-individual", 90)])
+def test_an_answer_to_an_earlier_part_settles_what_it_names(mode: str, left: int) -> None:
+    held = {"s": [("t0", 30, False), ("t1", 50, False), ("t2", 60, False)]}
+    for window in (40 + left, 41 + left):
+        before = Part(asked={"s": Asked(mode, window, "octets", "q")}, held=held)
+        later = Part(pieces={(1, "s"): Piece(one=40, fresh=40)}, unknown=["t1"])
+        assert overrun([before, later]) is (window == 40 + left)
+        later = Part(pieces={(1, "s"): Piece(one=40, fresh=40)}, unknown=["else"])
+        assert overrun([before, later])
+
+
 def account_of(frames: Sequence[Frame], *cuts: int) -> Account:
     ((_, group),) = summed_up(said(*frames), cuts)["part"].items()
     told: Account = group.told
