@@ -23,10 +23,12 @@ from suites.mutation import (
     framing_pieces,
     full_addresses,
     limits,
+    looks,
     message_headers,
     nacks,
     negotiation,
     openwire,
+    producer_flow,
     queues,
     receipts,
     redelivery,
@@ -78,6 +80,11 @@ GROUPS: tuple[Group, ...] = (
     websockets.websockets,
     core_credit.core_credit,
     openwire.openwire,
+    looks.looks,
+    producer_flow.full_places,
+    producer_flow.usage_limits,
+    producer_flow.no_space,
+    producer_flow.no_space_later,
 )
 
 MUTANTS: dict[str, Mutant] = {each.name: each for group in GROUPS for each in group.mutants}

@@ -1,0 +1,62 @@
+"""Faults of how ActiveMQ looks for silent STOMP clients, once an interval."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.words import Instant
+from reference_broker.core.inactivity import NEVER, InactivityMonitor
+from reference_broker.core.parts import Parts
+from reference_broker.stomp.activemq import MirroredHeartBeats
+from reference_broker.stomp.frame import Version
+from reference_broker.stomp.heartbeat import Agreement
+from suites.mutation.mutant import Group, Reached
+
+looks = Group("looks", "reference-activemq")
+
+SILENCE, NO_LESS, GRACE = (f"ACTIVEMQ-STOMP-hb-{number}" for number in (1, 2, 3))
+
+
+def _ending(parts: Parts, reached: Reached, looks_more: int) -> Parts:
+    class Faulty(InactivityMonitor):
+        def deadline(self) -> Instant:
+            right = super().deadline()
+            return right if right >= NEVER else reached.instead(right, right + looks_more * self.ttl)
+
+    return replace(parts, inactivity=Faulty)
+
+
+@looks.mutant(NO_LESS)
+def two_looks_too_few(parts: Parts, reached: Reached) -> Parts:
+    """A client is given up two looks before the one that should."""
+    return _ending(parts, reached, -2)
+
+
+@looks.mutant(SILENCE)
+def some_looks_too_many(parts: Parts, reached: Reached) -> Parts:
+    """A client is given up two looks after the one that should."""
+    return _ending(parts, reached, 2)
+
+
+@looks.mutant(GRACE)
+def the_grace_is_forgotten(parts: Parts, reached: Reached) -> Parts:
+    """transport.hbGracePeriodMultiplier has no effect."""
+
+    class Faulty(MirroredHeartBeats):
+        def negotiate(self, header: str | None, version: Version) -> Agreement:
+            right = super().negotiate(header, version)
+            wrong = int(right.ttl_ms / self.acceptor.heart_beat_grace)
+            return replace(right, ttl_ms=reached.instead(right.ttl_ms, wrong))
+
+    return replace(parts, mirrored_beats=Faulty)
+
+
+@looks.mutant(SILENCE)
+def the_silent_live_for_ever(parts: Parts, reached: Reached) -> Parts:
+    """Nobody looks."""
+
+    class Faulty(InactivityMonitor):
+        def deadline(self) -> Instant:
+            return reached.instead(super().deadline(), NEVER)
+
+    return replace(parts, inactivity=Faulty)
