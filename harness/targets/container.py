@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.targets.failure import SetUpFailed
 
@@ -90,8 +90,8 @@ class Container:
         client = container.get_docker_client()
         # Not if we are in a container ourselves, and come by the address of Docker's bridge.
         if client.get_connection_mode() is ConnectionMode.docker_host and client.host() in _HERE:
-            loopback = dict.fromkeys(container.ports, ("127.0.0.1", None))
-            container.ports.update(loopback)  # type: ignore[arg-type]
+            ports: dict[str, Any] = container.ports  # the library hands these on to Docker's, which takes addresses too
+            ports.update(dict.fromkeys(ports, ("127.0.0.1", None)))
         container.with_envs(**recipe.environment)
         for path, octets in recipe.files.items():
             container.with_copy_into_container(octets, path.lstrip("/"))
