@@ -93,8 +93,8 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench) -> None:
     the broker waits: it stays, and hears the broker's own. After the alarm its silence counts again."""
     (proves,) = target.cited
     to = target.destination()
-    peer, control = (target.stomp(heart_beat="1000,1000") for _ in range(2))
-    with short_of(target, "memory"):
+    with short_of(target, "memory"):  # which may take longer than a client may be silent
+        peer, control = (target.stomp(heart_beat="1000,1000") for _ in range(2))
         peer.publish(to, b"under the alarm", receipt=False)
         since = target.now()
         target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)

@@ -19,7 +19,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 91,
+    "amqp091": 92,
     "amqp10": 247,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,
@@ -34,7 +34,7 @@ COUNTS = {
     "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 20,
-    "rabbitmq-amqp091": 16,
+    "rabbitmq-amqp091": 17,
     "rabbitmq-flow": 15,
     "rfc6455": 34,
     "stomp10": 49,

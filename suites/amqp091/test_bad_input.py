@@ -1,0 +1,68 @@
+"""What a client must not do, beyond frames that cannot be read (``test_framing.py``): methods of the server, and messages that
+are too large."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from harness.bench import Bench
+from harness.case import Where, case, over
+from harness.targets.target import RECONFIGURABLE, Target
+from suites.amqp091.steps import CHANNEL, CONNECTION, bodies, drained, eventually, others_work, queue_of
+
+LIMIT = 100_000
+"""Octets of a body on brokers that can be told how many there may be."""
+OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
+    "channel.open-ok": {},
+    "queue.declare-ok": {"queue": "q", "message-count": 0, "consumer-count": 0},
+    "basic.consume-ok": {"consumer-tag": "t"},
+    "basic.get-empty": {},
+    "exchange.bind-ok": {},
+    "tx.commit-ok": {},
+}
+"""Methods without content that only a server sends."""
+
+
+@case("AMQP091-FRAME-09", needs={"amqp091"})
+@over(
+    examples=6,
+    always=lambda target: [{"name": each} for each in ("queue.declare-ok", "basic.get-empty")],
+    name=st.sampled_from(sorted(OF_THE_SERVER)),
+)
+def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> None:
+    """A client sends an answer of the server on an open channel. The connection ends; another one works as before."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    peer.send(name, OF_THE_SERVER[name], channel=1)
+    peer.refused(CONNECTION, 503, proves=proves)
+    others_work(target)
+
+
+def places(target: Target) -> st.SearchStrategy[Where]:
+    """Where the limit is, of the broker's own or of ours."""
+    limited = (
+        {"acceptor": {"amqp091_max_message_size": LIMIT}} if RECONFIGURABLE in target.identity.capabilities else None
+    )
+    return st.just(Where(target.identity.default_amqp_acceptor, limited))
+
+
+@case("RABBITMQ-AMQP091-SIZE-01", "AMQP091-CHAN-02", needs={"amqp091", "amqp091-message-limit"})
+@over(examples=1, where=places)
+def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> None:
+    """A message of exactly as many octets as there may be is kept; one octet more ends the channel with 406, and the message is
+    nowhere. Other channels of the connection go on."""
+    proves, others = target.cited
+    limit = LIMIT if where.overrides else int(target.profile.parameters["amqp091_max_message_size"] or 0)
+    peer = target.amqp091(channels=2)
+    queue = queue_of(peer, channel=2)
+    peer.publish(bytes(limit), queue)
+    peer.settle()
+    kept = eventually(peer, lambda: peer.count(queue, channel=2) == 1)
+    target.judge(proves, kept, f"a message of {limit} octets should be kept")
+    peer.publish(bytes(limit + 1), queue)
+    peer.refused(CHANNEL, 406, channel=1, proves=proves)
+    found = [len(each) for each in bodies(drained(peer, queue, channel=2))]
+    target.judge((proves, others), found == [limit], f"messages of {found} octets could be had on another channel")
