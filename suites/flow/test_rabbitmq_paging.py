@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from harness.bench import Bench
 from harness.case import case, over
 from harness.clients.management_api import MANAGEMENT_API
+from harness.clients.raw_amqp import Node
 from harness.clients.raw_amqp091 import Amqp091Peer, method
+from harness.clients.raw_stomp import Destination
 from harness.oracles import resources
 from harness.words import Duration, ResourcesRead, ms, seconds
+from suites.amqp.steps import collect
 from suites.amqp091.steps import bodies, drained, fill, queue_of
+from suites.queues import receive
 
 NEEDS = {"alarms", "memory-paging", MANAGEMENT_API}
 BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
@@ -108,6 +112,53 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.advance(seconds(10) + LOOKS)
     _, left = in_memory(target, queue)
     target.judge(pages, left == 0, f"with disk space again {left} of 20 messages are in memory, should be none")
+
+
+@case("RABBITMQ-FLOW-page-1", needs=NEEDS | {"readings"})
+@over(
+    examples=3,
+    always=lambda target: [{"way": each} for each in ("get", "dead letters", "stomp", "amqp", "reject")],
+    way=st.sampled_from(["get", "dead letters", "stomp", "amqp", "reject"]),
+)
+def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
+    """Messages that were written out leave their queue in any way there is: got over AMQP 0-9-1, dropped to the dead letters,
+    over STOMP or AMQP 1.0, or delivered, given back and got then. Each is as it was sent, and they come in order."""
+    (proves,) = target.cited
+    peer = target.amqp091()
+    queue, dead = target.fresh_name(), target.fresh_name()
+    letters = {"x-max-length": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    peer.declare(dead)
+    peer.declare(queue, arguments=letters if way == "dead letters" else {})
+    sent = [b"%d " % each + bytes(5000 + each) for each in range(5)]
+    fill(peer, queue, sent)
+    target.set_limits(memory=0.4, paging=0.5)
+    target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
+    target.advance(2 * LOOKS)
+    _, left = in_memory(target, queue)
+    target.control(left == 0, f"{left} messages are in memory, should be none")
+    if way == "dead letters":
+        for _ in range(5):
+            peer.publish(b"more", queue)
+        peer.settle()
+        found = bodies(drained(peer, dead))
+    elif way == "stomp":
+        reader = target.stomp()
+        reader.subscribe(Destination(f"/amq/queue/{queue}"))
+        found = [each.body for each in receive(target, reader, 5)]
+    elif way == "amqp":
+        taker = target.amqp()
+        inlet = taker.receiver(Node(str(target.profile.parameters["declared_node"]).format(name=queue)), credit=10)
+        found = [bytes(each.message.body) for each in collect(target, taker, inlet, 5)]
+    else:
+        if way == "reject":
+            got = [peer.get(queue) for _ in range(5)]
+            for each in got:
+                peer.send("basic.reject", {"delivery-tag": each["delivery-tag"], "requeue": True}, channel=1)
+            peer.settle()
+        found = bodies(drained(peer, queue))
+    target.judge(
+        proves, found == sent, f"{way}: {[each[:2] for each in found]} came, should be all five as they were sent"
+    )
 
 
 # --- as far as any broker can be asked --------------------------------------------------------------------------------
