@@ -319,7 +319,12 @@ class Reading:
                 found.octets,
                 row.size,
             )
-        found.held[row.headers.get("ack", row.headers.get("message-id", ""))] = delivery
+        token = row.headers.get("ack", row.headers.get("message-id", ""))
+        before = found.held.get(token)
+        if before is not None and before.key == delivery.key:  # the same once more; an answer would be to the later one
+            found.octets -= before.size
+            yield self._got(found, before, End.HELD, None)
+        found.held[token] = delivery
         found.octets += row.size
 
     def _got(self, found: Subscription, delivery: Delivery, end: End, ended: When | None) -> Got:

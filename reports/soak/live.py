@@ -19,7 +19,7 @@ from harness.oracles.spoken import AMQP091
 from harness.words import NS_PER_S, Duration, Instant
 from reports.judges.books import BLOCK, LOOSE
 from reports.judges.judge import lifetime
-from reports.judges.stretch import AMQP, BOOK, GROUP, LIFE, PART, RISE
+from reports.judges.stretch import AMQP, BOOK, CHANNELS, GROUP, LIFE, PART, RISE
 from reports.judges.summaries import Group
 
 GRACE: Duration = 10 * NS_PER_S
@@ -61,7 +61,7 @@ class Suspicions:
         for row in rows:
             key = tuple(row[name] for name in GROUP)
             self.amqp |= row["what"] == AMQP and row["subscription"] != AMQP091
-            if row["what"] not in (BOOK, RISE, PART, LIFE) and (row["what"], row["subscription"]) != (AMQP, AMQP091):
+            if row["what"] not in (BOOK, RISE, PART, LIFE, CHANNELS):
                 continue
             group = self.groups.get(key)
             if group is None:
@@ -90,7 +90,7 @@ class Suspicions:
         if group.what == LIFE:
             wrong = [each.what for each in lives.judge(lifetime(_named(key)["conn"], group.told), self.ground)]
             return self._new(key, len(wrong), wrong[0] if wrong else "")
-        if group.what in (RISE, PART, AMQP):
+        if group.what in (RISE, PART, CHANNELS):
             what = "messages came out of order" if group.what == RISE else "a window was overrun"
             return self._new(key, int(not group.fine), f"{what} on connection {_named(key)['conn']}")
         book = group.told

@@ -1,4 +1,4 @@
-"""A rehearsal before a soak: the judges judge a recording of a few events, in which one message came twice.
+"""A rehearsal before a soak: the judges judge a recording of a few events, in which two messages came twice.
 
 They are looked at with it, and everything that they need is loaded: the first judgement of a session takes ten times as long
 as the next ones, and a soak should not find that out when it has a suspicion.
@@ -22,17 +22,18 @@ from reports.judges.judge import judge
 from reports.sources.segments import local
 
 _QUEUE = "rehearsal"
+WRONG = [("revived", 1), ("shared", 1)]
 
 
 class NotFound(Exception):
-    """The judges did not find what is wrong in the rehearsal."""
+    """The judges did not find what is wrong in the rehearsal, and nothing else."""
 
 
 def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> None:
-    """Raises :class:`NotFound` when the judges do not find the one thing that is wrong."""
+    """Raises :class:`NotFound` when the judges do not find what is wrong."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as temporary:
         recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
-        recorder.write("load", _events())
+        recorder.write("load", events())
         recorder.flush()
         judgement = judge(spark, local([temporary]), NOTHING)
         try:
@@ -40,20 +41,23 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
         finally:
             judgement.release()
     kinds = [(each.kind, each.count) for each in found.wrong]
-    if kinds != [("revived", 1)]:
-        raise NotFound(f"the judges were to find a message that came twice, and found {kinds or 'nothing'}")
+    if kinds != WRONG:
+        raise NotFound(
+            f"the judges were to find two messages that came twice ({WRONG}), and found {kinds or 'nothing'}"
+        )
 
 
-def _events() -> list[Event]:
-    """Two messages; the second came again after it had been acknowledged. And an AMQP connection, which is read as a whole."""
-    events: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
+def events() -> list[Event]:
+    """Three messages; the second came again after it had been acknowledged, the third while it was held, under the same name.
+    And an AMQP connection, which is read as a whole."""
+    found: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
 
     def frame(kind: type[FrameSent] | type[FrameReceived], command: str, body: bytes = b"", **headers: str) -> None:
         listed = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         size = len(body)
-        events.append(
+        found.append(
             kind(
-                at_ns=len(events),
+                at_ns=len(found),
                 conn=1,
                 protocol="STOMP",
                 command=command,
@@ -65,14 +69,17 @@ def _events() -> list[Event]:
         )
 
     frame(FrameSent, "SUBSCRIBE", id="0", destination=_QUEUE, ack="client-individual")
-    for number in (0, 1):
+    for number in (0, 1, 2):
         frame(FrameSent, "SEND", stamp(1, number), destination=_QUEUE, receipt=str(number))
         frame(FrameReceived, "RECEIPT", receipt_id=str(number))
     for number, ack in ((0, "a"), (1, "b"), (1, "c")):
         frame(FrameReceived, "MESSAGE", stamp(1, number), destination=_QUEUE, subscription="0", message_id=ack, ack=ack)
         frame(FrameSent, "ACK", id=ack)
-    events.append(ConnectionOpened(at_ns=len(events), conn=2, protocol="AMQP", acceptor="amqp"))
-    events.append(
-        FrameSent(at_ns=len(events), conn=2, protocol="AMQP", command="open", headers=(("channel", "0"),), size=40)
+    for _ in range(2):
+        frame(FrameReceived, "MESSAGE", stamp(1, 2), destination=_QUEUE, subscription="0", message_id="d", ack="d")
+    frame(FrameSent, "ACK", id="d")
+    found.append(ConnectionOpened(at_ns=len(found), conn=2, protocol="AMQP", acceptor="amqp"))
+    found.append(
+        FrameSent(at_ns=len(found), conn=2, protocol="AMQP", command="open", headers=(("channel", "0"),), size=40)
     )
-    return events
+    return found

@@ -6,11 +6,15 @@ import pickle
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from harness.oracles import recording
 from harness.oracles.ground import NOTHING
 from harness.words import NS_PER_S
 from reports.judges.books import BLOCK, Book
 from reports.judges.order import Rise
 from reports.judges.stretch import BOOK, RISE
+from reports.soak import rehearsal
 from reports.soak.live import FULL, GRACE, Suspicions
 from reports.spread import SparkCrew
 
@@ -86,3 +90,17 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
     crew.start("127.0.0.1:1", "token", 2)
     crew.stop()
     assert crew.problem() == "spark://nowhere:1 has 2 cores for 2 drivers and the judges; use --drivers 1"
+
+
+def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
+    """One of them under the name that the broker had given it before, so that one answer is to both."""
+    found = recording.judge([each for each in rehearsal.events() if each.conn == 1])
+    assert [(each.kind, each.witness[0][1]) for each in found] == [("revived", 10), ("shared", 14)]
+
+
+def test_judges_that_find_nothing_in_the_rehearsal_begin_no_soak(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind: Any = SimpleNamespace(wrong=[], release=lambda: None)
+    monkeypatch.setattr(rehearsal, "judge", lambda *_: blind)
+    monkeypatch.setattr(rehearsal, "conclude", lambda *_: blind)
+    with pytest.raises(rehearsal.NotFound, match="found nothing"):
+        rehearsal.rehearse(blind, lambda _: None)
