@@ -144,6 +144,14 @@ class Producer:
         else:
             self.target.require(proves, came == wanted, f"{detail}, should be {wanted}")
 
+    def taken_in_time(self, offered: Any, proves: Requirements, early: Duration, since: Instant) -> bool:
+        """It has to be taken, because there was room ``early`` before its time was up; it was sent at ``since``. A host that
+        was late by a good part of that proves nothing."""
+        came = self.heard(offered)
+        busy = self.target.world.lateness(since) > early // 4
+        detail = f"a message for which there was room {early // ms(1)} ms before its time was {came}; {self.instead()}"
+        return self.target.judge(proves, came == "taken", detail, uncertain="the host was late" if busy else None)
+
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
         """No answer has to come, and the connection has to stay."""
         came = self.heard(offered, QUIET)
