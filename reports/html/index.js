@@ -4,9 +4,10 @@
   var packed = document.getElementById("listing");
   var box = document.getElementById("text"), said = document.getElementById("status"), table = document.getElementById("rows");
   var previous = document.getElementById("previous"), next = document.getElementById("next"), where = document.getElementById("where");
-  var matrix = document.getElementById("matrix"), differ = document.getElementById("differ"), data = null, state = read(), found = [], lines = null, narrowed = "", talk = 0;
+  var matrix = document.getElementById("matrix"), differ = document.getElementById("differ"), data = null, state = read(), found = [], lines = null, narrowed = "", talk = 0, due = 0, telling = 0;
   var columns = [].map.call((matrix.querySelector("thead") || matrix).querySelectorAll("th.cell"), function (head) { return head.dataset.target; });
 
+  document.documentElement.classList.add("lazy");
   /* The state is the part of the address behind #, as name=value&…; a fragment without = is a place on the page. */
   function read() {
     var hash = location.hash.slice(1), given = new URLSearchParams(hash.indexOf("=") >= 0 ? hash : ""), state = {};
@@ -125,9 +126,21 @@
     });
     return lines;
   }
+  /* A document out of sight is laid out when there is time for it: only then a screen reader is told of it. */
+  function later(work) { if (window.requestIdleCallback) requestIdleCallback(work, { timeout: 3000 }); else setTimeout(work, 50); }
+  function tell(turn) {
+    var untold = turn === telling && matrix.querySelector("section:not(.told)");
+    if (untold) { untold.classList.add("told"); later(function () { tell(turn); }); }
+  }
+  function put_off() {
+    matrix.querySelectorAll("section.told").forEach(function (each) { each.classList.remove("told"); });
+    clearTimeout(due);
+    telling += 1;
+    due = setTimeout(tell, 1000, telling);
+  }
   function hide(what, off) { if (what.hidden !== off) what.hidden = off; }
   function narrow() {
-    var needed = words(), shown = 0, groups = new Map(), documents = new Map(), off = columns.map(function (name) { return !!state.target && name !== state.target; });
+    var needed = words(), shown = 0, turned = [], groups = new Map(), documents = new Map(), off = columns.map(function (name) { return !!state.target && name !== state.target; });
     var moved = off.join() !== narrowed;
     narrowed = off.join();
     if (moved) matrix.querySelectorAll("th.cell, col.cell").forEach(function (each) { hide(each, !!state.target && each.dataset.target !== state.target); });
@@ -138,11 +151,13 @@
         && (!state.suite || line.suites.indexOf(state.suite) >= 0)
         && (state.verdict.size ? verdicts.some(function (each) { return state.verdict.has(each); }) : !state.target || verdicts.length > 0)
         && needed.every(function (word) { return line.text.indexOf(word) >= 0; });
-      if (line.hidden === hit) { line.hidden = !hit; line.row.hidden = !hit; }
+      if (line.hidden === hit) { line.hidden = !hit; turned.push(line); }
       groups.set(line.group, groups.get(line.group) || hit);
       documents.set(line.of, documents.get(line.of) || hit);
       shown += hit;
     });
+    if (moved || turned.length > 50 || !telling) put_off();
+    turned.forEach(function (line) { line.row.hidden = line.hidden; });
     [groups, documents].forEach(function (parts) { parts.forEach(function (any, part) { hide(part, !any); }); });
     return shown + " of " + lines.length + " requirements";
   }

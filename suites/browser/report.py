@@ -245,15 +245,17 @@ CONTRAST = """(() => {
     return .2126 * r + .7152 * g + .0722 * b;
   };
   const texts = [...document.querySelectorAll('body *')].filter(each => each.firstChild && each.firstChild.nodeType === 3
-    && each.firstChild.textContent.trim() && each.offsetParent && !each.closest('svg') && !each.disabled);
+    && each.firstChild.textContent.trim()
+    && (each.closest('svg') ? each.matches('text') : each.offsetParent && !each.disabled));
   return texts.map(each => {
     const behind = [];
     for (let at = each; at; at = at.parentElement) behind.unshift(getComputedStyle(at).backgroundColor);
-    const [a, b] = [luminance(behind), luminance([...behind, getComputedStyle(each).color])];
+    const own = getComputedStyle(each), colour = each.matches('text') ? own.fill : own.color;
+    const [a, b] = [luminance(behind), luminance([...behind, colour])];
     return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), each.className + ' ' + each.textContent.trim().slice(0, 30)];
   }).filter(([ratio]) => ratio < 4.5).slice(0, 5);
 })()"""
-"""Texts whose contrast is below what WCAG 2.2 asks for (AA, 4.5 to 1)."""
+"""Texts, those of drawings too, whose contrast is below what WCAG 2.2 asks for (AA, 4.5 to 1)."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -262,6 +264,48 @@ def test_texts_stand_out_from_what_is_behind_them(reports: tuple[Path, Path], br
     for page in pages(reports[0]):
         browser.open(page)
         assert browser.run(CONTRAST) == [], page.name
+
+
+def test_what_is_out_of_sight_is_told_all_the_same(reports: tuple[Path, Path], browser: Browser) -> None:
+    """Documents of the matrix that are out of sight are laid out when there is time for it; then a screen reader has them."""
+    browser.look(height=500)
+    index(browser, reports[0])
+    browser.wait_for("!document.querySelector('#matrix section:not(.told)')")
+    told = {each["name"]["value"] for each in browser.tree() if each["role"]["value"] == "link" and each.get("name")}
+    rows = browser.run("[...document.querySelectorAll('#matrix tr[data-id]')].map(each => each.dataset.id)")
+    assert rows
+    assert set(rows) <= told
+    regions = [each["name"]["value"] for each in browser.tree() if each["role"]["value"] == "region"]
+    assert any(name.startswith("Requirements of STOMP 1.2") for name in regions)
+
+
+def test_on_a_phone_every_letter_of_the_matrix_says_whose_it_is(reports: tuple[Path, Path], browser: Browser) -> None:
+    browser.look(width=PHONE)
+    index(browser, reports[0])
+    before = "each => getComputedStyle(each, '::before').content"
+    cells = f"[...document.querySelector('#matrix tr[data-id]').querySelectorAll('td.cell')].map({before})"
+    assert browser.run(cells) == ['"reference"', '"artemis"']
+    wide = (
+        "[...document.querySelectorAll('#matrix section')].filter(each => each.scrollWidth > each.clientWidth).length"
+    )
+    assert browser.run(wide) == 0
+
+
+def test_focus_stays_with_whoever_filters_and_is_seen(reports: tuple[Path, Path], browser: Browser) -> None:
+    index(browser, reports[1])
+    browser.run("document.getElementById('text').focus()")
+    browser.type("case_07")
+    assert browser.run("document.activeElement.id") == "text"
+    browser.press("Tab", 9)
+    assert browser.run("document.activeElement.id") == "reset"
+    outline = "(style => style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2)"
+    assert browser.run(f"{outline}(getComputedStyle(document.activeElement))")
+    browser.press("Enter", 13)
+    assert browser.run("[document.activeElement.id, document.getElementById('text').value]") == ["text", ""]
+    labelled = (
+        "[...document.querySelectorAll('input, select')].filter(each => !each.labels.length && !each.ariaLabel).length"
+    )
+    assert browser.run(labelled) == 0
 
 
 def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Path) -> None:
