@@ -39,7 +39,7 @@ from harness.words import Seen
 from reports.judges import columns, wanted
 from reports.judges.columns import NEEDED, WHERE, Names
 from reports.judges.second_look import FOUND
-from reports.judges.stretch import AMQP
+from reports.judges.stretch import AMQP, CHANNELS
 from reports.judges.wanted import SCOPE, Line
 from reports.schema import spark_schema
 from reports.sources import Piece, Source
@@ -129,10 +129,10 @@ def _wrong(events: Sequence[Event], conn: int, *, going_on: bool = False) -> Ite
 
 
 def judge(spark: SparkSession, source: Source, groups: DataFrame) -> DataFrame:
-    """The irregularities, with ``requirement``, of the connections of a recording that :data:`AMQP` rows of the merged
-    summaries (``groups``) ask for."""
+    """The irregularities, with ``requirement``, of the connections of a recording that the merged summaries (``groups``)
+    ask for."""
     open_piece = source.open
-    asking = groups.where((F.col("what") == AMQP) & ~F.col("fine")).select(*SCOPE, "conn")
+    asking = groups.where(F.col("what").isin(AMQP, CHANNELS) & ~F.col("fine")).select(*SCOPE, "conn")
     asked = asking.distinct().limit(wanted.MOST + 1).collect()
     lines = frozenset(tuple(row) for row in asked) if len(asked) <= wanted.MOST else None
 

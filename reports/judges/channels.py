@@ -20,7 +20,7 @@ from harness.oracles.amqp091_trace import number, true
 from harness.words import NS_PER_S
 from reports.judges.codes import Cells, Codes, Ints, Pairs, in_groups, starts
 from reports.judges.columns import ABANDONED, CLOSED, IN, OCTETS, UNSEEN, Columns
-from reports.judges.dialects import OF_AMQP091, Tagged
+from reports.judges.dialects import OF_AMQP091, SILENT, Tagged
 from reports.judges.lives import NEVER, Gap, gaps, members
 
 NONE = -(2**62)
@@ -148,6 +148,9 @@ class Channels:
         self._about = Cells(beats=0, ended=NEVER, odd=False)
         self._blocked: dict[int, str] = {}
         self._announced: dict[int, bool] = {}
+        self._spoke = np.zeros(64, np.bool_)
+        """Of each line whether it is known what it speaks."""
+        self._unheard: dict[int, int] = {}
 
     def note(self, batch: Columns) -> None:
         """Enters a batch."""
@@ -157,6 +160,7 @@ class Channels:
             self._count(batch, batch.tagged)
         if len(self._lines):
             self._live(batch)
+        self._end_unheard(batch)
 
     def _know(self, batch: Columns) -> None:
         of = batch.line[batch.spoken == OF_AMQP091]
@@ -267,8 +271,20 @@ class Channels:
         self._about["ended"][line[fresh]] = at[fresh]
         self._about["odd"][line[(what == OCTETS) | (what == UNSEEN)]] = True
 
+    def _end_unheard(self, batch: Columns) -> None:
+        """Enters the ends of connections that said nothing in this stretch: nobody knows what they speak."""
+        spoke = np.flatnonzero(np.bincount(batch.line[batch.spoken != SILENT]))
+        if len(spoke) and spoke[-1] >= len(self._spoke):
+            self._spoke = np.concatenate([self._spoke, np.zeros(int(spoke[-1]) + 1, np.bool_)])
+        self._spoke[spoke] = True
+        for row in np.flatnonzero((batch.what == CLOSED) | (batch.what == ABANDONED)).tolist():
+            line = int(batch.line[row])
+            if line >= len(self._spoke) or not self._spoke[line]:
+                self._unheard.setdefault(line, int(batch.at[row]))
+
     def summaries(self) -> Iterator[tuple[int, Told]]:
-        """Each connection's line and what there is to tell of it."""
+        """Each connection's line and what there is to tell of it; and those of which only the end is known."""
+        yield from ((line, Told(ended=at)) for line, at in self._unheard.items())
         channels: dict[int, dict[int, Tags]] = {}
         for code in range(len(self._channels)):
             place, channel = self._channels.parts(code)

@@ -20,7 +20,7 @@ from reports.judges import amqp, here, second_look
 from reports.judges.lives import NEVER, Life
 from reports.judges.second_look import FOUND
 from reports.judges.statements import KINDS, statement
-from reports.judges.stretch import AMQP, BOOK, LIFE, PART, RISE, SCOPE
+from reports.judges.stretch import AMQP, BOOK, CHANNELS, LIFE, PART, RISE, SCOPE
 from reports.judges.summaries import merged, summaries
 from reports.judges.unseen import doubted
 from reports.judges.wanted import SCOPE as SCOPE_NAMES
@@ -99,7 +99,7 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
     if again is not None:
         found = found.unionByName(again if seen else doubted(again, groups, whole=source.whole))
     kept = _stated(found, groups if AMQP in counted else None, ground)
-    if counted.get(AMQP, (0, 0))[1]:
+    if any(counted.get(each, (0, 0))[1] for each in (AMQP, CHANNELS)):
         kept = kept.unionByName(amqp.judge(spark, source, groups))
     kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
     looked_at = {

@@ -18,12 +18,13 @@ from reports.judges.books import Books
 from reports.judges.channels import Channels
 from reports.judges.codes import Ints, Pairs
 from reports.judges.columns import ENDS, FOREIGN, FOREIGN_OUT, NOTHING, OCTETS, UNSEEN, Columns, Names, columns
-from reports.judges.dialects import BLIND, OF_STOMP, READ_AS_LINES, SILENT
+from reports.judges.dialects import BLIND, OF_AMQP091, OF_STOMP, READ_AS_LINES, SILENT
 from reports.judges.lives import Lives
 from reports.judges.order import Order
 from reports.judges.windows import Windows
 
 BOOK, RISE, PART, LIFE, TOUCH, SCOPE, AMQP = "book", "rise", "part", "life", "touch", "scope", "amqp"
+CHANNELS = "channels"
 
 SUMMARIES = pa.schema(
     [
@@ -125,12 +126,14 @@ class Stretch:
         queues, subscriptions = names.queues.values, names.subscriptions.values
         for scope in sorted(self._scopes):
             yield self._row(SCOPE, place, scope, summary=self._scopes[scope])
-        told = dict(self._channels.summaries())
         for line, code in sorted(self._foreign):
             if code in READ_AS_LINES:
                 scope, conn = names.lines.parts(line)
                 about = {"conn": conn, "subscription": READ_AS_LINES[code]}
-                yield self._row(AMQP, place, scope, **about, summary=told.get(line))
+                yield self._row(AMQP, place, scope, **about, summary=code == OF_AMQP091)
+        for line, told in self._channels.summaries():
+            scope, conn = names.lines.parts(line)
+            yield self._row(CHANNELS, place, scope, conn=conn, summary=told)
         for number in range(len(self._touching)):
             of_line, producer = self._touching.parts(number)
             line, queue = self._touched.parts(of_line)

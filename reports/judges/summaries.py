@@ -17,7 +17,7 @@ from harness.oracles.ground import Ground
 from reports.judges import books, channels, lives, order, windows
 from reports.judges.columns import NEEDED
 from reports.judges.dialects import all_known
-from reports.judges.stretch import AMQP, BOOK, GROUP, LIFE, PART, RISE, SCOPE, SUMMARIES, Stretch, table
+from reports.judges.stretch import AMQP, BOOK, CHANNELS, GROUP, LIFE, PART, RISE, SCOPE, SUMMARIES, Stretch, table
 from reports.schema import spark_schema
 from reports.sources import Piece, Source
 
@@ -31,9 +31,9 @@ MERGED = pa.schema(
         ("summary", pa.binary()),
     ]
 )
-"""A row for each group. ``fine`` is false where a second look is needed (in ``amqp`` rows: at all of a connection), in ``life``
-rows where not everything was seen, and in ``scope`` rows where not everything that was sent could be read. ``came`` is the
-greatest number of a book that surely came (-1: none); ``summary`` is :attr:`Group.told`, pickled."""
+"""A row for each group. ``fine`` is false where a second look is needed (in ``amqp`` and ``channels`` rows: at all of a
+connection), in ``life`` rows where not everything was seen, and in ``scope`` rows where not everything that was sent could be
+read. ``came`` is the greatest number of a book that surely came (-1: none); ``summary`` is :attr:`Group.told`, pickled."""
 
 
 class Group:
@@ -48,14 +48,14 @@ class Group:
         match self.what:
             case what if what == BOOK:
                 self._whole = self._whole.plus(summary)
-            case what if what in (RISE, LIFE):
+            case what if what in (RISE, LIFE, CHANNELS):
                 self._whole = self._whole.then(summary)
             case what if what == PART:
                 self._whole.add(place, summary)
             case what if what == SCOPE:
                 self._whole |= summary
-            case what if what == AMQP and summary is not None:
-                self._whole = (self._whole or channels.Told()).then(summary)
+            case what if what == AMQP:
+                self._whole = self._whole and summary
 
     @property
     def fine(self) -> bool:
@@ -73,13 +73,15 @@ class Group:
             case what if what == SCOPE:
                 return all_known(self._whole)
             case what if what == AMQP:
-                return self._whole is not None and bool(self._whole.fine)
+                return bool(self._whole)
+            case what if what == CHANNELS:
+                return bool(self._whole.fine)
         return True
 
     @property
     def told(self) -> Any:
-        """What is known of the group: a :class:`Book`, :class:`Rise`, :class:`Life`, :class:`Account`, of a connection of AMQP
-        0-9-1 a :class:`reports.judges.channels.Told`, of a scope what is spoken there; None of others."""
+        """What is known of the group: a :class:`Book`, :class:`Rise`, :class:`Life`, :class:`Account`, of ``channels`` a
+        :class:`reports.judges.channels.Told`, of a scope what is spoken there; None of others."""
         return self._whole
 
 
@@ -89,6 +91,8 @@ _BEGIN: dict[str, Callable[[], Any]] = {
     PART: windows.Account,
     LIFE: lives.Life,
     SCOPE: int,
+    AMQP: lambda: True,
+    CHANNELS: channels.Told,
 }
 
 

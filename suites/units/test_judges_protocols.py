@@ -14,7 +14,7 @@ import pytest
 from harness.oracles import recording
 from harness.oracles.stomp_trace import End, Fact, Got, Joined, Left, Opaque, Sent
 from harness.trace import events as ev
-from harness.words import ms
+from harness.words import CloseHow, ms
 from reports.judges.amqp import irregularities
 from reports.judges.wanted import Ranges, Wanted
 from suites.units import played, played091, played_core
@@ -92,7 +92,8 @@ def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
         queues, _ = suspicious(found)
         for each in recording.judge(events):
             assert each.queue in queues, f"the summaries of messages missed {each}"
-        told = {key[6]: group.fine for key, group in found["amqp"].items()}
+        told = {key[6]: group.fine for key, group in found["channels" if name == "AMQP091" else "amqp"].items()}
+        assert {key[6] for key in found["amqp"]} == conns_of(events)
         assert told.keys() == conns_of(events)
         read_wholly, connections = read_wholly + list(told.values()).count(False), connections + len(told)
         for conn, fine in told.items():
@@ -144,6 +145,73 @@ def spoken(*frames: tuple[str, bool, str, dict[str, str], bytes]) -> list[ev.Eve
 
 def old(out: bool, name: str, body: bytes = b"", **fields: str) -> tuple[str, bool, str, dict[str, str], bytes]:
     return "AMQP091", out, name, {each.replace("_", "-"): value for each, value in fields.items()}, body
+
+
+def consumed(prefetch: int, *steps: int, multiple: bool = False, **more: str) -> list[ev.Event]:
+    """A consumer: positive steps are deliveries of that tag, negative ones acknowledgements."""
+    answer = {"multiple": "true" if multiple else "false"}
+    begin = [
+        old(True, "channel.open"),
+        old(True, "basic.qos", prefetch_count=str(prefetch)),
+        old(True, "basic.consume", queue="q", consumer_tag="c", **more),
+        old(False, "basic.consume-ok", consumer_tag="c"),
+    ]
+    about = {"consumer_tag": "c", "exchange": "", "routing_key": "q"}
+    for step in steps:
+        if step > 0:
+            begin.append(old(False, "basic.deliver", b"x", delivery_tag=str(step), **about))
+        else:
+            begin.append(old(True, "basic.ack", delivery_tag=str(-step), **answer))
+    return spoken(*begin)
+
+
+def fine(events: list[ev.Event], *cuts: int) -> bool:
+    """Whether the summary of the only connection asks for nothing."""
+    (group,) = summed_up(events, cuts)["channels"].values()
+    return group.fine
+
+
+@pytest.mark.parametrize("cuts", [(), (7,), (6, 9, 11), (5, 6, 7, 8, 9, 10, 11, 12)])
+def test_of_a_consumer_that_keeps_its_prefetch_nothing_is_read_again(cuts: tuple[int, ...]) -> None:
+    steps = (1, 2, -1, 3, -2, -3, 4, 5, -4)
+    assert fine(consumed(2, *steps), *cuts)
+    assert not fine(consumed(1, *steps), *cuts)
+    assert fine(consumed(0, *steps), *cuts)
+    assert fine(consumed(3, 1, 2, 3, -2, 4, 5, -5, 6, multiple=True), *cuts)
+    assert not fine(consumed(2, 1, 2, 3, -2, 4, 5, -5, 6, multiple=True), *cuts)
+    for wrong in ((1, 3), (1, 1), (2, 3), (1, -1, -1), (1, 2, -2, -1), (1, -2), (1, 2, -3, 3), (-1, 1)):
+        assert not fine(consumed(9, *wrong), *cuts)
+    assert not fine(consumed(9, 1, -1, no_ack="true"), *cuts)
+    assert fine(consumed(9, 1, 2, no_ack="true"), *cuts)
+    again = consumed(9, 1, 2, -1)
+    assert not fine([*again, *spoken(old(True, "channel.open"))], *cuts)
+    assert not fine([*again, *spoken(old(True, "basic.recover"))], *cuts)
+
+
+def test_one_stretch_tells_of_a_channel_what_the_rest_needs() -> None:
+    ((_, group),) = summed_up(consumed(2, 1, 2, -1, 3, -2, -3, 4), [])["channels"].items()
+    (tags,) = group.told.channels.values()
+    assert (tags.opened, tags.first, tags.last, tags.answered) == (True, 1, 4, (1, 3))
+    assert (tags.one_by_one, tags.up_to, tags.most, tags.limit) == (3, 0, 2, 2)
+    assert (group.told.beats, group.told.blocked, group.told.announced) == (0, "", None)
+    told = [("b", True), ("bu", True), ("u", False), ("bb", False), ("bub", True)]
+    for letters, right in told:
+        frames = [old(False, f"connection.{'' if each == 'b' else 'un'}blocked") for each in letters]
+        announced = old(True, "connection.start-ok", client_properties="{'connection.blocked': True}")
+        for cuts in ([], [2], [3]):
+            assert fine(spoken(announced, *frames), *cuts) is right
+            assert not fine(spoken(old(True, "connection.start-ok", client_properties="{}"), *frames), *cuts)
+
+
+@pytest.mark.parametrize(("silence", "right"), [(2100, True), (2300, False)])
+def test_a_promised_beat_that_does_not_come_asks_for_all_of_the_connection(silence: int, right: bool) -> None:
+    events = spoken(old(True, "connection.tune-ok", heartbeat="2"), old(False, "connection.open-ok"))
+    later = ev.HeartBeatReceived(at_ns=events[-1].at_ns + ms(silence), conn=1, protocol="AMQP091", size=8)
+    closed = ev.ConnectionClosed(at_ns=later.at_ns, conn=1, how=CloseHow.EOF)
+    for last in (later, closed):
+        for cuts in ([], [2], [3]):
+            assert fine([*events, last], *cuts) is right
+        assert bool(list(irregularities([*events, last], 1))) is not right
 
 
 def test_a_transaction_confirms_with_its_commit_and_takes_back_with_a_rollback() -> None:
