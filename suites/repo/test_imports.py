@@ -148,7 +148,7 @@ LINES = (
         ("**",),
         ("pyspark", "py4j"),
         "whoever runs a suite should not wait for a JVM",
-        except_files=("reports/**", "suites/units/**"),
+        except_files=("reports/**", "suites/units/**", "suites/scale/**"),
     ),
     Line(
         "asyncio lives at the sockets",
