@@ -101,7 +101,9 @@ class SetUpFailed(Refusal):
     help="An ACK in a transaction: part of it, as STOMP has it, or ignored, as the document of Artemis says.",
 )
 @click.option("--check", is_flag=True, help="Read the configuration, say which settings have no effect, and end.")
-@click.option("--control", is_flag=True, help="Take limits for memory and disk space from the standard input, JSON lines.")
+@click.option(
+    "--control", is_flag=True, help="Take limits for memory and disk space from the standard input, JSON lines."
+)
 @click.option("--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends.")
 @click.option(
     "--data",
@@ -173,10 +175,11 @@ def _settings(config: Path | None, ports: dict[str, int | None], any_port: bool,
         settings = broker_xml.read(config)
     if any_port:
         settings = on_any_port(settings)
-    spoken = {"STOMP", "AMQP", "CORE"} if settings.activemq is None else {"STOMP", "AMQP", "OPENWIRE"}
-    if not any(spoken & set(each.protocols) for each in settings.acceptors):
+    known = ("STOMP", "AMQP", "CORE" if settings.activemq is None else "OPENWIRE")
+    if not any(set(known) & set(each.protocols) for each in settings.acceptors):
         raise BadSetting(
-            f"{config}: no acceptor speaks STOMP, AMQP or CORE; write protocols=STOMP,AMQP,CORE in the URL of one"
+            f"{config}: no acceptor speaks {known[0]}, {known[1]} or {known[2]};"
+            f" write protocols={','.join(known)} in the URL of one"
         )
     wanted: dict[str, int] = {}
     for protocol, port in named.items():

@@ -161,7 +161,9 @@ def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
         return rabbitmq_conf.read(path)
     from reference_broker.config import activemq_xml, broker_xml  # lxml is needed for these alone
 
-    return (activemq_xml if activemq_xml.is_one(path) else broker_xml).read(path, environment)
+    if activemq_xml.is_one(path):
+        return activemq_xml.read(path, environment)
+    return broker_xml.read(path, environment)
 
 
 class _Environment(Mapping[str, str]):

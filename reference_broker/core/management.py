@@ -40,7 +40,7 @@ class ManagementAddress(Address):
         name: str,
         account: Account,
         addresses: Mapping[str, Address],
-        send: Callable[[Envelope, bytes], None],
+        send: Callable[[Envelope, bytes], object],
     ) -> None:
         super().__init__(name, {RoutingType.MULTICAST}, True, account)
         self._all, self._send = addresses, send

@@ -125,14 +125,14 @@ class Parts:
     mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
     activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
-    paging_out: Callable[..., PagingOut] = PagingOut
-    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
     openwire: Callable[[int, Acceptor, Shared, Instant], OpenWireConnection] = OpenWireConnection
     openwire_client: Callable[[OpenWireConnection], Client] = Client
     openwire_producer: Callable[..., Producer] = Producer
     openwire_consumer: Callable[..., OpenWireConsumer] = OpenWireConsumer
     openwire_prefetch: Callable[[int], OpenWirePrefetch] = OpenWirePrefetch
     openwire_signs: Callable[[Duration, Instant], Signs] = Signs
+    paging_out: Callable[..., PagingOut] = PagingOut
+    throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
 
 
 STANDARD = Parts()
