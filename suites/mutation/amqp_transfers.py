@@ -216,11 +216,11 @@ def only_the_last_transfer_settles(parts: Parts, reached: Reached) -> Parts:
 
     class Faulty(IncomingLink):
         def _check_settled(self, arrival: Arrival) -> None:
-            arrival.settled = reached.instead(arrival.settled, self.said)
+            arrival.settled = reached.instead(arrival.settled, self.settles)
             super()._check_settled(arrival)
 
         def transfer(self, transfer: Transfer, payload: bytes) -> None:
-            self.said = bool(transfer.settled)
+            self.settles = bool(transfer.settled)
             super().transfer(transfer, payload)
 
     return replace(parts, incoming=Faulty)

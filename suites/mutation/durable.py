@@ -138,12 +138,13 @@ def only_what_comes_while_connected(parts: Parts, reached: Reached) -> Parts:
     """A durable subscription keeps nothing while nobody consumes it."""
 
     class Faulty(Router):
-        def publish(self, message: Message) -> None:
-            super().publish(message)
+        def publish(self, message: Message) -> bool:
+            taken = super().publish(message)
             for _, queue in self._durable.values():
                 if not queue.has_consumers and queue._ready and queue._ready[-1].message is message:
                     reached()
                     queue._ready.pop()
+            return taken
 
     return replace(parts, router=Faulty)
 

@@ -147,7 +147,7 @@ def topics_share(parts: Parts, reached: Reached) -> Parts:
     """A topic's message goes to one of its subscriptions, in turn."""
 
     class Faulty(Router):
-        def publish(self, message: Message) -> None:
+        def publish(self, message: Message) -> bool:
             envelope = message.envelope
             address = self._addresses.get(envelope.address)
             if address is not None and len(address.multicast) > 1:
@@ -155,11 +155,10 @@ def topics_share(parts: Parts, reached: Reached) -> Parts:
                 address.multicast.append(address.multicast.pop(0))
                 rest, address.multicast = address.multicast, address.multicast[:1]
                 try:
-                    super().publish(message)
+                    return super().publish(message)
                 finally:
                     address.multicast = rest
-            else:
-                super().publish(message)
+            return super().publish(message)
 
     return replace(parts, router=Faulty)
 
@@ -184,9 +183,10 @@ def topics_remember(parts: Parts, reached: Reached) -> Parts:
     last: dict[str, Message] = {}
 
     class Faulty(Router):
-        def publish(self, message: Message) -> None:
-            super().publish(message)
+        def publish(self, message: Message) -> bool:
+            taken = super().publish(message)
             last[message.envelope.address] = message
+            return taken
 
         def subscription(self, name: str, *rest: Any) -> Queue:
             queue = super().subscription(name, *rest)
@@ -252,14 +252,14 @@ def lost_where_both_kinds_meet(parts: Parts, reached: Reached) -> Parts:
     """Where an address is used in both ways, what is sent to it as MULTICAST is lost."""
 
     class Faulty(Router):
-        def publish(self, message: Message) -> None:
+        def publish(self, message: Message) -> bool:
             envelope = message.envelope
             address = self._addresses.get(envelope.address)
             routing = envelope.routing
             if address is not None and address.anycast and routing is not None and routing.value == "MULTICAST":
                 reached()
-                return
-            super().publish(message)
+                return True
+            return super().publish(message)
 
     return replace(parts, router=Faulty)
 

@@ -233,12 +233,12 @@ def no_queue_on_demand(parts: Parts, reached: Reached) -> Parts:
     """A SEND to a new queue makes only the address: the message is kept for nobody."""
 
     class Faulty(Router):
-        def publish(self, message: Any) -> None:
+        def publish(self, message: Any) -> bool:
             envelope = message.envelope
             address = self._addresses.get(envelope.address)
             if envelope.routing is RoutingType.ANYCAST and (address is None or not address.anycast):
                 reached()
-                return
-            super().publish(message)
+                return True
+            return super().publish(message)
 
     return replace(parts, router=Faulty)
