@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 
 from reference_broker.config.activemq_without_effect import OPTION
 from reference_broker.config.notes import Note, settle, unknown
-from reference_broker.config.settings import Acceptor, Manners
+from reference_broker.config.settings import Acceptor, HeartBeatRules, Manners
 from reference_broker.config.values import INT_MAX, LONG_MIN, Where, boolean, decimal, whole
 
 OPENWIRE = "OPENWIRE"
@@ -34,7 +34,7 @@ ACTIVEMQ = Manners(
     nack_is_final=True,
     prefetch_in_messages=True,
     qualified_names=True,
-    silence_is_looked_for=True,
+    heart_beats=HeartBeatRules.MIRRORED,
 )
 
 

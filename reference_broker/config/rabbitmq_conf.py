@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.words import RoutingType
 from reference_broker.config import rabbitmq_config
-from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, Settings
+from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, HeartBeatRules, Manners, Settings
 from reference_broker.config.values import INT_MAX, Where, decimal, nearest, whole
 from reference_broker.core.connections import AMQP091, HTTP
 
@@ -170,6 +170,7 @@ def _settings(reading: _Reading) -> Settings:
         protocols=("STOMP",),
         anycast_prefix=("/queue/", "/amq/queue/"),
         multicast_prefix=("/topic/",),
+        manners=Manners(heart_beats=HeartBeatRules.WHOLE_SECONDS),
     )
     amqp = Acceptor(
         "amqp", port=AMQP_PORT, protocols=("AMQP", AMQP091), anycast_prefix=("/queues/",), multicast_prefix=("/topic/",)

@@ -7,6 +7,7 @@ Milliseconds and octets, as in the files; the core converts to nanoseconds once.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +49,17 @@ class Tls:
     """``enabledProtocols``."""
 
 
+class HeartBeatRules(enum.Enum):
+    """Whose rules STOMP heart-beats go by."""
+
+    TTL = enum.auto()
+    """Artemis: a connection has a time to live (:mod:`reference_broker.core.liveness`)."""
+    MIRRORED = enum.auto()
+    """ActiveMQ: what the client says goes, and is looked at once an interval (:mod:`reference_broker.core.inactivity`)."""
+    WHOLE_SECONDS = enum.auto()
+    """RabbitMQ: intervals are whole seconds, and two looks that find nothing are enough."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manners:
     """What a family of brokers does in its own way where a protocol, or its own documentation, leaves it open."""
@@ -58,8 +70,8 @@ class Manners:
     """True: the window of a STOMP subscription counts messages that are not acknowledged; False: octets."""
     qualified_names: bool = False
     """True: a queue and a topic of one name are two places, and a STOMP destination says which of them it is."""
-    silence_is_looked_for: bool = False
-    """True: whether a STOMP peer said anything is looked at once an interval (:mod:`reference_broker.core.inactivity`)."""
+    heart_beats: HeartBeatRules = HeartBeatRules.TTL
+    """How STOMP heart-beats are agreed on, and when a silent peer is given up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from reference_broker.amqp091.paging import PagingOut
 from reference_broker.amqp091.throttle import Throttle
 from reference_broker.amqp091.which import WhichAmqp
 from reference_broker.config.activemq_settings import Cursor as Kind
-from reference_broker.config.settings import Acceptor, Settings, StompLimits
+from reference_broker.config.settings import Acceptor, HeartBeatRules, Settings, StompLimits
 from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
 from reference_broker.core.credit import ByteWindow, MessageWindow, ReceiverCredit, SenderCredit
@@ -65,6 +65,7 @@ from reference_broker.stomp.frame import Version
 from reference_broker.stomp.grammar import GRAMMARS, OPENING, Grammar
 from reference_broker.stomp.heartbeat import HeartBeatNegotiator
 from reference_broker.stomp.parser import FrameParser
+from reference_broker.stomp.rabbitmq import TwoLooks, WholeSecondBeats
 from reference_broker.stomp.subscription import Subscription
 from reference_broker.ws.connection import WebSocketConnection
 
@@ -123,6 +124,8 @@ class Parts:
     prefetch: Callable[[int], MessageWindow] = MessageWindow
     inactivity: Callable[[Instant, Duration, Duration, Instant], InactivityMonitor] = InactivityMonitor
     mirrored_beats: Callable[[Acceptor, Settings], MirroredHeartBeats] = MirroredHeartBeats
+    whole_second_beats: Callable[[Acceptor, Settings], WholeSecondBeats] = WholeSecondBeats
+    two_looks: Callable[[Instant, Duration, Duration, Instant], TwoLooks] = TwoLooks
     activemq_stomp: Callable[[int, Acceptor, Shared, Instant], ActiveMqStompConnection] = ActiveMqStompConnection
     heart_beats091: Callable[[int, Instant], HeartBeats] = HeartBeats
     openwire: Callable[[int, Acceptor, Shared, Instant], OpenWireConnection] = OpenWireConnection
@@ -133,6 +136,18 @@ class Parts:
     openwire_signs: Callable[[Duration, Instant], Signs] = Signs
     paging_out: Callable[..., PagingOut] = PagingOut
     throttle091: Callable[[Amqp091Connection], Throttle] = Throttle
+
+    def stomp_heart_beats(
+        self, rules: HeartBeatRules
+    ) -> tuple[Callable[..., HeartBeatNegotiator], Callable[..., LivenessMonitor]]:
+        """Who agrees on STOMP heart-beats, and who watches for silence, by the rules of a family."""
+        match rules:
+            case HeartBeatRules.MIRRORED:
+                return self.mirrored_beats, self.inactivity
+            case HeartBeatRules.WHOLE_SECONDS:
+                return self.whole_second_beats, self.two_looks
+            case HeartBeatRules.TTL:
+                return self.negotiator, self.liveness
 
 
 STANDARD = Parts()

@@ -56,7 +56,7 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from harness.words import Instant, Outcome, ms
-from reference_broker.config.settings import Acceptor
+from reference_broker.config.settings import Acceptor, HeartBeatRules
 from reference_broker.core.described import BLOCKED, BLOCKING, RUNNING, Described
 from reference_broker.core.inactivity import NEVER
 from reference_broker.core.large import Extract
@@ -109,11 +109,10 @@ class StompConnection:
         self._paused = self._streams = False
         self._state = State.OPENING
         self._parser = parts.parser(parts.opening, acceptor.limits)
-        looks = acceptor.manners.silence_is_looked_for
-        self._negotiator = (parts.mirrored_beats if looks else parts.negotiator)(acceptor, shared.settings)
+        negotiator, liveness = parts.stomp_heart_beats(acceptor.manners.heart_beats)
+        self._negotiator = negotiator(acceptor, shared.settings)
         self._silence: Fault = refusal.SILENT
         self._ttl_ms = self._negotiator.initial_ttl_ms()
-        liveness = parts.inactivity if looks else parts.liveness
         self._liveness = liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
         self._beats: Beats | None = None
         self._on_room = self._go_on
@@ -177,6 +176,10 @@ class StompConnection:
             deadline = self._liveness.deadline()
             if deadline > now:
                 self._watch()
+            elif self.acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS:
+                detail = f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
+                self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
+                self.close()
             else:
                 detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
                 self._refuse(Refusal(self._silence, self.version, detail))

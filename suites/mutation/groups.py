@@ -38,6 +38,7 @@ from suites.mutation import (
     ttl,
     ttl_watch,
     websockets,
+    whole_seconds,
     window_sizes,
     windows,
 )
@@ -81,6 +82,7 @@ GROUPS: tuple[Group, ...] = (
     core_credit.core_credit,
     openwire.openwire,
     looks.looks,
+    whole_seconds.whole_seconds,
     producer_flow.full_places,
     producer_flow.usage_limits,
     producer_flow.no_space,

@@ -36,6 +36,7 @@ COUNTS = {
     "openwire": 20,
     "rabbitmq-amqp091": 17,
     "rabbitmq-flow": 15,
+    "rabbitmq-stomp": 3,
     "rfc6455": 34,
     "stomp10": 49,
     "stomp11": 123,

@@ -1,0 +1,63 @@
+"""Faults of RabbitMQ's STOMP heart-beats."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.words import Instant
+from reference_broker.core.inactivity import NEVER
+from reference_broker.core.parts import Parts
+from reference_broker.stomp.frame import Version
+from reference_broker.stomp.heartbeat import Agreement
+from reference_broker.stomp.rabbitmq import TwoLooks, WholeSecondBeats
+from suites.mutation.mutant import Group, Reached
+
+whole_seconds = Group("whole-seconds", "reference-rabbitmq")
+
+AGREED, GIVEN_UP, HALVES = (f"RABBITMQ-STOMP-hb-{number}" for number in (1, 2, 3))
+
+
+def _ending(parts: Parts, reached: Reached, looks_more: int) -> Parts:
+    class Faulty(TwoLooks):
+        def deadline(self) -> Instant:
+            right = super().deadline()
+            return right if right >= NEVER else reached.instead(right, right + looks_more * self.ttl)
+
+    return replace(parts, two_looks=Faulty)
+
+
+@whole_seconds.mutant(GIVEN_UP)
+def one_look_is_enough(parts: Parts, reached: Reached) -> Parts:
+    """A client is given up at the first look that finds nothing."""
+    return _ending(parts, reached, -1)
+
+
+@whole_seconds.mutant(GIVEN_UP)
+def a_third_look(parts: Parts, reached: Reached) -> Parts:
+    """A client is given up at the third look that finds nothing."""
+    return _ending(parts, reached, 1)
+
+
+@whole_seconds.mutant(AGREED)
+def answers_to_the_millisecond(parts: Parts, reached: Reached) -> Parts:
+    """CONNECTED answers with the intervals that the client named, other than those that hold."""
+
+    class Faulty(WholeSecondBeats):
+        def negotiate(self, header: str | None, version: Version) -> Agreement:
+            right = super().negotiate(header, version)
+            cx, cy = (0, 0) if header is None else self.parse(header, version)
+            return replace(right, header=reached.instead(right.header, f"{cy},{cx}"))
+
+    return replace(parts, whole_second_beats=Faulty)
+
+
+@whole_seconds.mutant(HALVES)
+def beats_once_an_interval(parts: Parts, reached: Reached) -> Parts:
+    """The server's heart-beats come every whole interval."""
+
+    class Faulty(WholeSecondBeats):
+        def negotiate(self, header: str | None, version: Version) -> Agreement:
+            right = super().negotiate(header, version)
+            return replace(right, beat_ms=reached.instead(right.beat_ms, 2 * right.beat_ms))
+
+    return replace(parts, whole_second_beats=Faulty)
