@@ -27,6 +27,7 @@ from harness.catalogue import deviations, requirements
 from harness.catalogue.tables import BadData
 from harness.counterexamples import case_file
 from harness.execution import Call, Run, execute
+from harness.parsing import one_at_a_time
 from harness.plain_message import PlainMessage
 from harness.targets import target_file
 from harness.targets.failure import SetUpFailed
@@ -141,6 +142,7 @@ class _Session:
         run = self._begin()
         if run.target.clock is Clock.REAL:
             together = 1 if ALONE & run.target.identity.capabilities else self._options.side_by_side or SIDE_BY_SIDE
+            one_at_a_time()
             self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
             for call in sorted(calls, key=_is_busy):
                 self._started[call.id] = self._pool.submit(self._execute, run, call).result
