@@ -22,7 +22,7 @@ from harness.clients.statistics import Statistics
 from harness.targets import activemq_config
 from harness.targets.activemq_config import Policy
 from harness.trace.events import FrameReceived
-from harness.wire.conversation import PATIENCE, ControlFailed, Requirements
+from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Requirements
 from harness.wire.openwire import Structure
 from harness.words import Duration, Instant, RoutingType, ms
 from suites.full import SMALLEST, body, number_of
@@ -87,6 +87,7 @@ class Producer:
     """One connection that sends, to any number of places, and hears what became of it."""
 
     protocol: ClassVar[str]
+    peer: Conversation[Any]
 
     def __init__(self, target: Bench) -> None:
         self.target = target
@@ -104,9 +105,9 @@ class Producer:
         """Whether a frame of the trace, which came to this connection, is what answered it."""
 
     @property
-    @abstractmethod
     def conn(self) -> int:
         """The number of its connection."""
+        return self.peer.conn
 
     def answered_at(self, offered: Any) -> Instant:
         """When its answer arrived, however much later it is asked for. It has to have come."""
@@ -118,13 +119,13 @@ class Producer:
             and self.answers(offered, each.command, dict(each.headers))
         )
 
-    @abstractmethod
     def instead(self) -> str:
         """What came otherwise, in words."""
+        return self.peer.instead()
 
-    @abstractmethod
     def ended(self) -> bool:
         """Whether the connection is gone."""
+        return self.peer.ended is not None
 
     def heard(self, offered: Any, within: Duration = PATIENCE) -> Answer | None:
         """Its answer, waited for."""
@@ -190,16 +191,6 @@ class StompProducer(Producer):
     def answers(self, offered: str, command: str, fields: Mapping[str, str]) -> bool:
         return fields.get("receipt-id") == offered
 
-    @property
-    def conn(self) -> int:
-        return self.peer.conn
-
-    def instead(self) -> str:
-        return self.peer.instead()
-
-    def ended(self) -> bool:
-        return self.peer.ended is not None
-
 
 class AmqpProducer(Producer):
     """Sends transfers that are not settled, over one link for each place."""
@@ -233,16 +224,6 @@ class AmqpProducer(Producer):
         if command != "disposition" or fields["role"] != "receiver":
             return False
         return int(fields["first"]) <= offered[1] <= int(fields.get("last", fields["first"]))
-
-    @property
-    def conn(self) -> int:
-        return self.peer.conn
-
-    def instead(self) -> str:
-        return self.peer.instead()
-
-    def ended(self) -> bool:
-        return self.peer.ended is not None
 
 
 class OpenWireProducer(Producer):
@@ -283,19 +264,9 @@ class OpenWireProducer(Producer):
     def answers(self, offered: int, command: str, fields: Mapping[str, str]) -> bool:
         return fields.get("correlationId") == str(offered)
 
-    @property
-    def conn(self) -> int:
-        return self.peer.conn
-
     def reason(self, offered: int) -> str:
         """With which exception it was refused."""
         return str(self._answers[offered]["exception"].name)
-
-    def instead(self) -> str:
-        return self.peer.instead()
-
-    def ended(self) -> bool:
-        return self.peer.ended is not None
 
 
 PRODUCERS: dict[str, type[Producer]] = {"stomp": StompProducer, "amqp": AmqpProducer, "openwire": OpenWireProducer}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from harness.words import RoutingType
 from reference_broker.core.address import Address
+from reference_broker.core.fields import int8, int32, int64
 from reference_broker.core.matching import Rule
 from reference_broker.core.queue import Queue
 from reference_broker.core_protocol import codes
-from reference_broker.core_protocol.octets import NO, YES, flag, int8, int32, int64, optional, packet, text, words
+from reference_broker.core_protocol.octets import NO, YES, flag, optional, packet, text, words
 
 _TYPES = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 

@@ -24,19 +24,11 @@ from collections.abc import Callable
 
 from harness.words import NS_PER_MS, Instant, Outcome, ms
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.fields import Malformed, int32
 from reference_broker.core.passwords import admitted
 from reference_broker.core.shared import Shared
 from reference_broker.core_protocol import answers, codes
-from reference_broker.core_protocol.octets import (
-    Fields,
-    Malformed,
-    Packet,
-    PacketParser,
-    int32,
-    optional,
-    packet,
-    words,
-)
+from reference_broker.core_protocol.octets import Fields, Packet, PacketParser, optional, packet, words
 from reference_broker.core_protocol.refusal import Refusal
 from reference_broker.core_protocol.session import Session
 

@@ -13,11 +13,12 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from harness.words import Outcome
+from reference_broker.core.fields import int32, int64
 from reference_broker.core.message import Entry
 from reference_broker.core.queue import Queue
 from reference_broker.core_protocol import codes
 from reference_broker.core_protocol.message import encoded
-from reference_broker.core_protocol.octets import int32, int64, packet
+from reference_broker.core_protocol.octets import packet
 from reference_broker.core_protocol.refusal import Refusal
 from reference_broker.selector.selector import Selector
 

@@ -27,8 +27,9 @@ from typing import Any
 
 from harness.words import NS_PER_MS, Instant, RoutingType
 from reference_broker.core import properties
+from reference_broker.core.fields import Malformed, int8, int32, int64
 from reference_broker.core.message import Envelope, Message
-from reference_broker.core_protocol.octets import Fields, Malformed, flag, int8, int32, int64, optional, text
+from reference_broker.core_protocol.octets import Fields, flag, optional, text
 from reference_broker.selector.values import Value
 
 TEXT, OCTETS = 3, 4

@@ -12,18 +12,15 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
+from reference_broker.core.fields import FieldReader, Malformed, int32
+
 MAGIC = b"ARTEMIS"
 HEAD = struct.Struct(">IBq")
 LARGEST = 64 * 1024 * 1024
 """Octets of a packet that are waited for."""
 _FEW, _MANY = 9, 0xFFF
-_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 
 T = TypeVar("T")
-
-
-class Malformed(Exception):
-    """Octets that are no packet; one sentence."""
 
 
 class Packet(NamedTuple):
@@ -70,46 +67,10 @@ class PacketParser:
         return Packet(type, channel, fields)
 
 
-class Fields:
+class Fields(FieldReader):
     """Reads the fields of a packet one after the other. Each method raises :class:`Malformed` where there is no such value."""
 
-    __slots__ = ("at", "octets")
-
-    def __init__(self, octets: bytes, at: int = 0) -> None:
-        self.octets = octets
-        self.at = at
-
-    @property
-    def left(self) -> int:
-        """Octets that have not been read."""
-        return len(self.octets) - self.at
-
-    def take(self, count: int) -> bytes:
-        """As many octets."""
-        begin, end = self.at, self.at + count
-        if count < 0 or end > len(self.octets):
-            raise Malformed(f"a field of {count} octets, and {self.left} are there")
-        self.at = end
-        return self.octets[begin:end]
-
-    def byte(self) -> int:
-        """One octet, signed."""
-        octet = self.take(1)[0]
-        return octet - 256 if octet > 127 else octet
-
-    def flag(self) -> bool:
-        """A truth value."""
-        return self.take(1) != b"\0"
-
-    def int32(self) -> int:
-        """Four octets, signed."""
-        found: int = _INT.unpack(self.take(4))[0]
-        return found
-
-    def int64(self) -> int:
-        """Eight octets, signed."""
-        found: int = _LONG.unpack(self.take(8))[0]
-        return found
+    __slots__ = ()
 
     def perhaps(self, read: Callable[[], T]) -> T | None:
         """A value that may be missing."""
@@ -159,14 +120,6 @@ def packet(type: int, channel: int, *fields: bytes) -> bytes:
 def flag(value: object) -> bytes:
     """A truth value."""
     return YES if value else NO
-
-
-int32, int64 = _INT.pack, _LONG.pack
-
-
-def int8(value: int) -> bytes:
-    """One octet, signed."""
-    return bytes((value & 0xFF,))
 
 
 def text(value: str) -> bytes:

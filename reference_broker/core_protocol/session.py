@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from harness.words import Outcome, RoutingType
 from reference_broker.core.admission import Verdict
+from reference_broker.core.fields import int32, int64
 from reference_broker.core.message import Entry, Envelope
 from reference_broker.core.queue import Queue
 from reference_broker.core.router import NoRoute
@@ -20,7 +21,7 @@ from reference_broker.core_protocol import answers, codes
 from reference_broker.core_protocol.consumer import CoreConsumer
 from reference_broker.core_protocol.grants import Grants
 from reference_broker.core_protocol.message import Arrival, CoreMessage, marker
-from reference_broker.core_protocol.octets import Fields, int32, int64, optional, packet, text, words
+from reference_broker.core_protocol.octets import Fields, optional, packet, text, words
 from reference_broker.core_protocol.refusal import Refusal
 from reference_broker.selector.selector import Selector, SelectorError, parse
 

@@ -23,24 +23,12 @@ from typing import Any
 
 from harness.words import Instant, ms
 from reference_broker.config.settings import Acceptor
+from reference_broker.core.fields import Malformed, int32, int64
 from reference_broker.core.producer_flow import Sending
 from reference_broker.core.shared import Shared
 from reference_broker.openwire import codes, maps
 from reference_broker.openwire.client import HANDLERS, Wanted
-from reference_broker.openwire.octets import (
-    NO,
-    Command,
-    CommandParser,
-    Fields,
-    Malformed,
-    command,
-    data,
-    int32,
-    int64,
-    several,
-    text,
-    throwable,
-)
+from reference_broker.openwire.octets import NO, Command, CommandParser, Fields, command, data, several, text, throwable
 from reference_broker.openwire.refusal import Refusal
 from reference_broker.openwire.signs import Signs
 from reference_broker.openwire.structures import BrokerId, nested

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.words import Outcome
+from reference_broker.core.fields import int32
 from reference_broker.core.message import Entry
 from reference_broker.core.queue import Queue
 from reference_broker.openwire import codes
 from reference_broker.openwire.message import said_of
-from reference_broker.openwire.octets import NO, YES, command, int32
+from reference_broker.openwire.octets import NO, YES, command
 from reference_broker.openwire.refusal import FAILED, Refusal
 from reference_broker.openwire.structures import ConsumerId, Destination, MessageId, nested
 from reference_broker.selector.selector import Selector

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from reference_broker.openwire.octets import Fields, Malformed, decoded, encoded, int32, int64, name
+from reference_broker.core.fields import Malformed, int32, int64
+from reference_broker.openwire.octets import Fields, decoded, encoded, name
 
 _NUMBERS = {2: ">b", 4: ">h", 5: ">i", 6: ">q", 7: ">d", 8: ">f"}
 _DEEPEST = 32

@@ -23,21 +23,10 @@ from typing import Any
 from harness.words import NS_PER_MS, Instant
 from reference_broker.core import properties
 from reference_broker.core.destinations import is_topic, plain
+from reference_broker.core.fields import Malformed, int8, int32, int64
 from reference_broker.core.message import Envelope, Message
 from reference_broker.openwire import codes, maps
-from reference_broker.openwire.octets import (
-    NO,
-    Fields,
-    Malformed,
-    data,
-    decoded,
-    encoded,
-    flag,
-    int8,
-    int32,
-    int64,
-    text,
-)
+from reference_broker.openwire.octets import NO, Fields, data, decoded, encoded, flag, text
 from reference_broker.openwire.structures import (
     Destination,
     MessageId,

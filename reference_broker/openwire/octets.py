@@ -11,12 +11,9 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+from reference_broker.core.fields import FieldReader, Malformed, int32
+
 _ENCODED_NUL = b"\xc0\x80"
-
-
-class Malformed(Exception):
-    """Octets that are no command; one sentence."""
 
 
 class Command(NamedTuple):
@@ -42,7 +39,7 @@ class CommandParser:
         waiting = self._waiting
         if len(waiting) < 4:
             return None
-        size = _INT.unpack_from(waiting)[0]
+        size = int.from_bytes(waiting[:4], signed=True)
         if not 1 <= size <= self.most:
             raise Malformed(f"a command says that {size} octets follow; 1 to {self.most} can")
         if len(waiting) < size + 4:
@@ -52,50 +49,14 @@ class CommandParser:
         return came
 
 
-class Fields:
+class Fields(FieldReader):
     """Reads the fields of a command one after the other. Each method raises :class:`Malformed` where there is no such value."""
 
-    __slots__ = ("at", "octets")
-
-    def __init__(self, octets: bytes, at: int = 0) -> None:
-        self.octets = octets
-        self.at = at
-
-    @property
-    def left(self) -> int:
-        """Octets that have not been read."""
-        return len(self.octets) - self.at
-
-    def take(self, count: int) -> bytes:
-        """As many octets."""
-        begin, end = self.at, self.at + count
-        if count < 0 or end > len(self.octets):
-            raise Malformed(f"a field of {count} octets, and {self.left} are there")
-        self.at = end
-        return self.octets[begin:end]
-
-    def byte(self) -> int:
-        """One octet, signed."""
-        octet = self.take(1)[0]
-        return octet - 256 if octet > 127 else octet
-
-    def flag(self) -> bool:
-        """A truth value."""
-        return self.take(1) != b"\0"
+    __slots__ = ()
 
     def int16(self) -> int:
         """Two octets, unsigned."""
         return int.from_bytes(self.take(2))
-
-    def int32(self) -> int:
-        """Four octets, signed."""
-        found: int = _INT.unpack(self.take(4))[0]
-        return found
-
-    def int64(self) -> int:
-        """Eight octets, signed."""
-        found: int = _LONG.unpack(self.take(8))[0]
-        return found
 
     def name(self) -> str:
         """Text that is always there."""
@@ -126,7 +87,6 @@ def decoded(octets: bytes) -> str:
 # --- out ----------------------------------------------------------------------------------------------------------------
 
 YES, NO = b"\1", b"\0"
-int32, int64 = _INT.pack, _LONG.pack
 
 
 def command(type: int, *fields: bytes) -> bytes:
@@ -138,11 +98,6 @@ def command(type: int, *fields: bytes) -> bytes:
 def flag(value: object) -> bytes:
     """A truth value."""
     return YES if value else NO
-
-
-def int8(value: int) -> bytes:
-    """One octet, signed."""
-    return bytes((value & 0xFF,))
 
 
 def encoded(value: str) -> bytes:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from reference_broker.core.fields import int32
 from reference_broker.openwire import codes
-from reference_broker.openwire.octets import NO, command, int32
+from reference_broker.openwire.octets import NO, command
 from reference_broker.openwire.structures import Destination, ProducerId, nested
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 from harness.words import RoutingType
 from reference_broker.core.destinations import qualified
+from reference_broker.core.fields import Malformed, int32, int64
 from reference_broker.openwire import codes
-from reference_broker.openwire.octets import NO, YES, Fields, Malformed, data, int32, int64, several, text
+from reference_broker.openwire.octets import NO, YES, Fields, data, several, text
 
 TEXT_VIEWS = 10
 """From which version on a MessageId may be a text alone."""

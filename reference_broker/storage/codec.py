@@ -34,12 +34,11 @@ from reference_broker.amqp.decoder import DEPTH, DecodeError, decode
 from reference_broker.amqp.large import LargeAmqpMessage
 from reference_broker.amqp.message import AmqpMessage, Notes
 from reference_broker.amqp.performatives import Error
+from reference_broker.core.fields import Malformed
 from reference_broker.core.large import Extract, LargeBody, LargeMessage
 from reference_broker.core.message import Envelope, Message
 from reference_broker.core_protocol.message import CoreMessage
-from reference_broker.core_protocol.octets import Malformed
 from reference_broker.openwire.message import OpenWireMessage
-from reference_broker.openwire.octets import Malformed as MalformedOpenWire
 
 _HEAD = struct.Struct(">BQQI")
 _AMQP = struct.Struct(">BBQI")
@@ -154,7 +153,7 @@ class Decoder:
                 if kind == _PLAIN + _IS_LARGE:
                     return LargeMessage(number, envelope, Extract(elsewhere), arrived)
             prefix_length, has_ttl, ttl, annotations_length = _AMQP.unpack_from(octets, rest)
-        except (struct.error, ValueError, IndexError, Malformed, MalformedOpenWire) as problem:
+        except (struct.error, ValueError, IndexError, Malformed) as problem:
             raise BadOctets(f"what is stored there is no message: {problem}") from None
         start = rest + _AMQP.size
         annotations = start + prefix_length

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.words import Duration, Instant
+from reference_broker.core.fields import Malformed, int32
 from reference_broker.core.inactivity import NEVER, InactivityMonitor
 from reference_broker.core.message import Entry
 from reference_broker.core.parts import Parts
@@ -13,7 +14,7 @@ from reference_broker.openwire.client import Client, Wanted
 from reference_broker.openwire.connection import OpenWireConnection
 from reference_broker.openwire.consumer import OpenWireConsumer, Prefetch
 from reference_broker.openwire.message import said_of
-from reference_broker.openwire.octets import Command, CommandParser, Fields, Malformed, int32
+from reference_broker.openwire.octets import Command, CommandParser, Fields
 from reference_broker.openwire.producer import Producer
 from reference_broker.openwire.refusal import Refusal
 from reference_broker.openwire.signs import Signs
