@@ -9,12 +9,11 @@ packet that every client is sent) is read as a packet without fields.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+
+from harness.wire.versioned_fields import Fields, fields
 
 ASYNC_RESPONSES, PRODUCERS, NEWEST = 130, 134, 136
 """Versions: since 2.7.0 answers have a correlation id, since 2.28.0 messages name their producer; that of 2.56.0."""
-
-Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +23,6 @@ class PacketTable:
     name: str
     code: int
     fields: Fields
-
-
-def _fields(text: str) -> Fields:
-    found = []
-    for each in text.split():
-        name, _, kind = each.partition(":")
-        kind, _, since = kind.partition("@")
-        found.append((name, kind, int(since or 0)))
-    return tuple(found)
 
 
 _SESSION = (
@@ -109,7 +99,7 @@ _PACKETS: dict[str, tuple[int, str]] = {
 }
 
 BY_NAME: dict[str, PacketTable] = {
-    name: PacketTable(name, code & 0xFF, _fields(text)) for name, (code, text) in _PACKETS.items()
+    name: PacketTable(name, code & 0xFF, fields(text)) for name, (code, text) in _PACKETS.items()
 }
 BY_CODE: dict[int, PacketTable] = {each.code: each for each in BY_NAME.values()}
 

@@ -8,12 +8,11 @@ of the protocol on. What is not here (XA, journals, bridges of a network, discov
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+
+from harness.wire.versioned_fields import Fields, fields
 
 NEWEST = 12
 """The newest version of the protocol; ActiveMQ speaks it since 5.12.0."""
-
-Fields: TypeAlias = tuple[tuple[str, str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +23,6 @@ class Table:
     code: int
     fields: Fields
     command: bool
-
-
-def _fields(text: str) -> Fields:
-    found = []
-    for each in text.split():
-        name, _, kind = each.partition(":")
-        kind, _, since = kind.partition("@")
-        found.append((name, kind, int(since or 0)))
-    return tuple(found)
 
 
 _HEAD = "commandId:int responseRequired:boolean"
@@ -139,7 +129,7 @@ _PARTS: dict[str, tuple[int, str]] = {
 }
 
 BY_NAME: dict[str, Table] = {
-    name: Table(name, code, _fields(text), command)
+    name: Table(name, code, fields(text), command)
     for tables, command in ((_COMMANDS, True), (_PARTS, False))
     for name, (code, text) in tables.items()
 }
