@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from harness.trace.events import FrameReceived, FrameSent, OctetsRefused
 from harness.wire import websocket
-from harness.wire.conversation import RECORDED_OCTETS, Conversation, Ended, Judge, Match, Requirements
+from harness.wire.conversation import Conversation, Ended, Judge, Match, Requirements
+from harness.wire.telling import Telling
 from harness.wire.websocket import UPGRADE, Item, Op, Reply, Unreadable, WsFrame
 from harness.words import CloseHow, Instant
 from harness.worlds.tls import Certificate
@@ -48,6 +48,7 @@ class WebSocketPeer(Conversation[Item]):
         """Every frame that arrived, in order."""
         self.close_sent = False
         self._reader = websocket.Reader()
+        self._telling = Telling(self.conn)
         self._above: Receiver | None = None
         self._masks = 0
 
@@ -59,17 +60,16 @@ class WebSocketPeer(Conversation[Item]):
                 case WsFrame():
                     self._arrived(at, item)
                 case Reply():
-                    self._record_received(at, "HTTP", str(item.status), item.fields, b"", item.size)
+                    told = self._telling.frame(at, False, "HTTP", str(item.status), item.fields, b"", item.size)
+                    self.judge.record(told)
                     self.inbox.append(item)
                 case Unreadable(octets, reason):
-                    self.judge.record(
-                        OctetsRefused(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], detail=reason)
-                    )
+                    self.judge.record(self._telling.unreadable(at, False, octets, reason))
                     self.inbox.append(item)
 
     def _arrived(self, at: Instant, item: WsFrame) -> None:
         marks = () if item.fin else (("fin", "0"),)
-        self._record_received(at, self.protocol, item.name, marks, item.payload, item.size)
+        self.judge.record(self._telling.frame(at, False, self.protocol, item.name, marks, item.payload, item.size))
         self.frames.append(item)
         if self._above is None or item.is_control:
             self.inbox.append(item)
@@ -126,18 +126,11 @@ class WebSocketPeer(Conversation[Item]):
         """Send one frame; ``oddities`` are those of :func:`harness.wire.websocket.encode`."""
         octets = websocket.encode(op, payload, mask=self._mask() if masked else None, fin=fin, **oddities)
         marks = {"fin": fin, "masked": masked, **oddities}
-        self.judge.record(
-            FrameSent(
-                at_ns=self.world.now(),
-                conn=self.conn,
-                protocol=self.protocol,
-                command=WsFrame(op).name,
-                headers=tuple((name, str(value)) for name, value in marks.items() if value is not True),
-                body=payload[:RECORDED_OCTETS],
-                body_size=len(payload),
-                size=len(octets),
-            )
+        headers = tuple((name, str(value)) for name, value in marks.items() if value is not True)
+        told = self._telling.frame(
+            self.world.now(), True, self.protocol, WsFrame(op).name, headers, payload, len(octets)
         )
+        self.judge.record(told)
         self.close_sent |= op == Op.CLOSE
         self.write(octets, as_event=False)
 
@@ -160,22 +153,6 @@ class WebSocketPeer(Conversation[Item]):
         """From here on the payload of data frames goes to ``above``; what it writes to the channel leaves in messages."""
         self._above = above
         return WebSocketChannel(self)
-
-    def _record_received(
-        self, at: Instant, protocol: str, command: str, headers: tuple[tuple[str, str], ...], body: bytes, size: int
-    ) -> None:
-        self.judge.record(
-            FrameReceived(
-                at_ns=at,
-                conn=self.conn,
-                protocol=protocol,
-                command=command,
-                headers=headers,
-                body=body[:RECORDED_OCTETS],
-                body_size=len(body),
-                size=size,
-            )
-        )
 
 
 class WebSocketChannel:
