@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from harness.load.line import Host, Line, Sender
 from harness.load.plan import Consumer
-from harness.load.protocols import NUMBERS
 from harness.load.tape import EOL, RECEIVED, RECORDED_OCTETS, SENT
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import amqp091
@@ -80,7 +79,6 @@ class Amqp091Line(Line):
 
     def __init__(self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]) -> None:
         super().__init__(host, number, senders, consumers)
-        self._number = NUMBERS[self.protocol]
         self._publish = {
             channel: _method("basic.publish", channel, routing_key=host.plan.places[each.about.place].name)
             for channel, each in enumerate(senders, 1)

@@ -6,9 +6,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from harness.load.line import Host, Line, Sender
-from harness.load.plan import Consumer, Place
-from harness.load.protocols import NUMBERS
+from harness.load.line import Line, Sender
+from harness.load.plan import Place
 from harness.load.tape import RECEIVED, RECORDED_OCTETS, SENT
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import amqp, amqp_types
@@ -31,10 +30,6 @@ class AmqpLine(Line):
 
     protocol = "amqp"
     acronym = "AMQP"
-
-    def __init__(self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]) -> None:
-        super().__init__(host, number, senders, consumers)
-        self._number = NUMBERS[self.protocol]
 
     # connecting
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from harness.load.latencies import Latencies
 from harness.load.plan import STAMP_OCTETS, Consumer, Plan, Producer
+from harness.load.protocols import NUMBERS
 from harness.load.tape import Tape
 from harness.trace.events import ConnectionAbandoned, ConnectionClosed, ConnectionOpened, Event, LinkFaulted
 from harness.trace.stamp import stamp
@@ -88,6 +89,7 @@ class Line:
 
     def __init__(self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]) -> None:
         self.host, self.number, self.senders, self.consumers = host, number, senders, consumers
+        self._number = NUMBERS[self.protocol]
         self.conn = 0
         self.up = False
         """Whether everything is agreed on, so that messages can pass."""

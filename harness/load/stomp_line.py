@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from harness.load.line import Host, Line, Sender
 from harness.load.plan import Consumer
-from harness.load.protocols import NUMBERS
 from harness.load.tape import EOL, RECEIVED, RECORDED_OCTETS, SENT
 from harness.trace.stamp import LENGTH, MARK
 from harness.wire import stomp
@@ -37,7 +36,6 @@ class StompLine(Line):
 
     def __init__(self, host: Host, number: int, senders: list[Sender], consumers: list[Consumer]) -> None:
         super().__init__(host, number, senders, consumers)
-        self._number = NUMBERS[self.protocol]
         self._heads = {each.about.number: stomp.encode("SEND", self._send_headers(each))[:-2] for each in senders}
         """What a SEND of each producer begins with; behind it come content-length and receipt."""
 
