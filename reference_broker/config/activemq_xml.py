@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from reference_broker.config.activemq_connector import OF
 from reference_broker.config.activemq_settings import ActiveMq, Cursor, DestinationPolicy, SystemUsage
 from reference_broker.config.broker_xml import Reading
 from reference_broker.config.notes import Note, settle, unknown
-from reference_broker.config.settings import Acceptor, AddressSetting, Settings
+from reference_broker.config.settings import QUEUES_STAY, Acceptor, Settings
 from reference_broker.config.values import INT_MAX, Where, boolean, filled_in, octets, whole, words
 from reference_broker.config.without_effect import Entry
 from reference_broker.config.xml_document import line, tag
@@ -96,14 +96,7 @@ def default() -> Settings:
 
 
 def _settings(name: str, activemq: ActiveMq, acceptors: tuple[Acceptor, ...], users: dict[str, str] | None) -> Settings:
-    everything = AddressSetting(
-        "#",
-        default_address_routing_type=RoutingType.ANYCAST,
-        auto_delete_queues=False,
-        auto_delete_addresses=False,
-        max_delivery_attempts=0,
-        dead_letter_address=qualified(DEAD_LETTERS, RoutingType.ANYCAST),
-    )
+    everything = replace(QUEUES_STAY, dead_letter_address=qualified(DEAD_LETTERS, RoutingType.ANYCAST))
     return Settings(
         name=name,
         acceptors=acceptors,

@@ -14,9 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.words import RoutingType
 from reference_broker.config import rabbitmq_config
-from reference_broker.config.settings import Acceptor, AddressSetting, BadSetting, HeartBeatRules, Manners, Settings
+from reference_broker.config.settings import (
+    QUEUES_STAY,
+    Acceptor,
+    BadSetting,
+    HeartBeatRules,
+    Manners,
+    Settings,
+)
 from reference_broker.config.values import INT_MAX, Where, decimal, nearest, whole
 from reference_broker.core.connections import AMQP091, HTTP
 
@@ -182,19 +188,12 @@ def _settings(reading: _Reading) -> Settings:
         if endpoint is not None:
             each = replace(each, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1)  # nothing has a file
             acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))
-    everything = AddressSetting(
-        "#",
-        default_address_routing_type=RoutingType.ANYCAST,
-        auto_delete_queues=False,
-        auto_delete_addresses=False,
-        max_delivery_attempts=0,
-    )
     return Settings(
         name="rabbitmq",
         acceptors=tuple(acceptors),
         security_enabled=True,
         users=reading.users or {LOGIN: PASSCODE},
-        address_settings=(everything,),
+        address_settings=(QUEUES_STAY,),
         persistence_enabled=False,
         watches_the_machine=True,
         **({"memory_paging_ratio": PAGING} | reading.broker),

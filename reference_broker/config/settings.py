@@ -179,6 +179,16 @@ class AddressSetting:
     default_consumer_window_size: int | None = None
 
 
+QUEUES_STAY = AddressSetting(
+    "#",
+    default_address_routing_type=RoutingType.ANYCAST,
+    auto_delete_queues=False,
+    auto_delete_addresses=False,
+    max_delivery_attempts=0,
+)
+"""Of brokers whose queues are there until somebody deletes them, and deliver a message again as often as need be."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfiguredQueue:
     """A queue that exists from the start."""

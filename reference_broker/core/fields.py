@@ -53,6 +53,11 @@ class FieldReader:
         found: int = _LONG.unpack(self.take(8))[0]
         return found
 
+    def number(self, form: str) -> int | float:
+        """A number as :mod:`struct` describes it."""
+        found: int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        return found
+
 
 def int8(value: int) -> bytes:
     """One octet, signed."""

@@ -22,7 +22,6 @@ The other way each header but these becomes a property that is a text.
 from __future__ import annotations
 
 import contextlib
-import struct
 from typing import Any
 
 from harness.words import NS_PER_MS, Instant, RoutingType
@@ -134,9 +133,8 @@ def _properties(fields: Fields) -> dict[str, Any]:
 
 def _value(fields: Fields) -> Any:
     kind = fields.byte()
-    number = _NUMBERS.get(kind)
-    if number is not None:
-        return struct.unpack(number, fields.take(struct.calcsize(number)))[0]
+    if kind in _NUMBERS:
+        return fields.number(_NUMBERS[kind])
     match kind:
         case 0:
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,9 +32,8 @@ def _count(fields: Fields, depth: int) -> int:
 
 def _value(fields: Fields, depth: int) -> Any:
     kind = fields.take(1)[0]
-    number = _NUMBERS.get(kind)
-    if number is not None:
-        return struct.unpack(number, fields.take(struct.calcsize(number)))[0]
+    if kind in _NUMBERS:
+        return fields.number(_NUMBERS[kind])
     match kind:
         case 0:
             return None
