@@ -17,25 +17,27 @@ looks = Group("looks", "reference-activemq")
 SILENCE, NO_LESS, GRACE = (f"ACTIVEMQ-STOMP-hb-{number}" for number in (1, 2, 3))
 
 
-def _ending(parts: Parts, reached: Reached, looks_more: int) -> Parts:
-    class Faulty(InactivityMonitor):
+def ending(watch: type[InactivityMonitor], reached: Reached, looks_more: int) -> type[InactivityMonitor]:
+    """``watch``, which gives a client up so many looks later."""
+
+    class Faulty(watch):  # type: ignore[misc, valid-type]
         def deadline(self) -> Instant:
-            right = super().deadline()
+            right: Instant = super().deadline()
             return right if right >= NEVER else reached.instead(right, right + looks_more * self.ttl)
 
-    return replace(parts, inactivity=Faulty)
+    return Faulty
 
 
 @looks.mutant(NO_LESS)
 def two_looks_too_few(parts: Parts, reached: Reached) -> Parts:
     """A client is given up two looks before the one that should."""
-    return _ending(parts, reached, -2)
+    return replace(parts, inactivity=ending(InactivityMonitor, reached, -2))
 
 
 @looks.mutant(SILENCE)
 def some_looks_too_many(parts: Parts, reached: Reached) -> Parts:
     """A client is given up two looks after the one that should."""
-    return _ending(parts, reached, 2)
+    return replace(parts, inactivity=ending(InactivityMonitor, reached, 2))
 
 
 @looks.mutant(GRACE)

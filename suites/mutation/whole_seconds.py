@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.words import Instant
-from reference_broker.core.inactivity import NEVER
 from reference_broker.core.parts import Parts
 from reference_broker.stomp.frame import Version
 from reference_broker.stomp.heartbeat import Agreement
 from reference_broker.stomp.rabbitmq import TwoLooks, WholeSecondBeats
+from suites.mutation.looks import ending
 from suites.mutation.mutant import Group, Reached
 
 whole_seconds = Group("whole-seconds", "reference-rabbitmq")
@@ -17,25 +16,16 @@ whole_seconds = Group("whole-seconds", "reference-rabbitmq")
 AGREED, GIVEN_UP, HALVES = (f"RABBITMQ-STOMP-hb-{number}" for number in (1, 2, 3))
 
 
-def _ending(parts: Parts, reached: Reached, looks_more: int) -> Parts:
-    class Faulty(TwoLooks):
-        def deadline(self) -> Instant:
-            right = super().deadline()
-            return right if right >= NEVER else reached.instead(right, right + looks_more * self.ttl)
-
-    return replace(parts, two_looks=Faulty)
-
-
 @whole_seconds.mutant(GIVEN_UP)
 def one_look_is_enough(parts: Parts, reached: Reached) -> Parts:
     """A client is given up at the first look that finds nothing."""
-    return _ending(parts, reached, -1)
+    return replace(parts, two_looks=ending(TwoLooks, reached, -1))
 
 
 @whole_seconds.mutant(GIVEN_UP)
 def a_third_look(parts: Parts, reached: Reached) -> Parts:
     """A client is given up at the third look that finds nothing."""
-    return _ending(parts, reached, 1)
+    return replace(parts, two_looks=ending(TwoLooks, reached, 1))
 
 
 @whole_seconds.mutant(AGREED)
