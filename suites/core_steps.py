@@ -6,8 +6,8 @@ consumed, a producer with a window asks for more as its credit runs low (manual,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from harness.bench import Bench
 from harness.clients.raw_core import CorePeer, delivery, packet
@@ -17,6 +17,7 @@ from harness.wire.conversation import PATIENCE
 from harness.wire.core import Packet
 from harness.wire.core_messages import Message
 from harness.words import Duration, RoutingType, Seen, ms
+from suites.bystander import beside
 
 QUIET: Duration = ms(300)
 """How long a surplus packet is waited for, behind the last one that should come."""
@@ -75,13 +76,9 @@ def judge_trace(target: Bench, peer: CorePeer, *oracles: Oracle) -> None:
                 target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
 
 
-@contextmanager
-def bystander(target: Bench) -> Iterator[CorePeer]:
+def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
     """The control around a negative case: another connection works before it and still does afterwards."""
-    other = target.core()
-    other.settle()
-    yield other
-    other.settle()
+    return beside(target.core)
 
 
 class Window:

@@ -8,14 +8,14 @@ a frame which was not processed is not confirmed (STOMP11-RCPT-01, STOMP12-RCPT-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from harness.bench import Bench
 from harness.clients.raw_stomp import ERROR, StompPeer, frame
 from harness.wire.conversation import PATIENCE, Match
 from harness.wire.stomp import Frame, HeadersLike, header_list
 from harness.words import CloseHow, ms
+from suites.bystander import beside
 
 Requirements = tuple[str, ...]
 
@@ -23,13 +23,9 @@ QUIET = ms(300)
 """How long something that must not come is waited for, behind an answer that shows that the broker has gone on."""
 
 
-@contextmanager
-def bystander(target: Bench, version: str) -> Iterator[StompPeer]:
+def bystander(target: Bench, version: str) -> AbstractContextManager[StompPeer]:
     """The control around a negative case: another connection works before it and still does afterwards."""
-    other = target.stomp(version)
-    other.settle()
-    yield other
-    other.settle()
+    return beside(lambda: target.stomp(version))
 
 
 def offend(peer: StompPeer, command: str, headers: HeadersLike = (), body: bytes = b"") -> str:

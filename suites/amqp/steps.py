@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from harness.bench import Bench
 from harness.clients.amqp_books import Delivery, Link
@@ -15,6 +15,7 @@ from harness.wire import amqp
 from harness.wire.amqp import Frame
 from harness.wire.conversation import PATIENCE, Match
 from harness.words import CloseHow, Duration, Seen, ms
+from suites.bystander import beside
 
 Oracle = Callable[[Sequence[Event], int], list[Finding]]
 Requirements = tuple[str, ...]
@@ -28,13 +29,9 @@ LARGEST = 2**32 - 1
 UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
 
 
-@contextmanager
-def bystander(target: Bench) -> Iterator[AmqpPeer]:
+def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
     """The control around a negative case: another connection works before it and still does afterwards."""
-    other = target.amqp()
-    other.settle()
-    yield other
-    other.settle()
+    return beside(target.amqp)
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:

@@ -16,15 +16,14 @@ from harness.clients.raw_stomp import ERROR, StompPeer
 from harness.oracles.liveness import negotiate
 from harness.targets.parameters import speaking
 from harness.targets.target import RECONFIGURABLE, Target
-from harness.words import Clock, Duration, ms, seconds
+from harness.words import Clock, ms, seconds
+from suites.silence import GRACE, judge_close
 from suites.strategies import LONGEST_REAL_TTL_MS, Silence, places, silences
 
 DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, TRICKLE = (f"ARTEMIS-STOMP-ttl-{n}" for n in (2, 3, 4, 5, 6, 7, 8))
 
 LONGEST_JUDGED_MS = 10**11
 """Three years. A longer TTL is judged by its header and by the connection being alive after a day."""
-GRACE: Duration = seconds(3)
-"""How long we wait beyond the interval before we say that the broker never closes."""
 
 
 def connect(target: Bench, plan: Silence) -> StompPeer:
@@ -52,13 +51,7 @@ def judge_silence(target: Bench, peer: StompPeer, requirements: tuple[str, ...],
     since = peer.spoke_at
     assert since is not None
     bounds = target.silence_interval(ttl_ms, peer.acceptor)
-    target.expect_interval(requirements, "close of the silent connection", since, bounds)
-    if not target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()):
-        waited = (target.now() - since) // ms(1)
-        target.judge(requirements, False, f"silent for {waited} ms with a TTL of {ttl_ms} ms, and not closed")
-        return
-    assert peer.ended is not None
-    target.judge_duration(requirements, "silence until the close", peer.ended.at - since, bounds, since)
+    judge_close(target, peer, requirements, since, bounds, f"a TTL of {ttl_ms} ms")
 
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:

@@ -12,12 +12,11 @@ from harness.case import case, over
 from harness.clients.raw_core import CorePeer
 from harness.targets.target import Target
 from harness.wire.conversation import PATIENCE
-from harness.words import Clock, Duration, ms, seconds
+from harness.words import Clock, ms, seconds
 from suites.core_steps import CORE
+from suites.silence import judge_close
 
 CLOSED, KEPT, NEVER = (f"ARTEMIS-TTL-core-{each}" for each in (1, 2, 3))
-GRACE: Duration = seconds(3)
-"""How long we wait beyond the interval before we say that the broker never closes."""
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
@@ -32,13 +31,7 @@ def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
     low, high = target.silence_interval(ttl_ms, peer.acceptor)
     slack = 0 if target.virtual else int(target.parameters(peer.acceptor)["connection_ttl_check_interval_ms"] or 0)
     bounds = low, high + back - since + ms(slack)
-    target.expect_interval(CLOSED, "close of the silent connection", since, bounds)
-    if not target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()):
-        waited = (target.now() - since) // ms(1)
-        target.judge(CLOSED, False, f"silent for {waited} ms with a TTL of {ttl_ms} ms, and not closed")
-        return
-    assert peer.ended is not None
-    target.judge_duration(CLOSED, "silence until the close", peer.ended.at - since, bounds, since)
+    judge_close(target, peer, CLOSED, since, bounds, f"a TTL of {ttl_ms} ms")
 
 
 def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:

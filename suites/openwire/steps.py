@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from harness.bench import Bench
 from harness.clients.raw_openwire import OpenWirePeer, dispatch, queue
@@ -12,6 +12,7 @@ from harness.verdicts.finding import Finding, combine
 from harness.wire.conversation import PATIENCE
 from harness.wire.openwire import Structure
 from harness.words import Duration, Seen, ms
+from suites.bystander import beside
 
 OPENWIRE = "openwire"
 """The capability: there is an acceptor ``openwire``."""
@@ -26,13 +27,9 @@ def fresh_queue(target: Bench) -> Structure:
     return queue(target.fresh_name())
 
 
-@contextmanager
-def bystander(target: Bench) -> Iterator[OpenWirePeer]:
+def bystander(target: Bench) -> AbstractContextManager[OpenWirePeer]:
     """The control around a negative case: another connection works before it and still does afterwards."""
-    other = target.openwire()
-    other.settle()
-    yield other
-    other.settle()
+    return beside(target.openwire)
 
 
 def take(target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None) -> list[Structure]:

@@ -15,12 +15,11 @@ from harness.clients.raw_openwire import OpenWirePeer
 from harness.oracles.openwire_liveness import agreed_ms, longest_silence, silence_interval
 from harness.targets.target import Target
 from harness.trace.events import FrameReceived, HeartBeatReceived
-from harness.words import Clock, Duration, Instant, ms, seconds
+from harness.words import Clock, Instant, ms, seconds
 from suites.openwire.steps import OPENWIRE
+from suites.silence import judge_close
 
 CLOSED, SIGNS, LEAST, OFF, KEPT = (f"OPENWIRE-INACT-{each}" for each in (1, 2, 3, 4, 5))
-GRACE: Duration = seconds(3)
-"""How long we wait beyond the interval before we say that the broker never closes."""
 
 
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
@@ -47,13 +46,7 @@ def judge_silence(target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms:
     low, high = silence_interval(duration_ms, delay_ms)
     slack = 0 if target.virtual else ms(duration_ms)
     bounds = low, high + max(0, back - since) + slack
-    target.expect_interval(proves, "close of the silent connection", since, bounds)
-    if not target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()):
-        waited = (target.now() - since) // ms(1)
-        target.judge(proves, False, f"silent for {waited} ms with {duration_ms} ms agreed on, and not closed")
-        return
-    assert peer.ended is not None
-    target.judge_duration(proves, "silence until the close", peer.ended.at - since, bounds, since)
+    judge_close(target, peer, proves, since, bounds, f"{duration_ms} ms agreed on")
 
 
 def durations(target: Target) -> st.SearchStrategy[int]:
