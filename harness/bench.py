@@ -60,6 +60,7 @@ class Bench(Peers):
         self.outcome.seed = seed
         self._connections = 0
         self._names = 0
+        self._doubt: str | None = None
 
     # the verbs that hide the clock
 
@@ -127,6 +128,11 @@ class Bench(Peers):
     def _observed(self, event: Observed) -> None:
         self.record(event)
 
+    def doubt(self, why: str) -> None:
+        """From now on no violation is held against the broker: a connection ended in a way that may have lost the proof of
+        the contrary. The one place for this rule: every expectation of every protocol comes through :meth:`judge`."""
+        self._doubt = why
+
     def judge(
         self,
         requirements: Requirements,
@@ -145,7 +151,8 @@ class Bench(Peers):
         for requirement in (requirements,) if isinstance(requirements, str) else requirements:
             if requirement not in self.cited:
                 raise ValueError(f"the case judges {requirement} but does not cite it; add it to @case")
-            self.outcome.findings.append(Finding(requirement, seen, detail, uncertain=None if held else uncertain))
+            why = None if held else uncertain or self._doubt
+            self.outcome.findings.append(Finding(requirement, seen, detail, uncertain=why))
             self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=detail))
         if not held:
             named = (requirements,) if isinstance(requirements, str) else requirements

@@ -21,6 +21,7 @@ from harness.trace.events import ConnectionAbandoned, ConnectionOpened
 from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Judge, Match, Requirements, Violated
 from harness.words import NS_PER_S, CloseHow, Duration, Instant
 from harness.worlds.bell import Bell
+from harness.worlds.ending import Ending
 from harness.worlds.real import RealWorld
 from harness.worlds.tls import Certificate, TlsFailed
 from harness.worlds.world import Unreachable
@@ -50,22 +51,26 @@ class _TappedIO(IOHandler):
         known = vars(selectable)
         if known.get("_transport") is None or "recv" in known:
             return
-        recv, send = selectable.recv, selectable.send
+        recv, send, ending = selectable.recv, selectable.send, Ending()
 
         def tapped_recv(size: int) -> bytes:
             try:
                 data: bytes = recv(size)
-            except OSError:
-                self._tell("closed", CloseHow.RESET)
+            except OSError as problem:
+                self._tell("closed", ending.finish(problem))
                 raise
             if data:
                 self._tell("octets", data)
             else:
-                self._tell("closed", CloseHow.EOF)
+                self._tell("closed", ending.finish())
             return data
 
         def tapped_send(data: bytes) -> int:
-            count: int = send(data)
+            try:
+                count: int = send(data)
+            except OSError as problem:
+                ending.unsent(problem)
+                raise
             self._tell("sent", bytes(data[:count]))
             return count
 

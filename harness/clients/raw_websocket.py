@@ -176,6 +176,10 @@ class WebSocketChannel:
     def security(self) -> str:
         return self._below.security
 
+    @property
+    def whole(self) -> bool:
+        return self._below.whole
+
     def secure(self, certificate: Certificate | None = None) -> None:
         self._below.secure(certificate)
 

@@ -34,6 +34,7 @@ from harness.wire.conversation import ControlFailed, Judge
 from harness.wire.stomp import Frame, HeadersLike, header_list
 from harness.words import NS_PER_S, CloseHow, Instant
 from harness.worlds.bell import Bell
+from harness.worlds.ending import Ending
 from harness.worlds.real import RealWorld
 from harness.worlds.world import Unreachable
 
@@ -238,6 +239,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
     def __init__(self, address: tuple[str, int], vhost: str | None, tell: Tell) -> None:
         super().__init__([address], reconnect_attempts_max=1, vhost=vhost, auto_decode=False)
         self._address, self._tell, self._ended = address, tell, False
+        self._ending = Ending()
 
     def attempt_connection(self) -> None:
         try:
@@ -248,20 +250,24 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
 
     def send(self, encoded_frame: bytes) -> None:
         self._tell("sent", encoded_frame)
-        super().send(encoded_frame)
+        try:
+            super().send(encoded_frame)
+        except OSError as problem:
+            self._ending.unsent(problem)
+            raise
 
     def receive(self) -> bytes | None:
         try:
             data: bytes | None = super().receive()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # nothing to read just now
             raise
-        except OSError:
-            self._end("closed", CloseHow.RESET)
+        except OSError as problem:
+            self._end("closed", self._ending.finish(problem))
             raise
         if data:
             self._tell("octets", data)
         elif data is not None:
-            self._end("closed", CloseHow.EOF)
+            self._end("closed", self._ending.finish())
         return data
 
     def _end(self, what: str, how: CloseHow) -> None:

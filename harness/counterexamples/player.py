@@ -10,7 +10,6 @@ MESSAGE that arrived this time, and destination names get a new mark of the same
 from __future__ import annotations
 
 import argparse
-import contextlib
 import secrets
 import select
 import socket
@@ -125,6 +124,7 @@ class Player:
         self._readers: dict[int, Frames] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._gone: set[int] = set()
+        self._reset: set[int] = set()
 
     # the verbs
 
@@ -216,8 +216,12 @@ class Player:
         self._sockets[conn].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _write(self, conn: int, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # the broker's end may be gone; reading says how
+        try:
             self._sockets[conn].sendall(data)
+        except BrokenPipeError:
+            pass  # the broker's end is gone; reading says how
+        except OSError:
+            self._reset.add(conn)  # the kernel tells that once: reading ends as if in order
 
     def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
         while not ready() and (left := deadline - self.now()) > 0:
@@ -233,7 +237,7 @@ class Player:
                 if data:
                     self.arrived(alive[sock], data)
                 else:
-                    self.closed(alive[sock], "EOF")
+                    self.closed(alive[sock], "RESET" if alive[sock] in self._reset else "EOF")
 
     def _hang_up(self, conn: int, how: str) -> None:
         if how == "RESET":

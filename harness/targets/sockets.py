@@ -22,6 +22,8 @@ class SocketTarget:
     """Base of targets in real time. ``config`` is the file whose acceptor parameters hold, or None when unknown."""
 
     clock = Clock.REAL
+    direct = True
+    """Whether the broker is a process of this machine, with nothing between its socket and ours."""
 
     def __init__(self, identity: Identity, config: Path | None = None) -> None:
         self.identity, self.config = identity, config
@@ -63,7 +65,7 @@ class SocketTarget:
         raise SetUpFailed(f"target {self.identity.name}: nobody can set the limits of this broker")
 
     def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
-        return RealWorld(self.endpoints, self.canary, self.tls)
+        return RealWorld(self.endpoints, self.canary, self.tls, direct=self.direct)
 
     def trust(self, folder: Path) -> None:
         """Speak TLS with the acceptors whose configuration has it, by the certificates that were made in ``folder``."""

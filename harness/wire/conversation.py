@@ -26,6 +26,9 @@ PATIENCE: Duration = seconds(10)
 RECORDED_OCTETS = 4096
 """Bodies and raw octets are recorded up to this length; their full size always is."""
 
+LOST = "the connection was reset, and what the broker had sent before may be lost"
+"""Why nothing is held against a broker once a reset came over a path that can lose what was sent before it."""
+
 Requirements = str | tuple[str, ...]
 
 
@@ -43,6 +46,8 @@ class Judge(Protocol):
     world: World
 
     def record(self, event: Event) -> None: ...
+
+    def doubt(self, why: str) -> None: ...
 
     def judge(
         self,
@@ -126,6 +131,10 @@ class Conversation(Generic[F]):
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         self.ended = Ended(at, how)
         self.judge.record(ConnectionClosed(at_ns=at, conn=self.conn, how=how))
+        # A client with a socket of its own reads all the time, so that its window stays open.
+        whole = self.world.direct if self._channel is None else self._channel.whole
+        if how is CloseHow.RESET and not whole:
+            self.judge.doubt(LOST)
 
     @property
     def channel(self) -> Channel:

@@ -153,6 +153,10 @@ class Tap:
     def security(self) -> str:
         return self._channel.security
 
+    @property
+    def whole(self) -> bool:
+        return self._channel.whole
+
     def secure(self, certificate: Certificate | None = None) -> None:
         self._channel.secure(certificate)
 

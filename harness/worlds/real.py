@@ -13,6 +13,7 @@ from typing import Protocol
 
 from harness.words import NS_PER_S, Clock, CloseHow, Duration, Instant
 from harness.worlds.canary import Canary
+from harness.worlds.ending import Ending
 from harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
 from harness.worlds.world import Receiver, Unreachable
 
@@ -40,6 +41,7 @@ class _Socket:
     ) -> None:
         self._world, self._socket, self._receiver = world, connection, receiver
         self._acceptor, self._tls = acceptor, tls
+        self._ending = Ending(direct=world.direct)
         self._unsent = bytearray()
         self._open = self._writable = True
         self._reading = True
@@ -52,6 +54,10 @@ class _Socket:
     @property
     def security(self) -> str:
         return self._tls.brief() if self._tls is not None else ""
+
+    @property
+    def whole(self) -> bool:
+        return self._ending.whole
 
     def secure(self, certificate: Certificate | None = None) -> None:
         self._tls = self._world.tls_layer(self._acceptor, certificate)
@@ -118,12 +124,14 @@ class _Socket:
             data = self._socket.recv(_READ)
         except BlockingIOError:
             return
-        except OSError:
-            self._gone(CloseHow.RESET)
+        except OSError as problem:
+            self._gone(self._ending.finish(problem))
             return
         if not data:
-            self._gone(CloseHow.EOF)
-        elif self._tls is None:
+            self._gone(self._ending.finish())
+            return
+        self._ending.read(len(data), more=len(data) == _READ)
+        if self._tls is None:
             self._receiver.octets_arrived(self._world.now(), data)
         else:
             self._deciphered(self._tls, data)
@@ -143,8 +151,9 @@ class _Socket:
                 sent = self._socket.send(self._unsent)
             except BlockingIOError:
                 break
-            except OSError:
-                # The broker's side is gone; what it sent before may still be readable and says why.
+            except OSError as problem:
+                # The broker's side is gone; what it sent before is still to be read and says why.
+                self._ending.unsent(problem)
                 self._unsent.clear()
                 break
             del self._unsent[:sent]
@@ -177,13 +186,20 @@ class _Socket:
 
 
 class RealWorld:
-    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those that ``tls`` names."""
+    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those that ``tls`` names.
+    ``direct`` says that the broker is a process of this machine that nothing stands in front of."""
 
     clock = Clock.REAL
 
     def __init__(
-        self, endpoints: Mapping[str, tuple[str, int]], canary: Canary, tls: Mapping[str, Tls] | None = None
+        self,
+        endpoints: Mapping[str, tuple[str, int]],
+        canary: Canary,
+        tls: Mapping[str, Tls] | None = None,
+        *,
+        direct: bool = False,
     ) -> None:
+        self.direct = direct
         self._endpoints, self._canary, self._tls = endpoints, canary, tls or {}
         self._selector = selectors.DefaultSelector()
         self._watched: dict[Watched, int] = {}
@@ -254,15 +270,20 @@ class RealWorld:
 
     def _agree(self, connection: socket.socket, tls: TlsLayer, *, tolerant: bool) -> None:
         """The handshake. Raises :class:`Unreachable` when it fails, unless ``tolerant``."""
+
+        def say() -> None:
+            with contextlib.suppress(OSError):  # the broker is gone; what it said before is still to be read
+                connection.sendall(tls.outgoing())
+
         try:
-            connection.sendall(tls.outgoing())
+            say()
             while not tls.established and not tls.failed:
                 data = connection.recv(_READ)
                 if not data:
                     tls.failed = "the connection ended before TLS was agreed on; does this port speak TLS?"
                     break
                 tls.receive(data)
-                connection.sendall(tls.outgoing())
+                say()
         except OSError as problem:
             tls.failed = tls.failed or f"the connection broke before TLS was agreed on ({problem})"
         if tls.failed and not tolerant:

@@ -148,6 +148,10 @@ class _Between:
     def security(self) -> str:
         return self._channel.security
 
+    @property
+    def whole(self) -> bool:
+        return self._channel.whole
+
     def secure(self, certificate: Certificate | None = None) -> None:
         self._channel.secure(certificate)
 

@@ -91,6 +91,10 @@ class _Link:
     def security(self) -> str:
         return ""
 
+    @property
+    def whole(self) -> bool:
+        return True
+
     def secure(self, certificate: Certificate | None = None) -> None:
         """There is no TLS here."""
 
@@ -181,6 +185,7 @@ class VirtualWorld:
     """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to; ``disk`` has its files."""
 
     clock = Clock.VIRTUAL
+    direct = True
 
     def __init__(
         self,

@@ -38,6 +38,10 @@ class Channel(Protocol):
     def security(self) -> str:
         """What TLS was agreed on, for people; empty without."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether all that the broker's system was given for us before it reset the connection has come for certain."""
+
     def secure(self, certificate: Certificate | None = None) -> None:
         """Begin TLS on a channel that was opened plain; what is written waits until it is agreed on. Nothing in virtual
         time."""
@@ -64,6 +68,10 @@ class World(Protocol):
     @property
     def clock(self) -> Clock:
         """The kind of time."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether nothing between the broker and us can lose octets, not even when it resets a connection."""
 
     def now(self) -> Instant:
         """The current instant of this world."""
