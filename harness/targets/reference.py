@@ -40,7 +40,7 @@ class VirtualTarget:
         self._make: Callable[..., Made] | None = None
 
     def start(self, folder: Path) -> TargetFacts:
-        self._make = make = self._found()
+        self._make = make = self.maker()
         try:
             made = make(str(self.config), {}, start=0)
         except Exception as problem:
@@ -53,7 +53,8 @@ class VirtualTarget:
             endpoint="virtual time",
         )
 
-    def _found(self) -> Callable[..., Made]:
+    def maker(self) -> Callable[..., Made]:
+        """The function behind the factory. Raises :class:`SetUpFailed` when there is none of that name."""
         if not isinstance(self._factory, str):
             return self._factory
         module, _, function = self._factory.partition(":")

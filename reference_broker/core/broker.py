@@ -108,6 +108,7 @@ class Broker:
             epoch=epoch,
             accounting=accounting,
             admission=parts.admission(accounting),
+            alarms=parts.alarms(),
         )
         if usages is not None:
             self._shared.flow = parts.producer_flow(

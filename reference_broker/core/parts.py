@@ -31,6 +31,7 @@ from reference_broker.config.activemq_settings import Cursor as Kind
 from reference_broker.config.settings import Acceptor, HeartBeatRules, Settings, StompLimits
 from reference_broker.core.accounting import Accounting
 from reference_broker.core.admission import Admission
+from reference_broker.core.alarms import Alarms
 from reference_broker.core.credit import ByteWindow, MessageWindow, ReceiverCredit, SenderCredit
 from reference_broker.core.cursor import CURSORS, Cursor
 from reference_broker.core.cursor_queue import CursorQueue
@@ -108,6 +109,7 @@ class Parts:
     core_consumer: Callable[..., CoreConsumer] = CoreConsumer
     consumer_credit: Callable[[], ConsumerCredit] = ConsumerCredit
     grants: Callable[..., Grants] = Grants
+    alarms: Callable[[], Alarms] = Alarms
     resources: Callable[..., Resources] = Resources
     topology: Callable[..., Topology] = Topology
     dead_letters: Callable[[Shared, Queue, Message, str], None] = dead_letters.bury

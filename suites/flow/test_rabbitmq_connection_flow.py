@@ -14,7 +14,6 @@ from harness.case import Where, case, over
 from harness.clients.management_api import MANAGEMENT_API
 from harness.clients.raw_amqp091 import Amqp091Peer, method
 from harness.targets.target import RECONFIGURABLE, Target
-from harness.wire import amqp091
 from harness.wire.conversation import PATIENCE
 from harness.words import Duration, ms, seconds
 from suites.amqp091.steps import queue_of
@@ -43,10 +42,7 @@ def places(target: Target) -> st.SearchStrategy[Where]:
 
 def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
     """``count`` messages as octets."""
-    fields = {"exchange": "", "routing-key": queue, "mandatory": False, "immediate": False}
-    one = amqp091.encode_frame(amqp091.METHOD, 1, amqp091.encode_method("basic.publish", fields))
-    one += amqp091.encode_content(1, bytes(SLOW), None, frame_max=peer.frame_max)
-    return one * count
+    return peer.publication(bytes(SLOW), queue) * count
 
 
 class Flood:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from harness.catalogue import requirements
 from harness.commands import failing
-from suites.mutation import controls, groups, matrix, report, survivors
+from suites.mutation import controls, groups, matrix, report, survivors, unbroken
 from suites.mutation.calls import all_calls
 from suites.mutation.matrix import Extent, Fate, Plan
 from suites.mutation.wire import command as wire_command
@@ -28,6 +29,9 @@ from suites.mutation.wire import command as wire_command
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of examples and links.")
 @click.option("-n", "processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Mutants at a time.")
 @click.option("--list", "only_list", is_flag=True, help="Name the mutants and their faults, and run nothing.")
+@click.option(
+    "--unbroken", "only_unbroken", is_flag=True, help="Name what cases cite and no mutant breaks; run nothing."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option("--wire", metavar="TARGET", help="Tamper with the wire of TARGET instead: a real broker, say.")
 def mutants(
@@ -38,6 +42,7 @@ def mutants(
     seed: int,
     processes: int,
     only_list: bool,
+    only_unbroken: bool,
     as_json: bool,
     wire: str | None,
 ) -> int:
@@ -59,12 +64,22 @@ def mutants(
     if only_list:
         _list(chosen, as_json)
         return 0
+    if only_unbroken:
+        _unbroken(as_json)
+        return 0
     plan = Plan(effort, seed, Extent.EVERY if every_case else Extent.CITING)
     console = Console(stderr=True)
     found = _judge(console, [name for name in chosen if name in groups.MUTANTS], plan, processes)
     tried = {name: matrix.verdicts(name, plan) for name in _controls(chosen, names)}
+    left = [] if names else unbroken.unbroken(requirements.load())
     data = report.as_data(
-        found, plan, cases=len(all_calls()), version=version("brokerproof"), controls=tried, listed=listed
+        found,
+        plan,
+        cases=len(all_calls()),
+        version=version("brokerproof"),
+        controls=tried,
+        listed=listed,
+        unbroken=[each.requirement for each in left],
     )
     if out is not None:
         report.write(out, data)
@@ -75,6 +90,8 @@ def mutants(
         report.show(Console(), found, requirements.load(), listed)
         for name, counts in tried.items():
             click.echo(f"{name}: {', '.join(f'{count} {verdict}' for verdict, count in sorted(counts.items()))}")
+        if left:
+            click.echo(unbroken.summary(left))
     for sentence in wrong:
         console.print(sentence, highlight=False, markup=False)
     return 1 if wrong else 0
@@ -109,3 +126,12 @@ def _list(chosen: list[str], as_json: bool) -> None:
         return
     for each in every:
         click.echo(f"{each.name}: {each.fault}{f' ({each.recreates})' if each.recreates else ''}")
+
+
+def _unbroken(as_json: bool) -> None:
+    found = unbroken.unbroken(requirements.load())
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
+        return
+    for each in found:
+        click.echo(f"{each.requirement} {each.level.value}: {each.statement} ({', '.join(each.cases)})")

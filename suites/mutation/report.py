@@ -32,10 +32,12 @@ def as_data(
     version: str,
     controls: Mapping[str, Mapping[str, int]],
     listed: Mapping[str, str],
+    unbroken: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Everything that a reader of the matrix may want, as plain data.
 
-    ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt.
+    ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt; ``unbroken`` are
+    requirements that cases cite and no mutant breaks.
     """
     killed = sum(fate.status is Status.KILLED for fate in fates)
     return {
@@ -49,6 +51,7 @@ def as_data(
         "killed": killed,
         "kill_rate": round(killed / len(fates), 4) if fates else None,
         "requirements": _requirements(fates),
+        "unbroken": list(unbroken),
         "controls": {name: dict(counts) for name, counts in controls.items()},
     }
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from harness.targets import target_file
-from harness.targets.reference import VirtualTarget
+from harness.targets.reference import Made, VirtualTarget
 from harness.words import Instant
-from reference_broker import virtual
 from reference_broker.core.parts import STANDARD
 from suites.mutation.mutant import Mutant, Reached
 
@@ -21,11 +20,12 @@ class MutantTarget(VirtualTarget):
         original = target_file.load(mutant.original)
         assert isinstance(original, VirtualTarget)
         self.mutant, self.reached = mutant, Reached()
+        self._original = original.maker()
         identity = replace(original.identity, name=f"mutant-{mutant.name}", kind="mutant", deviations=None)
         super().__init__(identity, self._made, original.config)
 
-    def _made(self, config: str, overrides: Mapping[str, Any], *, start: Instant) -> virtual.Made:
-        return virtual.make(config, overrides, start=start, parts=self.mutant.build(STANDARD, self.reached))
+    def _made(self, config: str, overrides: Mapping[str, Any], *, start: Instant) -> Made:
+        return self._original(config, overrides, start=start, parts=self.mutant.build(STANDARD, self.reached))
 
 
 def load(name: str) -> MutantTarget:

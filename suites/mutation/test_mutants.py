@@ -192,6 +192,18 @@ def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
     assert data["requirements"]["STOMP10-RECEIPT-03"] == {name: "●"}
 
 
+def test_the_command_names_what_cases_cite_and_no_mutant_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = groups.named("receipts.with-a-body")
+    monkeypatch.setattr(groups, "MUTANTS", {alone.name: alone})
+    ran = CliRunner().invoke(mutants, ["--unbroken", "--json"], standalone_mode=False)
+    assert ran.return_value == 0, ran.output
+    found = {each["requirement"]: each for each in json.loads(ran.stdout)}
+    cited = {each for call in all_calls() for each in call.cited if CATALOGUE.find(each).level is not Level.MAY}
+    assert found.keys() == cited - set(alone.breaks)
+    assert found["STOMP12-HB-09"]["level"] == "MUST"
+    assert any(each.startswith("stomp.heart_beats.") for each in found["STOMP12-HB-09"]["cases"])
+
+
 def test_the_command_refuses_a_mutant_that_it_does_not_know() -> None:
     ran = CliRunner().invoke(mutants, ["--mutant", "receipts.with-a-bod"])
     assert ran.exit_code == 4
