@@ -99,6 +99,7 @@ def make(config: str | None, overrides: Mapping[str, object], *, start: Instant,
     limited = (
         limited
         or settings.memory_paging_ratio is not None
+        or (settings.activemq is not None and settings.activemq.persistent)
         or any(_is_limited(each) for each in settings.address_settings)
     )
     disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None

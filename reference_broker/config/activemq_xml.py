@@ -103,7 +103,7 @@ def _settings(name: str, activemq: ActiveMq, acceptors: tuple[Acceptor, ...], us
         security_enabled=users is not None,
         users=users or {},
         address_settings=(everything,),
-        persistence_enabled=False,
+        persistence_enabled=activemq.persistent,
         activemq=activemq,
     )
 

@@ -129,10 +129,13 @@ class Broker:
         self._store = store
         self._paging: PagingOut | None = None
         if store is not None:
-            self._shared.large = store.large
             stored = Stored(store, partial(_limited, rules, settings))
             self._shared.router.store_in(stored)
             self._shared.admission.storing = stored.judge
+            if self._shared.flow is None:
+                self._shared.large = store.large
+            else:
+                self._shared.flow.storing = stored.judge
             ratio, topology = settings.memory_paging_ratio, self._shared.topology
             if ratio is not None and topology is not None:
                 alarms = self._shared.alarms

@@ -38,6 +38,7 @@ from dataclasses import dataclass
 
 from harness.words import Instant, ms
 from reference_broker.config.activemq_settings import Cursor, DestinationPolicy
+from reference_broker.core.admission import Verdict
 from reference_broker.core.deadlines import Deadlines
 from reference_broker.core.destinations import is_topic
 from reference_broker.core.message import Message
@@ -104,6 +105,8 @@ class ProducerFlow:
         self._waiting: dict[str, dict[int, _Waiting]] = {}
         self._timed: dict[str, _Waiting] = {}
         self._numbers = 0
+        self.storing: Callable[[str], Verdict] | None = None
+        """What the disk has to say about a message for a destination, where there is one."""
 
     def policy(self, destination: str) -> DestinationPolicy:
         """What was configured for the destination of this qualified name."""
@@ -116,6 +119,8 @@ class ProducerFlow:
     def send(self, sending: Sending) -> Fate:
         """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish`` does."""
         account = self.accounting.find(sending.destination)
+        if self.storing is not None and self.storing(account.name) is Verdict.REFUSE:
+            raise NoSpace(f"no space at {account.name}: the disk takes nothing now")
         closed = None if self.accounting.is_question(sending.destination) else self._closed(account, sending)
         if closed is None:
             sending.publish()

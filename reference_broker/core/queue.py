@@ -65,8 +65,8 @@ class Behind(Protocol):
     def is_coming(self) -> bool:
         """Whether what comes next is on its way."""
 
-    def read_on(self) -> bool:
-        """Appends the next few to the queue. False if there are none, or none can be had now."""
+    def read_on(self, most: int = 128) -> bool:
+        """Appends the next few to the queue, ``most`` at most. False if there are none, or none can be had now."""
 
     def browse(self, browser: Browser) -> None:
         """Shows ``browser``, which has seen all that waits in memory, what is behind that."""
@@ -245,11 +245,15 @@ class Queue:
     def dispatch(self) -> None:
         """Serves consumers until nothing waits or none has room. To be called whenever room may have grown."""
         self._serve()
+        self.read_on()
+        for browser in tuple(self._browsers):
+            self.show(browser)
+
+    def read_on(self) -> None:
+        """Serves consumers who have room from what is behind memory."""
         if self.behind is not None and self.behind.left:
             while self._dispatcher.with_room() and self.behind.read_on():
                 self._serve()
-        for browser in tuple(self._browsers):
-            self.show(browser)
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
         """``consumer``, who has room, gets ``entry``."""

@@ -8,8 +8,12 @@ from functools import partial
 from harness.words import FullPolicy
 from reference_broker.core.address import Address
 from reference_broker.core.admission import Verdict
+from reference_broker.core.cursor_queue import CursorQueue
+from reference_broker.core.destinations import is_topic
 from reference_broker.core.message import Claim, Message
 from reference_broker.core.queue import Queue
+from reference_broker.core.spool import Spool
+from reference_broker.core.usage_accounting import UsageAccount
 from reference_broker.storage.operations import QueueMade
 from reference_broker.storage.store import Store
 
@@ -37,7 +41,10 @@ class Stored:
         """``address`` exists now."""
         if self.store.journaled:
             address.keeper = self.store
-        if address.account.policy is FullPolicy.PAGE and self._limited(address.name):
+        if isinstance(address.account, UsageAccount):
+            if not is_topic(address.name):
+                address.pages = Spool(self.store.pages(address.name), address.account)
+        elif address.account.policy is FullPolicy.PAGE and self._limited(address.name):
             address.pages = self.store.pages(address.name)
         else:
             address.pages = self.store.find(address.name)
@@ -49,6 +56,8 @@ class Stored:
     def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
         """``queue`` exists now."""
         self.store.name(queue, address.name, on_demand, subscription)
+        if isinstance(queue, CursorQueue) and isinstance(address.pages, Spool):
+            queue.spool = address.pages
         if self.store.journaled and queue.durable:
             queue.on_consumer = partial(self.store.consumed, queue)
 
@@ -72,6 +81,8 @@ class Stored:
         queue.id = made.id
         self._back[made.id] = queue, address
         self.store.restored(queue, address.name)
+        if isinstance(address.pages, Spool):
+            address.pages.restored(queue)
 
     def fill(self) -> None:
         """All queues are back: what was in them too."""

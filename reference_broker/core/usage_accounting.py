@@ -125,16 +125,21 @@ class UsageAccount(Account):
 
     def charge(self, message: Message, queues: int) -> Claim:
         cost = self.cost(message)
-        self.sends += 1
         if is_topic(self.name):
+            self.sends += 1
             return TopicClaim(self, cost, queues)
-        self.messages += 1
+        self.added()
         claim = QueueClaim(self.cursor, cost, is_durable(message), self.forget_message)
         self.cursor.add(claim)
         return claim
 
     def hold(self, message: Message) -> Claim:
         return HeldClaim(self, self.cost(message))
+
+    def added(self, messages: int = 1) -> None:
+        """So many messages came."""
+        self.sends += messages
+        self.messages += messages
 
     def forget_message(self) -> None:
         """A message is gone."""

@@ -27,28 +27,29 @@ AT_ONCE = 128
 
 
 class Place:
-    """Where an entry of a queue lies on a page: what it is charged to. ``several`` says that other queues have it too."""
+    """Where an entry of a queue lies on a page, in so many ``octets``: what it is charged to. ``several`` says that other
+    queues have it too."""
 
-    __slots__ = ("_cursor", "_durable", "_index", "_octets", "_page", "_several")
+    __slots__ = ("_cursor", "_durable", "_index", "_several", "octets", "page")
 
     def __init__(self, cursor: PageCursor, page: Page, index: int, octets: int, durable: bool, several: bool) -> None:
         self._cursor = cursor
-        self._page = page
+        self.page = page
         self._index = index
-        self._octets = octets
+        self.octets = octets
         self._durable = durable
         self._several = several
 
     def release(self) -> None:
         """The entry has left its queue for good."""
-        self._cursor.gone(self._page, self._index, self._octets, self._durable)
+        self._cursor.gone(self.page, self._index, self.octets, self._durable)
         if self._several:
-            self._cursor.unshare(self._page, self._index)
+            self._cursor.unshare(self.page, self._index)
 
     def failed(self, failures: int) -> None:
         """The entry came back, as a failed delivery, for the time ``failures``."""
         if self._durable:
-            self._cursor.failed(self._page, self._index, failures)
+            self._cursor.failed(self.page, self._index, failures)
 
 
 class _Glance:
@@ -81,19 +82,19 @@ class PageCursor:
         page = self._page()
         return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
 
-    def read_on(self) -> bool:
-        """Reads a few more messages into the queue, if it may have more and they are in memory. False if there were none."""
+    def read_on(self, most: int = AT_ONCE) -> bool:
+        """Reads up to ``most`` messages into the queue, if it may have more and they are in memory. False if there are none."""
         limits, store = self.pages.limits, self.pages.store
         count = 0
         if store.read_now >= READ_AT_ONCE:
             store.unfinished[self.queue] = None
             return False
-        while count < AT_ONCE and self.left > 0:
+        while count < most and self.left > 0:
             page = self._page()
             content = None if page is None else self.pages.content(page)
             if page is None or content is None:
                 break
-            while self._index < len(content) and count < AT_ONCE:
+            while self._index < len(content) and count < most:
                 if store.read_now >= READ_AT_ONCE:
                     return True
                 if self._octets >= limits.read_octets or 0 <= limits.read_messages <= self._messages:

@@ -140,6 +140,11 @@ class Page:
         """Whether all of it is on disk."""
         return self.written == self.octets
 
+    @property
+    def average(self) -> int:
+        """Octets of one of its messages, on average."""
+        return self.octets // max(1, self.records - 1)
+
     def _add(self, payload: bytes) -> None:
         assert isinstance(self.content, list)
         framed = records.frame(self.records, payload)

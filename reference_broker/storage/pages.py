@@ -11,6 +11,7 @@ reads what was written without a look at the disk. Of the others, up to ``page-m
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,12 +91,13 @@ class PagingStore:
         if not self.pages and not full:
             return False
         if queues and not (self.is_full and not self.limits.fails):
-            self._append(message, queues, given_up)
+            self.append(message, queues, given_up)
             for queue in queues:
                 queue.dispatch()
         return True
 
-    def _append(self, message: Message, queues: list[Queue], given_up: Entry | None) -> None:
+    def append(self, message: Message, queues: Sequence[Queue], given_up: Entry | None) -> int:
+        """Puts ``message`` for ``queues`` on the last page; returns its octets there."""
         store = self.store
         durable = store.journaled and any(each.durable for each in queues) and is_durable(message)
         ids = [each.id for each in queues]
@@ -115,7 +117,9 @@ class PagingStore:
         self.messages += 1
         for queue in queues:
             self.cursor(queue).left += 1
-        store.page_grew(self, last, last.octets - before, durable)
+        octets = last.octets - before
+        store.page_grew(self, last, octets, durable)
+        return octets
 
     def _roll(self) -> Page:
         rolled = self.last

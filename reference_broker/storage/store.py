@@ -84,18 +84,22 @@ class StoreOptions:
 class KeptPlace:
     """Where an entry of a queue is in the journal: what it is charged to, besides ``charge``."""
 
-    __slots__ = ("_charge", "_journal", "_place", "_queue")
+    __slots__ = ("_journal", "_place", "_queue", "charge")
 
     def __init__(self, journal: Journal, queue: int, place: int, charge: Claim) -> None:
         self._journal = journal
         self._queue = queue
         self._place = place
-        self._charge = charge
+        self.charge = charge
 
     def release(self) -> None:
         """The entry has left its queue for good."""
+        self.leave()
+        self.charge.release()
+
+    def leave(self) -> None:
+        """The entry is not in the journal any more, but somewhere else."""
         self._journal.gone(self._queue, self._place)
-        self._charge.release()
 
     def failed(self, failures: int) -> None:
         """The entry came back, as a failed delivery, for the time ``failures``."""

@@ -10,7 +10,7 @@ from reference_broker.amqp import conditions
 from reference_broker.amqp.incoming import ACCEPTED
 from reference_broker.amqp.waiting import WaitingLink
 from reference_broker.config.activemq_settings import Cursor as Kind
-from reference_broker.core.cursor import CURSORS, Cursor, FileCursor, QueueClaim, Where
+from reference_broker.core.cursor import CURSORS, Cursor, FileCursor, QueueClaim
 from reference_broker.core.destinations import is_topic
 from reference_broker.core.parts import Parts
 from reference_broker.core.producer_flow import Fate, NoSpace, ProducerFlow, Sending
@@ -263,10 +263,9 @@ def memory_is_not_used(parts: Parts, reached: Reached) -> Parts:
     """A queue that should keep everything in memory spools to files."""
 
     class Faulty(FileCursor):
-        def move(self, claim: QueueClaim, where: Where) -> None:
-            if where is Where.TEMP:
-                reached()
-            super().move(claim, where)
+        def clear_away(self, claim: QueueClaim, octets: int) -> None:
+            reached()
+            super().clear_away(claim, octets)
 
     return replace(parts, cursors={**CURSORS, Kind.VM: Faulty})
 
@@ -276,11 +275,9 @@ def what_goes_to_files_is_dropped(parts: Parts, reached: Reached) -> Parts:
     """What waited in memory when that was cleared is lost."""
 
     class Faulty(FileCursor):
-        def move(self, claim: QueueClaim, where: Where) -> None:
-            super().move(claim, where)
-            if where is Where.TEMP:
-                reached()
-                self.drop(claim)
+        def drops(self, claim: QueueClaim) -> bool:
+            reached()
+            return True
 
     return replace(parts, cursors={**CURSORS, Kind.FILE: Faulty})
 

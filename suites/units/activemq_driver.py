@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from harness.words import Effect, ResumeReading, StopReading
+from harness.words import Effect, LoadFile, ResumeReading, StopReading, StoreFiles
 from reference_broker.config import activemq_connector, activemq_xml
 from reference_broker.config.activemq_settings import ActiveMq, DestinationPolicy, SystemUsage
 from reference_broker.config.settings import Settings
+from reference_broker.core.broker import Broker
 from reference_broker.core.usage_accounting import UsageAccount
+from reference_broker.storage.making import store
+from reference_broker.storage.memory import MemoryDisk
 from suites.units.broker_driver import Driver, Received, frames
 
 COST = 1024 + 4 + 1
 """Of a text message of one octet."""
+SPOOLED = 78
+"""Octets of such a message to Q in the temporary store."""
 RECEIPT = "receipt:{}\n"
 
 
@@ -31,9 +36,25 @@ def settings(activemq: ActiveMq, **fields: Any) -> Settings:
     return replace(activemq_xml.default(), activemq=activemq, acceptors=acceptors, **fields)
 
 
-def broker(activemq: ActiveMq, conns: int = 1, **fields: Any) -> Driver:
+class SpoolingDriver(Driver):
+    """A driver whose broker has a disk, in memory, that answers at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.disk = MemoryDisk()
+        self.broker = Broker(settings, start=self.now, store=store(settings))
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        every = list(effects)
+        for each in every:  # which grows meanwhile
+            if isinstance(each, StoreFiles | LoadFile):
+                every += self.broker.handle(self.now, self.disk.carry(self.now, each)[1])
+        return super().note(every)
+
+
+def broker(activemq: ActiveMq, conns: int = 1, **fields: Any) -> SpoolingDriver:
     """A broker with STOMP sessions 1 up to ``conns``."""
-    driver = Driver(settings(activemq, **fields))
+    driver = SpoolingDriver(settings(activemq, **fields))
     for conn in range(1, conns + 1):
         driver.connect(conn)
     return driver
@@ -83,4 +104,4 @@ def account(driver: Any, name: str = "queue://Q") -> UsageAccount:
 def used(driver: Any, name: str = "queue://Q") -> tuple[int, int, int]:
     """Memory of the destination, store and temporary store of the broker, in messages of one octet."""
     usage = account(driver, name)
-    return usage.memory.used // COST, usage.usage.store.used // COST, usage.usage.temp.used // COST
+    return usage.memory.used // COST, usage.usage.store.used // COST, usage.usage.temp.used // SPOOLED

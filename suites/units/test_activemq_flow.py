@@ -10,6 +10,7 @@ from harness.words import ResumeReading, StopReading, ms
 from reference_broker.config.activemq_settings import Cursor
 from suites.units.activemq_driver import (
     COST,
+    SPOOLED,
     account,
     ack,
     broker,
@@ -249,7 +250,7 @@ def test_a_full_store_holds_back_what_is_persistent() -> None:
 @pytest.mark.parametrize("switched_off", [False, True])
 def test_a_full_temporary_store_holds_back_what_is_not(switched_off: bool) -> None:
     entry = policy("queue://Q", memory_limit=2 * COST, cursor=Cursor.FILE, producer_flow_control=not switched_off)
-    driver = broker(configured(entry, temp=4 * COST), 2)
+    driver = broker(configured(entry, temp=4 * SPOOLED), 2)
     assert receipts(driver.feed(1, "".join(map(sync, range(6))))) == [0, 1, 2, 3]
     assert used(driver) == (0, 0, 4)
     assert receipts(driver.feed(1, sync(9, headers=PERSISTENT))) == [9]
