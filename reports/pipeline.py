@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from harness.catalogue import profiles
 from harness.oracles.ground import Ground, ground
+from reports import places
 from reports.brokers import Broker, Measured, brokers
 from reports.collect import Limits, Tables, case_row, model
 from reports.exports import badge, ctrf, junit, summary
@@ -164,7 +165,7 @@ def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
     def write(name: str) -> None:
         frame: DataFrame = getattr(tables, name)
         (frame.coalesce(1) if name in _SMALL else frame).write.mode("overwrite").parquet(
-            (folder / f"{name}.parquet").resolve().as_uri()
+            places.written(folder / f"{name}.parquet")
         )
 
     names = [*_SMALL, "frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls", "addresses"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import reduce
 
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
+from reports import places
 from reports.runs import Run
 from reports.schema import TRACE, spark_schema
 
@@ -42,7 +42,7 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
     segment = F.struct("_metadata.file_modification_time", "_metadata.file_path")
     parts = [
         # The folder decides which run it is: two machines may have given their runs one name.
-        reader.parquet(_literal(str(run.trace.resolve())))
+        reader.parquet(places.read(run.trace))
         .withColumns({"segment": segment, "row": F.col("_metadata.row_index"), "once": F.lit(LOAD in run.header)})
         .withColumn("run", F.lit(run.name))
         for run in runs
@@ -69,8 +69,3 @@ def ordered(events: DataFrame) -> DataFrame:
         .withColumns({"position": F.row_number().over(order) - 1, "part": F.sum(starts).over(until_now)})
         .drop("segment", "latest", "row", "once")
     )
-
-
-def _literal(path: str) -> str:
-    """``path`` as Spark takes it: characters that Hadoop would read as a pattern are escaped."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from harness.oracles.ground import Ground
 from harness.words import Duration, Instant, Level, Verdict
+from reports import places
 from reports.judges.conclusion import Conclusion, conclude
 from reports.judges.judge import judge
 from reports.judges.summaries import summaries
@@ -83,10 +84,10 @@ class Stream:
             .schema("path string, modificationTime timestamp, length long, content binary")
             .option("recursiveFileLookup", True)
             .option("pathGlobFilter", "part-*.parquet")
-            .load(trace.resolve().as_uri())
+            .load(places.read(trace))
         )
         writer = files.select("path").writeStream.foreachBatch(self._batch).trigger(processingTime="1 second")
-        self._query = writer.option("checkpointLocation", (self.folder / "logs" / "stream").resolve().as_uri()).start()
+        self._query = writer.option("checkpointLocation", places.written(self.folder / "logs" / "stream")).start()
 
     def stop(self) -> None:
         """Judge nothing more."""

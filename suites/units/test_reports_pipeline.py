@@ -43,7 +43,7 @@ def requirements() -> Requirements:
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, requirements: Requirements) -> Report:
-    folder = full_run(tmp_path_factory.mktemp("runs") / "2026-11-21T12-00-00")
+    folder = full_run(tmp_path_factory.mktemp("my runs é {1}") / "2026-11-21T12-00-00")
     measured = {"artemis": [{**MEASURED, "agrees": False, "low": 900.0, "high": 950.5}]}
     return build(spark, open_runs([folder]), folder / "report", requirements, measured=measured)
 
