@@ -4,6 +4,9 @@ Cases against a target in real time mostly wait. They are started side by side i
 its items; when pytest comes to an item it waits for that case and reports it. The wall time is then near the longest
 case, and pytest still sees one item after the other. Cases in virtual time compute: they run side by side, if asked, in
 processes of their own (``harness/workers.py``).
+
+pytest-xdist may spread cases in virtual time over its processes, among other tests; each of them runs its cases one after
+the other. It is refused where they would get into each other's way: on one broker, or in one run folder.
 """
 
 from __future__ import annotations
@@ -63,12 +66,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
+    session = _Session(config)
+    if (
+        getattr(option, "dist", "no") != "no"
+    ):  # pytest-xdist's, in the process that spreads; those that it starts need not ask
+        session.check_spreading()
     if option.record is not None and not (Path(option.record) / run_folder.HEADER).exists():
         try:
             run_folder.create(Path(option.record), command=sys.argv, seed=option.brokerproof_seed, effort=option.effort)
         except run_folder.BadRunFolder as problem:
             raise pytest.UsageError(f"--record: {problem}") from None
-    config.pluginmanager.register(_Session(config), "brokerproof-session")
+    config.pluginmanager.register(session, "brokerproof-session")
 
 
 class NotPassed(Exception):
@@ -99,6 +107,20 @@ class _Session:
         self._workers: Workers | None = None
         self._started: dict[str, Callable[[], Result]] = {}
         """How to wait for the result of a case that was begun before pytest came to it."""
+
+    def check_spreading(self) -> None:
+        """Raises ``pytest.UsageError`` where the processes of pytest-xdist could not share what there is."""
+        for given, why in (
+            (self._folder is not None, "--record: a run folder is written by one process"),
+            (self._options.side_by_side is not None, "--side-by-side: each of its processes would begin all cases"),
+        ):
+            if given:
+                raise pytest.UsageError(f"pytest-xdist (-n) does not go with {why}; give one of the two")
+        if self._load_target().clock is Clock.REAL:
+            raise pytest.UsageError(
+                f"pytest-xdist (-n) does not go with --target {self._options.target}: each of its processes would start one; "
+                "cases in real time run side by side without it"
+            )
 
     # collection
 

@@ -18,3 +18,10 @@ def spark() -> Iterator[SparkSession]:
 
     with session(cores=2, brief=True) as found:
         yield found
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs Spark comes first. Where tests are spread over processes the first of them gets it all, and one session is
+    enough; nobody takes it over later, since that happens from the end."""
+    items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))
