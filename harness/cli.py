@@ -16,6 +16,7 @@ OWN = {
     "replay": "harness.commands.replay:replay",
     "infer": "harness.commands.infer:infer",
     "diff": "harness.commands.diff:diff",
+    "targets": "harness.commands.targets:targets",
     "list": "harness.commands.show:list_",
     "explain": "harness.commands.show:explain",
     "doctor": "harness.commands.doctor:doctor",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.targets.failure import SetUpFailed
@@ -78,18 +79,40 @@ class AddressTarget(SocketTarget):
         headers = {"accept-version": "1.0,1.1,1.2", "host": stomp_host}
         if self.identity.login is not None:
             headers |= {"login": self.identity.login, "passcode": self.identity.passcode or ""}
-        reader = stomp.Reader()
+        where = f"{host}:{port}"
+        reader, said = stomp.Reader(), b""
         try:
             with self._dial(self.identity.default_acceptor, host, port) as connection:
                 connection.sendall(stomp.encode("CONNECT", headers))
                 while data := connection.recv(4096):
+                    said += data
                     for item in reader.feed(data):
                         if isinstance(item, stomp.Frame):
                             if item.command != "CONNECTED":
-                                raise SetUpFailed(f"{host}:{port} refused the connection: {item.brief()}")
+                                raise SetUpFailed(f"{where} refused the connection: {item.brief()}")
                             return item.get("server") or ""
                         if isinstance(item, stomp.Unreadable):
-                            raise SetUpFailed(f"{host}:{port} does not speak STOMP: {item.reason}")
+                            raise SetUpFailed(_no_stomp(where, said))
+        except TimeoutError:
+            how = f"did not answer CONNECT within {_PROBE_TIMEOUT_S:g} s; is it a STOMP port?"
+            raise SetUpFailed(_no_stomp(where, said) if said else f"{where} {how}") from None
         except OSError as problem:
-            raise SetUpFailed(f"{host}:{port} accepted the connection and then failed ({problem})") from None
-        raise SetUpFailed(f"{host}:{port} closed the connection without an answer to CONNECT; is it a STOMP port?")
+            how = f"ended the connection without an answer to CONNECT ({problem}); is it a STOMP port?"
+            raise SetUpFailed(_no_stomp(where, said) if said else f"{where} {how}") from None
+        how = "closed the connection without an answer to CONNECT; is it a STOMP port?"
+        raise SetUpFailed(_no_stomp(where, said) if said else f"{where} {how}")
+
+
+_OTHERS: Mapping[bytes, str] = {
+    b"AMQP": "speaks AMQP, not STOMP; name its STOMP port, and this one in a target file (docs/targets.md)",
+    b"\x15\x03": "speaks TLS; write stomp+ssl://HOST:PORT",
+    b"HTTP/": "speaks HTTP, not STOMP; name the broker's STOMP port",
+}
+"""Who answers CONNECT in a language of its own, by how its answer begins."""
+
+
+def _no_stomp(where: str, said: bytes) -> str:
+    for begins, words in _OTHERS.items():
+        if said.startswith(begins):
+            return f"{where} {words}"
+    return f"{where} does not speak STOMP: to CONNECT it said {said[:60]!r}; is it a STOMP port?"

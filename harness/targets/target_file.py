@@ -25,6 +25,7 @@ name that it does not know. A file has::
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -96,6 +97,12 @@ def shipped() -> dict[str, Path]:
     return {path.name.removesuffix(SUFFIX): path for path in sorted(_families().glob(f"*/*{SUFFIX}"))}
 
 
+def about(path: Path) -> dict[str, str]:
+    """What a shipped target file says of its target: ``description``, ``kind`` and ``profile``."""
+    values = tomllib.loads(path.read_text("utf-8"))
+    return {name: str(values[name]) for name in ("description", "kind", "profile")}
+
+
 def _families() -> Path:
     return Path(str(files("fixtures"))) / "brokers"
 
@@ -117,8 +124,11 @@ def load(text: str) -> Target:
         return _from_url(text)
     if re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:/\s]+):\d+", text):
         return _from_url(f"stomp://{text}")
+    near = difflib.get_close_matches(text, known, n=3)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadTarget(
-        f"--target {text!r} is no target file, HOST:PORT or stomp:// URL; shipped targets are {', '.join(known)}"
+        f"--target {text!r} is no target file, HOST:PORT or stomp:// URL; {meant}`brokerproof targets` lists those that "
+        "have a name"
     )
 
 
@@ -137,7 +147,7 @@ def _from_url(text: str) -> Target:
     if not found.scheme.startswith("stomp"):
         raise BadTarget(
             f"--target {text!r} should look like stomp://HOST:PORT, stomp://LOGIN:PASSCODE@HOST:PORT or "
-            "stomp+ssl://HOST:PORT?ca=FILE; for AMQP write a target file"
+            "stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP port goes into a target file, as docs/targets.md shows"
         )
     host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
     credentials = {"login": found.login, "passcode": found.passcode}

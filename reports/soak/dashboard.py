@@ -59,7 +59,7 @@ class Dashboard:
         """Everything in one line."""
         numbers, (sent, received) = progress.numbers, self.rates()
         return (
-            f"{(progress.at - progress.since) / NS_PER_S:.0f} s: {sent:,.0f} sent/s, {received:,.0f} received/s,"
+            f"{_lasts(progress)}: {sent:,.0f} sent/s, {received:,.0f} received/s,"
             f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {numbers['held']} unsettled,"
             f" {numbers['credit']} credit; {seen.segments} segments judged, the last in {seen.took / NS_PER_S:.1f} s,"
             f" {seen.looks} looks at everything,"
@@ -73,7 +73,7 @@ class Dashboard:
         rows = [
             (
                 "time",
-                f"{(progress.at - progress.since) / NS_PER_S:.0f} s" + ("" if progress.producing else ", draining"),
+                _lasts(progress) + ("" if progress.producing else ", draining"),
             ),
             ("sent", f"{numbers['sent']:,}  {sent:,.0f}/s"),
             ("received", f"{numbers['received']:,}  {received:,.0f}/s"),
@@ -111,3 +111,8 @@ def _violations(seen: Seen) -> str:
     if seen.conclusion is None:
         return "0 violations"
     return f"{sum(each.count for each in seen.conclusion.wrong)} violations"
+
+
+def _lasts(progress: Progress) -> str:
+    """How long it has been sending; drivers begin a moment after the first look."""
+    return f"{max(0, progress.at - progress.since) / NS_PER_S:.0f} s"

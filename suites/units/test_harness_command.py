@@ -54,7 +54,12 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("run", "--target", "nonsense"), 4, "is no target file, HOST:PORT or stomp:// URL"),
+        (
+            ("run", "--target", "nonsense"),
+            4,
+            "is no target file, HOST:PORT or stomp:// URL; `brokerproof targets` lists",
+        ),
+        (("run", "--target", "rabitmq"), 4, "did you mean rabbitmq or"),
         (("run", "--target", "stomp://localhost"), 4, "should look like stomp://HOST:PORT"),
         (("run", "--target", "127.0.0.1:1", "--out", "x"), 3, "127.0.0.1:1 does not accept connections"),
         (
@@ -122,6 +127,9 @@ def test_the_doctor_and_the_lists_speak_json(tmp_path: Path) -> None:
     assert {each["id"] for each in rows} >= {"STOMP12-HB-09"}
     facts = json.loads(brokerproof("explain", "STOMP12-HB-09", "--json", cwd=tmp_path).stdout)
     assert facts["cases"]
+    named = json.loads(brokerproof("targets", "--json", cwd=tmp_path).stdout)
+    assert {"artemis", "reference", "rabbitmq3"} <= {each["name"] for each in named}
+    assert len({each["description"] for each in named}) == len(named), "what tells two of them apart?"
 
 
 PLAIN = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from harness.bench import Bench
-from harness.targets import certificates, endpoint, target_file
+from harness.targets import address, certificates, endpoint, target_file
 from harness.targets.failure import SetUpFailed
 from harness.worlds.tls import CERTIFIED, Tls
 
@@ -88,3 +91,35 @@ def test_in_virtual_time_a_certificate_is_stated(tmp_path: Path) -> None:
     peer = bench.peer(acceptor="stomp-tls", certificate=CERTIFIED)
     assert peer.channel.security == ""
     peer.connect({"accept-version": "1.2", "host": "localhost"})
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        (b"AMQP\x00\x00\x09\x01", "speaks AMQP, not STOMP; name its STOMP port"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", r"speaks TLS; write stomp\+ssl://HOST:PORT"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP, not STOMP"),
+        (b"220 mail.example ESMTP\r\n", "does not speak STOMP: to CONNECT it said b'220 mail.example ESMTP"),
+        (b"", "closed the connection without an answer to CONNECT; is it a STOMP port"),
+        (None, "did not answer CONNECT within 0.3 s; is it a STOMP port"),
+    ],
+)
+def test_a_port_that_speaks_something_else_is_told(
+    says: bytes | None, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "_PROBE_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as kept:
+
+        def serve() -> None:
+            server.accept()[0].close()  # whether it accepts at all is asked first
+            connection = kept.enter_context(server.accept()[0])
+            if says is not None:
+                connection.recv(4096)
+                connection.sendall(says)
+                connection.shutdown(socket.SHUT_WR)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(SetUpFailed, match=sentence):
+            target_file.load(f"127.0.0.1:{server.getsockname()[1]}").start(tmp_path)
+        thread.join()
