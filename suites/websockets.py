@@ -15,7 +15,7 @@ from harness.targets.target import RECONFIGURABLE, Target
 from harness.wire import stomp
 from harness.wire.conversation import PATIENCE
 from harness.wire.websocket import Op, WsFrame
-from harness.words import CloseHow, RoutingType
+from harness.words import RoutingType
 
 SERVER_RULES = (
     "RFC6455-FRAME-02",
@@ -78,9 +78,8 @@ class Victim:
         target.judge(failed, ended is not None, f"{what}: {how}; last came {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [each.code for each in socket.frames if each.op == Op.CLOSE]
-            lost = "a reset may overtake a Close" if ended is not None and ended.how is CloseHow.RESET else None
             said = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
-            target.judge("RFC6455-CLOSE-05", codes[:1] == [code], said, uncertain=lost)
+            target.judge("RFC6455-CLOSE-05", codes[:1] == [code], said)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")
         first = b""

@@ -14,7 +14,7 @@ from harness.verdicts.finding import Finding, combine
 from harness.wire import amqp
 from harness.wire.amqp import Frame
 from harness.wire.conversation import PATIENCE, Match
-from harness.words import CloseHow, Duration, Seen, ms
+from harness.words import Duration, Seen, ms
 from suites.bystander import beside
 
 Oracle = Callable[[Sequence[Event], int], list[Finding]]
@@ -110,15 +110,10 @@ def connection_refused(
     *,
     session_will_do: bool = False,
 ) -> Frame | None:
-    """The broker should give the connection up, or if that will do a session: with an error (one of ``conditions``).
-
-    A close may be lost when a reset overtakes it; then nothing is proved either way.
-    """
+    """The broker should give the connection up, or if that will do a session: with an error (one of ``conditions``)."""
     came = peer.watch_for(either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD))
     if came is None or came.name == UNREADABLE:
-        lost = peer.ended is not None and peer.ended.how is CloseHow.RESET
-        what = f"after {why} no close came, {peer.instead()}"
-        target.judge(requirements, False, what, uncertain="the close may be lost with the reset" if lost else None)
+        target.judge(requirements, False, f"after {why} no close came, {peer.instead()}")
         return None
     fine = came.condition is not None and (not conditions or came.condition in conditions)
     wanted = " or ".join(conditions) or "an error"

@@ -26,13 +26,13 @@ class Fate:
 
     @property
     def refused(self) -> bool:
-        """Whether the broker showed that something was wrong. An ERROR can be lost before a reset."""
+        """Whether the broker showed that something was wrong."""
         return self.error is not None or self.ended is not None
 
     @property
     def explained(self) -> bool:
-        """Whether ERROR came, or could have been lost: a reset may overtake it (STOMP11-CONNECT-05, STOMP12-LINGER-02)."""
-        return self.error is not None or self.ended is CloseHow.RESET
+        """Whether ERROR came. Where a reset may have overtaken it (STOMP11-CONNECT-05, STOMP12-LINGER-02) the bench knows."""
+        return self.error is not None
 
     def __str__(self) -> str:
         said = [] if self.error is None else [f"the broker said {self.error.brief()}"]

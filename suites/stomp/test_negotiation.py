@@ -10,7 +10,7 @@ from harness.bench import Bench
 from harness.case import case, over
 from harness.clients.raw_stomp import CONNECTED, StompPeer, frame
 from harness.targets.target import Target
-from harness.words import CloseHow, seconds
+from harness.words import seconds
 from suites.stomp.aftermath import fate
 
 KNOWN = ("1.0", "1.1", "1.2")
@@ -115,11 +115,9 @@ def test_without_a_common_version_there_is_no_session(target: Bench, version: st
             "" if seen.error is None else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
         )
         missing = [each for each in have if each not in said]
-        lost = "the ERROR may have been lost before the reset" if seen.ended is CloseHow.RESET else None
         target.judge(
             listed,
             seen.error is not None and not missing,
             f"{asked}: {seen}; the server has {', '.join(have)}",
-            uncertain=lost if seen.error is None else None,
         )
     target.stomp(version)

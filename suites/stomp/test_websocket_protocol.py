@@ -16,7 +16,6 @@ from harness.clients.raw_websocket import CLOSE, REPLY, SUB_PROTOCOLS, WebSocket
 from harness.wire import websocket
 from harness.wire.conversation import PATIENCE
 from harness.wire.websocket import UPGRADE, Op, Reply, WsFrame
-from harness.words import CloseHow
 from suites.stomp.aftermath import Bystander
 from suites.websockets import SERVER_RULES, Victim, judge_frames, limited_places, send_frame, session
 
@@ -84,10 +83,7 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
     socket.ask(**BAD_REQUESTS[bad])  # type: ignore[arg-type]
     reply = socket.watch_for(REPLY)
     status = reply.status if isinstance(reply, Reply) else None
-    lost = "a reset may overtake the answer" if _was_reset(socket) else None
-    target.judge(
-        "RFC6455-HS-01", status is not None and status >= 400, f"{bad}: {_said(socket, reply)}", uncertain=lost
-    )
+    target.judge("RFC6455-HS-01", status is not None and status >= 400, f"{bad}: {_said(socket, reply)}")
     target.websocket().leave()
 
 
@@ -103,8 +99,7 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     if isinstance(reply, Reply):
         spoken = [each.strip() for value in reply.values("sec-websocket-version") for each in value.split(",")]
     held = isinstance(reply, Reply) and reply.status >= 400 and "13" in spoken
-    lost = "a reset may overtake the answer" if _was_reset(socket) else None
-    target.judge("RFC6455-HS-02", held, f"version {asked}: {_said(socket, reply)}", uncertain=lost)
+    target.judge("RFC6455-HS-02", held, f"version {asked}: {_said(socket, reply)}")
     target.websocket().leave()
 
 
@@ -253,10 +248,6 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
     other = target.stomp()
     other.subscribe(to)
     other.message(body=b"one")
-
-
-def _was_reset(socket: WebSocketPeer) -> bool:
-    return socket.ended is not None and socket.ended.how is CloseHow.RESET
 
 
 def _said(socket: WebSocketPeer, reply: object) -> str:
