@@ -135,7 +135,7 @@ def broker(
         if check:
             _check(config, profile)
             return
-        if data is not None and profile != ARTEMIS:
+        if data is not None and profile == RABBITMQ:
             raise Refusal(f"--data: the profile {profile} keeps everything in memory; leave it out")
         if openwire is not None and profile != ACTIVEMQ:
             raise Refusal(f"--openwire: the profile {profile} does not speak OpenWire; say --profile {ACTIVEMQ}")

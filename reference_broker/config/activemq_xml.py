@@ -31,6 +31,9 @@ SPACE = "http://activemq.apache.org/schema/core"
 BEANS = "http://www.springframework.org/schema/beans"
 _SCHEMA = "{http://www.w3.org/2001/XMLSchema-instance}"
 
+PAGE = 256 * 1024
+"""Octets of a page of what a cursor puts aside; the family has no setting for it. A queue has up to three of them in memory
+while it is written and read."""
 _PERCENT = whole(1, 100)
 _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "memoryLimit": ("memory_limit", octets(0)),
@@ -96,7 +99,13 @@ def default() -> Settings:
 
 
 def _settings(name: str, activemq: ActiveMq, acceptors: tuple[Acceptor, ...], users: dict[str, str] | None) -> Settings:
-    everything = replace(QUEUES_STAY, dead_letter_address=qualified(DEAD_LETTERS, RoutingType.ANYCAST))
+    everything = replace(
+        QUEUES_STAY,
+        dead_letter_address=qualified(DEAD_LETTERS, RoutingType.ANYCAST),
+        page_size_bytes=PAGE,
+        page_max_cache_size=2,
+        max_read_page_bytes=-1,
+    )
     return Settings(
         name=name,
         acceptors=acceptors,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from harness.words import FullPolicy
@@ -18,9 +17,6 @@ from reference_broker.storage.store import Store, StoreOptions
 
 NO_LIMIT = 2**63
 _PAGES_ONLY = StoreOptions(journaled=False)
-SPOOL = PageLimits(page_size=256 * 1024, cache=2, read_octets=NO_LIMIT)
-"""Pages of a queue of ActiveMQ's kind, which has no settings about them: so small that the few in memory weigh little beside
-a ``memoryLimit``."""
 
 
 class InUse(Exception):
@@ -41,23 +37,17 @@ def limits(rule: Rule) -> PageLimits:
     )
 
 
-def _limits_of(settings: Settings) -> Callable[[str], PageLimits]:
-    if settings.activemq is not None:
-        return lambda name: SPOOL
-    rules = AddressRules.for_(settings)
-    return lambda name: limits(rules.of(name))
-
-
 def store(settings: Settings, folder: Folder | None = None, options: StoreOptions | None = None) -> Store:
     """A store for a broker with ``settings``. With ``folder`` what is durable survives, and is read from there now.
 
     Without one there are only pages, which are of no use to another broker. Raises ``OSError`` for a file that cannot be read.
     """
+    rules = AddressRules.for_(settings)
     if folder is None:
-        return Store(_PAGES_ONLY, _limits_of(settings))
+        return Store(_PAGES_ONLY, lambda name: limits(rules.of(name)))
     if options is None:
         options = StoreOptions(journaled=True, segment=settings.journal_file_size)
-    return Store(options, _limits_of(settings), recover(folder))
+    return Store(options, lambda name: limits(rules.of(name)), recover(folder))
 
 
 def disk(settings: Settings, data: Path) -> Disk:

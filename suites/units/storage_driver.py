@@ -53,6 +53,11 @@ def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Setti
 class StoringDriver:
     """A broker with a disk. ``options`` None is a broker without a journal."""
 
+    prefix = ""
+    """What the name of a queue begins with."""
+    wide = "consumer-window-size:-1\n"
+    """A header of whoever takes any number of messages."""
+
     def __init__(
         self,
         settings: Settings | None = None,
@@ -170,7 +175,8 @@ class StoringDriver:
     def send(self, conn: int, *bodies: str, to: str = "q", persistent: bool = True, headers: str = "") -> None:
         """Messages, each with a receipt of its body's name."""
         kept = "persistent:true\n" if persistent else ""
-        self.say(conn, "".join(f"SEND\ndestination:{to}\nreceipt:{each}\n{kept}{headers}\n{each}\0" for each in bodies))
+        head = f"SEND\ndestination:{self.prefix}{to}\n{kept}{headers}"
+        self.say(conn, "".join(f"{head}receipt:{each}\n\n{each}\0" for each in bodies))
 
     def receipts(self, conn: int) -> list[str]:
         """The receipts that came since something was asked last."""
@@ -178,14 +184,14 @@ class StoringDriver:
 
     def subscribe(self, conn: int, ack: str = "auto", to: str = "q", headers: str = "") -> list[Received]:
         """A subscription; what came at once."""
-        self.say(conn, f"SUBSCRIBE\nid:{to}\ndestination:{to}\nack:{ack}\n{headers}\n\0")
+        self.say(conn, f"SUBSCRIBE\nid:{to}\ndestination:{self.prefix}{to}\nack:{ack}\n{headers}\n\0")
         self.settle()
         return [each for each in self.take(conn) if each.command == "MESSAGE"]
 
     def drain(self, to: str = "q") -> list[str]:
         """Everything that is in ``to``, by a consumer of its own, which acknowledges nothing."""
         conn = self.connect()
-        got = self.subscribe(conn, "client", to, "consumer-window-size:-1\n")
+        got = self.subscribe(conn, "client", to, self.wide)
         self.wait(1)
         got += [each for each in self.take(conn) if each.command == "MESSAGE"]
         self.say(conn, "DISCONNECT\n\n\0")

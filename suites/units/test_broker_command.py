@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -26,9 +27,10 @@ WITHIN_S = 20.0
 
 
 @contextmanager
-def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A broker process and its line, once it is ready."""
-    with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def running(*options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A broker process and its line, once it is ready; ``environment`` on top of ours."""
+    about: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": os.environ | environment}
+    with subprocess.Popen([*COMMAND, *options], text=True, **about) as process:
         guard = threading.Timer(WITHIN_S, process.kill)
         guard.start()
         try:

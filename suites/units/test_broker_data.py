@@ -81,6 +81,44 @@ def _config(folder: Path, persistence: str = "true") -> list[str]:
     return ["--config", str(path), "--data", str(folder / "data")]
 
 
+ACTIVEMQ = """<broker xmlns="http://activemq.apache.org/schema/core" brokerName="b">
+<destinationPolicy><policyMap><policyEntries><policyEntry queue=">" memoryLimit="20000"/></policyEntries></policyMap>
+</destinationPolicy>
+<transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:0"/></transportConnectors></broker>
+"""
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_a_broker_of_activemqs_kind_keeps_what_is_persistent(tmp_path: Path, data: bool) -> None:
+    config, temporary, count = tmp_path / "activemq.xml", tmp_path / "tmp", 60
+    config.write_text(ACTIVEMQ)
+    temporary.mkdir()
+    options = ["--profile", "activemq", "--config", str(config), *(["--data", str(tmp_path / "data")] if data else [])]
+    with running(*options, TMPDIR=str(temporary)) as (process, ready), closing(Peer(ready["stomp"])) as peer:
+        for each in range(count):
+            kept = f"persistent:{str(each % 3 > 0).lower()}\nreceipt:{each}\n"
+            peer.say(f"SEND\ndestination:/queue/q\n{kept}\n{each:03d}{'x' * 300}\0")
+        for _ in range(count):
+            assert peer.frame().startswith("RECEIPT")
+        folder, size = tmp_path / "data" if data else temporary, 0
+        for _ in range(500):  # no receipt waits for what need not last
+            size = sum(each.stat().st_size for each in folder.rglob("*.page"))
+            if size > 300 * count // 2:
+                break
+            peer.say("SEND\ndestination:/queue/p\nreceipt:p\n\n\0")
+            peer.frame()
+        assert size > 300 * count // 2, "memory holds few of them"
+        process.send_signal(signal.SIGKILL if data else signal.SIGTERM)
+        process.wait(WITHIN_S)
+    assert not list(temporary.iterdir())
+    with running(*options) as (_, ready), closing(Peer(ready["stomp"])) as peer:
+        peer.say("SEND\ndestination:/queue/q\n\nend\0SUBSCRIBE\nid:0\ndestination:/queue/q\nack:auto\n\n\0")
+        came = []
+        while (body := peer.frame().partition("\n\n")[2]) != "end":
+            came.append(int(body[:3]))
+    assert came == [each for each in range(count) if data and each % 3]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_what_was_receipted_is_there_for_the_next_process(tmp_path: Path, how: signal.Signals) -> None:
     options = _config(tmp_path)

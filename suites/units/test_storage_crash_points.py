@@ -8,6 +8,7 @@ import random
 import pytest
 
 from harness.words import NS_PER_MS, StoreFiles
+from reference_broker.config.settings import Settings
 from reference_broker.storage.memory import DiskFaults, MemoryDisk
 from reference_broker.storage.store import StoreOptions
 from suites.soak.ledger import Key, Ledger
@@ -31,10 +32,10 @@ def _then(disk: MemoryDisk, effect: StoreFiles) -> list[MemoryDisk]:
 class History(StoringDriver):
     """A driver that looks at every point at which the process could end."""
 
-    def __init__(self, limit: int, seed: int) -> None:
+    def __init__(self, settings: Settings, seed: int) -> None:
         self.ledger = Ledger()
         self.looks = 0
-        super().__init__(paging(limit, 2000, max_read_page_bytes=-1), OPTIONS, seed, DiskFaults())
+        super().__init__(settings, OPTIONS, seed, DiskFaults())
         self.looking = True
 
     looking = False
@@ -49,6 +50,7 @@ class History(StoringDriver):
     def _look(self, disk: MemoryDisk) -> None:
         self.looks += 1
         later = StoringDriver(self.settings, OPTIONS, faults=DiskFaults(read=NS_PER_MS))
+        later.prefix, later.wide = self.prefix, self.wide
         later.disk = disk
         later.kill()
         there = [(Key.of(each.encode()), True) for each in later.drain()]
@@ -60,10 +62,15 @@ class History(StoringDriver):
 @pytest.mark.parametrize("limit", [-1, 0, 3000])
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_the_instant(limit: int, seed: int) -> None:
-    driver, dice = History(limit, seed), random.Random(seed)
+    play(History(paging(limit, 2000, max_read_page_bytes=-1), seed), seed)
+
+
+def play(driver: History, seed: int, window: str = History.wide) -> None:
+    """Producers and a consumer, and a look at every instant; it consumes with ``window``."""
+    dice = random.Random(seed)
     driver.looking = False
     producer, consumer = driver.connect(), driver.connect()
-    driver.subscribe(consumer, "client-individual", headers="consumer-window-size:-1\n")
+    driver.subscribe(consumer, "client-individual", headers=window)
     driver.settle()
     driver.looking = True
     held: list[tuple[str, Key]] = []
@@ -78,7 +85,7 @@ def test_whatever_the_instant(limit: int, seed: int) -> None:
             for key in keys:
                 driver.ledger.sent(["q"], key)
                 body = key.body(dice.choice((30, 400))).decode()
-                frames += f"SEND\ndestination:q\npersistent:true\ntransaction:t\n\n{body}\0"
+                frames += f"SEND\ndestination:{driver.prefix}q\npersistent:true\ntransaction:t\n\n{body}\0"
             driver.say(producer, f"{frames}COMMIT\ntransaction:t\nreceipt:t\n\n\0")
         else:
             keys = [Key(1, number, 0)]

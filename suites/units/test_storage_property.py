@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from harness.words import NS_PER_MS, CloseHow, Connected, PeerGone, RoutingType, seconds
+from reference_broker.config.settings import Settings
 from reference_broker.storage.memory import DiskFaults
 from reference_broker.storage.store import StoreOptions
 from suites.soak.ledger import Key, Ledger
@@ -54,6 +55,22 @@ class Consumer:
 class Storing(RuleBasedStateMachine):
     """One broker, one disk."""
 
+    nacks = True
+    """Whether what a consumer does not want comes again."""
+
+    def chosen(self, limit: int, page: int, cache: int) -> Settings:
+        """The broker's settings: how many octets of an address are in memory, and what pages are like."""
+        return paging(limit, page, page_max_cache_size=cache, max_read_page_bytes=-1, max_delivery_attempts=-1)
+
+    def place(self, address: str, type_header: str) -> str:
+        """Headers that name the queue or topic ``address``."""
+        kind = RoutingType.MULTICAST if len(PLACES[address]) > 1 else RoutingType.ANYCAST
+        return f"destination:{address}\n{type_header}:{kind}\n"
+
+    def window(self, octets: int) -> str:
+        """A header about how much a consumer may have."""
+        return f"consumer-window-size:{octets}\n"
+
     @initialize(
         seed=st.integers(0, 2**16),
         limit=st.sampled_from([0, 1500, 4000, -1]),
@@ -62,7 +79,7 @@ class Storing(RuleBasedStateMachine):
         cache=st.integers(1, 3),
     )
     def begin(self, seed: int, limit: int, page: int, segment: int, cache: int) -> None:
-        chosen = paging(limit, page, page_max_cache_size=cache, max_read_page_bytes=-1, max_delivery_attempts=-1)
+        chosen = self.chosen(limit, page, cache)
         self.driver = StoringDriver(chosen, StoreOptions(True, segment, 30_000), seed, GOOD)
         self.driver.settle()
         self.ledger = Ledger()
@@ -87,10 +104,9 @@ class Storing(RuleBasedStateMachine):
 
     def _subscribe(self, queue: str, window: int) -> Consumer:
         address, _, name = queue.partition("#")
-        kind = f"subscription-type:MULTICAST\ndurable-subscriber-name:{name}" if name else "subscription-type:ANYCAST"
+        where = self.place(address, "subscription-type") + (f"durable-subscriber-name:{name}\n" if name else "")
         consumer = Consumer(self._open("c"), queue)
-        head = f"SUBSCRIBE\nid:0\ndestination:{address}\n{kind}\nack:client-individual\n"
-        self.driver.say(consumer.conn, f"{head}consumer-window-size:{window}\n\n\0")
+        self.driver.say(consumer.conn, f"SUBSCRIBE\nid:0\n{where}ack:client-individual\n{self.window(window)}\n\0")
         self.consumers.append(consumer)
         return consumer
 
@@ -149,8 +165,7 @@ class Storing(RuleBasedStateMachine):
     def send(self, who: int, count: int, length: int, durable: bool, together: bool) -> None:
         producer = self.producers[who % len(self.producers)]
         queues = PLACES[producer.address]
-        kind = RoutingType.MULTICAST if len(queues) > 1 else RoutingType.ANYCAST
-        head = f"SEND\ndestination:{producer.address}\ndestination-type:{kind}\npersistent:{str(durable).lower()}\n"
+        head = f"SEND\n{self.place(producer.address, 'destination-type')}persistent:{str(durable).lower()}\n"
         producer.groups += together
         name = f"transaction:{producer.groups}\n"
         frames = f"BEGIN\n{name}\n\0" if together else ""
@@ -180,6 +195,7 @@ class Storing(RuleBasedStateMachine):
     @precondition(lambda self: any(each.held for each in self.consumers))
     @rule(picks=st.lists(st.integers(0, 50), min_size=1, max_size=12), good=st.booleans(), together=st.booleans())
     def acknowledge(self, picks: list[int], good: bool, together: bool) -> None:
+        good = good or not self.nacks
         consumer = next(each for each in self.consumers if each.held)
         frames = "BEGIN\ntransaction:a\n\n\0" if together else ""
         part = "transaction:a\n" if together else ""
