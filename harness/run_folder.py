@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import fcntl
 import json
+import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
-from os import cpu_count
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +50,32 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
             "command": command,
             "seed": seed,
             "effort": effort,
-            "host": {"python": platform.python_version(), "platform": platform.platform(), "cores": cpu_count()},
+            "host": {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()},
             "targets": [],
         }
         _write(folder / HEADER, header)
     except OSError as problem:
         raise BadRunFolder(f"{folder}: cannot be written ({problem.strerror})") from None
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[int]:
+    """Says to other processes, as long as it lasts, that a run is being written; gives the descriptor that says so, for
+    children that write too. Raises :class:`BadRunFolder` when another process says it of this folder."""
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as problem:
+        raise BadRunFolder(f"{folder}: cannot be opened ({problem.strerror}); it should be a run folder") from None
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadRunFolder(
+                f"{folder}: a run is being written there; wait until it has ended, or name another folder with --out"
+            ) from None
+        yield held
+    finally:
+        os.close(held)
 
 
 def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:

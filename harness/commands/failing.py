@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import IO, Any
+
 import click
 
 
@@ -21,3 +23,12 @@ class Ours(click.ClickException):
     """Our own error."""
 
     exit_code = 5
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C or SIGTERM: what was asked for was not finished; the message says how it goes on."""
+
+    exit_code = 130
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"interrupted; {self.message}", file=file, err=file is None)

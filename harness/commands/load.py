@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -102,8 +103,20 @@ def in_one_sentence(run: Callable[[], Outcome], folder: Path) -> Outcome:
     except BadPlan as problem:
         raise failing.Usage(str(problem)) from None
     except (SetUpFailed, LoadFailed) as problem:
-        left = f"; brokerproof recover {folder} saves what was recorded" if tapes(folder) else ""
-        raise failing.SetUp(f"{problem}{left}") from None
+        raise failing.SetUp(f"{problem}{_left(folder, '; ')}") from None
+    except KeyboardInterrupt:
+        raise failing.Interrupted(_left(folder) or _recorded(folder)) from None
+
+
+def _recorded(folder: Path) -> str:
+    found = any((folder / "trace").rglob("part-*.parquet"))
+    return f"what was recorded is in {folder}, for brokerproof judge" if found else "nothing was recorded"
+
+
+def _left(folder: Path, before: str = "") -> str:
+    """What can be done about tapes that lie there; nothing where none does."""
+    there = tapes(folder)
+    return f"{before}brokerproof recover {shlex.quote(str(folder))} saves what was recorded" if there else ""
 
 
 def crew(master: str | None) -> Crew:
@@ -136,5 +149,6 @@ class _Lines:
                 f"{lasted:5.0f} s: {numbers['sent']} sent, {numbers['confirmed']} confirmed,"
                 f" {numbers['received']} received, {numbers['up']} connections{what}",
                 highlight=False,
+                soft_wrap=True,
             )
         return False

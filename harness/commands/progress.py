@@ -49,5 +49,5 @@ def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, tar
             if console.is_terminal and (not total or done > total):
                 total = len(run_folder.cases_of(folder))
             bar.update(task, completed=done, total=total or None, bad=f"{bad} failed" if bad else "")
-            if not console.is_terminal and (done // _PLAIN_EVERY > before // _PLAIN_EVERY or ended):
+            if not console.is_terminal and (done // _PLAIN_EVERY > before // _PLAIN_EVERY or (ended and done)):
                 console.print(f"{target}: {done} cases, {bad} failed", highlight=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from harness import run_folder
 from harness.commands import failing
 from harness.load.recovery import NotRecovered, recover, tapes
 
@@ -17,6 +18,10 @@ from harness.load.recovery import NotRecovered, recover, tapes
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
 def recover_(run: Path, as_json: bool) -> int:
     """Make segments of what a killed load left on its tapes in RUN, so that `judge` can read it."""
+    try:
+        run_folder.read(run, traces=False)
+    except run_folder.BadRunFolder as problem:
+        raise failing.Usage(str(problem)) from None
     try:
         found = [recover(run, each) for each in tapes(run)]
     except NotRecovered as problem:

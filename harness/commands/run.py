@@ -6,15 +6,18 @@ clean. This process watches ``results.ndjson`` grow and shows it.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -79,51 +82,80 @@ def run(
     as_json: bool,
 ) -> int:
     """Judge targets. Without arguments: every suite on the embedded reference broker, in virtual and in real time."""
-    names = targets or DEFAULT_TARGETS
-    try:
-        loaded = [target_file.load(each) for each in names]
-    except target_file.BadTarget as problem:
-        raise failing.Usage(str(problem)) from None
     folder = out or run_folder.default_folder()
-    seed, effort = _begin(folder, resume, out, seed, effort)
-    console = Console(stderr=True, emoji=False)
-    for name, target in zip(names, loaded, strict=True):
-        at_once = side_by_side or (len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None)
-        arguments = _arguments(name, suites, pattern, effort, seed, folder, resume, at_once)
-        _judge(console, target, arguments, folder)
+    try:
+        if resume:
+            asked = _as_before(out, _Asked(targets, suites, pattern))
+        else:
+            asked = _Asked(targets or DEFAULT_TARGETS, suites, pattern)
+        loaded = [target_file.load(each) for each in asked.targets]
         if not resume:
-            _complete(target, folder)
-    found = list(results.read(folder))
-    passing = _known_that_pass(loaded, folder, found)
-    code = exit_code((each.verdict for each in found), known_that_passed=bool(passing))
-    if code == INCONCLUSIVE and inconclusive_ok:
-        code = 0
-    footer = run_folder.finish(folder, found, code, passing)
-    if not no_report:
-        _report(folder)
+            seed = _begin(folder, asked, seed, effort)
+        with run_folder.alone(folder) as held:
+            if resume:
+                seed, effort = _reopen(folder, seed)
+            assert seed is not None
+            console = Console(stderr=True, emoji=False)
+            for name, target in zip(asked.targets, loaded, strict=True):
+                at_once = side_by_side or (len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None)
+                arguments = _arguments(name, asked, effort, seed, folder, resume, at_once)
+                _judge(console, target, arguments, folder, held)
+                if not resume:
+                    _complete(target, folder)
+            found = list(results.read(folder))
+            passing = _known_that_pass(loaded, folder, found)
+            code = exit_code((each.verdict for each in found), known_that_passed=bool(passing))
+            if code == INCONCLUSIVE and inconclusive_ok:
+                code = 0
+            footer = run_folder.finish(folder, found, code, passing)
+            if not no_report:
+                _report(folder)
+    except (target_file.BadTarget, run_folder.BadRunFolder, results.UnreadableResults) as problem:
+        raise failing.Usage(str(problem)) from None
+    except KeyboardInterrupt:
+        how = f"brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
+        raise failing.Interrupted(how) from None
     _summary(console, folder, found, passing, footer, as_json, reported=not no_report)
     return code
 
 
-def _begin(folder: Path, resume: bool, out: Path | None, seed: int | None, effort: str) -> tuple[int, str]:
-    try:
-        if resume:
-            if out is None:
-                raise failing.Usage("--resume needs --out, the folder of the run to go on with")
-            header = run_folder.reopen(folder)
-            list(results.read(folder))  # a garbled line is better found before an hour of judging
-            return header["seed"], header["effort"]
-        chosen = random.SystemRandom().randrange(2**32) if seed is None else seed
-        run_folder.create(folder, command=run_folder.command_line(), seed=chosen, effort=effort)
-    except (run_folder.BadRunFolder, results.UnreadableResults) as problem:
-        raise failing.Usage(str(problem)) from None
-    return chosen, effort
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be judged: kept in the header, so that a run that was cut off can go on with the same."""
+
+    targets: tuple[str, ...]
+    suites: tuple[str, ...]
+    case: str | None
+
+
+def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
+    """What a resumed run goes on with: what its folder says, unless something is named now."""
+    if folder is None:
+        raise failing.Usage("--resume needs --out, the folder of the run to go on with")
+    before = run_folder.read(folder).get("asked")
+    if before is None or asked.targets or asked.suites or asked.case:
+        return dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
+    return _Asked(tuple(before["targets"]), tuple(before["suites"]), before["case"])
+
+
+def _begin(folder: Path, asked: _Asked, seed: int | None, effort: str) -> int:
+    chosen = random.SystemRandom().randrange(2**32) if seed is None else seed
+    run_folder.create(folder, command=run_folder.command_line(), seed=chosen, effort=effort)
+    run_folder.note(folder, "asked", dataclasses.asdict(asked))
+    return chosen
+
+
+def _reopen(folder: Path, seed: int | None) -> tuple[int, str]:
+    header = run_folder.reopen(folder)
+    if seed not in (None, header["seed"]):
+        raise failing.Usage(f"--seed: the run in {folder} has seed {header['seed']}; leave --seed out to go on with it")
+    list(results.read(folder))  # a garbled line is better found before an hour of judging
+    return header["seed"], header["effort"]
 
 
 def _arguments(
     target: str,
-    suites: tuple[str, ...],
-    pattern: str | None,
+    asked: _Asked,
     effort: str,
     seed: int,
     folder: Path,
@@ -143,18 +175,21 @@ def _arguments(
         *("--record", str(folder.resolve())),
         *([] if at_once is None else ["--side-by-side", str(at_once)]),
         *(["--resume"] if resume else []),
-        *(["-k", pattern] if pattern else []),
-        *(str(home / each) for each in suites or CONFORMANCE),
+        *(["-k", asked.case] if asked.case else []),
+        *(str(home / each) for each in asked.suites or CONFORMANCE),
     ]
 
 
-def _judge(console: Console, target: Target, arguments: list[str], folder: Path) -> None:
-    """Runs pytest for one target and follows it. Raises for what is no verdict."""
+def _judge(console: Console, target: Target, arguments: list[str], folder: Path, held: int) -> None:
+    """Runs pytest for one target and follows it; ``held`` keeps others from the folder until it has ended, even where this
+    process was killed. Raises for what is no verdict."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            arguments, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=(held,)
+        )
         try:
             with _interruptible():
                 progress.follow(console, process, folder, name)
@@ -166,7 +201,7 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path)
     if process.returncode == _PYTEST_SET_UP:
         raise failing.SetUp(f"target {name}: {reason}")
     if process.returncode == _PYTEST_USAGE:
-        raise failing.Usage(reason)
+        raise failing.Usage(reason.removeprefix("ERROR: "))
     if process.returncode == 5:
         raise failing.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
     if process.returncode not in (0, 1):

@@ -177,7 +177,11 @@ class _Gone(Exception):
 
 def work(address: str, token: str) -> int:
     """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us, 5 without a conductor."""
-    return Worker(address, token).run()
+    try:
+        worker = Worker(address, token)
+    except OSError:  # it went before we came
+        return 5
+    return worker.run()
 
 
 def main(arguments: list[str]) -> int:

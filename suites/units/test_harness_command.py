@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import run_folder
+from harness.commands import failing, run
 from harness.verdicts import results
 
 
@@ -39,13 +41,19 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run" / results.NAME
     first, second = path.read_text().splitlines(keepends=True)
     path.write_text(first + second[:30])
-    again = brokerproof(
-        *arguments, "--case", "chapter or (consumer_window and minus_one)", "--out", "run", "--resume", cwd=tmp_path
-    )
+    with run_folder.alone(tmp_path / "run"):
+        beside = brokerproof("run", "--out", "run", "--resume", cwd=tmp_path)
+    assert beside.returncode == 4
+    assert "run: a run is being written there" in beside.stderr
+    assert "footer" in run_folder.read(tmp_path / "run"), "it was left alone"
+    again = brokerproof("run", "--out", "run", "--resume", "--no-report", cwd=tmp_path)  # as it was asked for
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == "run"
     assert len(list(results.read(tmp_path / "run"))) == 2
     path.write_text("garbled\n" + path.read_text())
+    other = brokerproof("run", "--out", "run", "--resume", "--seed", "4", cwd=tmp_path)
+    assert other.returncode == 4
+    assert "has seed 3; leave --seed out" in other.stderr
     garbled = brokerproof(*arguments, "--out", "run", "--resume", cwd=tmp_path)
     assert garbled.returncode == 4
     assert "results.ndjson, line 1: is no result" in garbled.stderr
@@ -153,3 +161,23 @@ def test_nothing_worse_than_inconclusive_may_be_let_pass(tmp_path: Path) -> None
     )
     assert brokerproof(*arguments, "--out", "a", cwd=tmp_path).returncode == 2
     assert brokerproof(*arguments, "--out", "b", "--inconclusive-ok", cwd=tmp_path).returncode == 0
+
+
+def test_what_was_interrupted_says_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "_judge", interrupted)
+    folder = tmp_path / "my run"
+    with pytest.raises(
+        failing.Interrupted, match=r"brokerproof run --resume --out '.*my run' goes on with it"
+    ) as caught:
+        run.run.main(["--target", "reference", "--out", str(folder)], standalone_mode=False)
+    assert caught.value.exit_code == 130
+    assert run_folder.read(folder)["asked"] == {"targets": ["reference"], "suites": [], "case": None}
+
+
+def test_what_is_no_run_has_nothing_to_recover(tmp_path: Path) -> None:
+    ran = brokerproof("recover", str(tmp_path), cwd=tmp_path)
+    assert ran.returncode == 4
+    assert "should be a run folder" in ran.stderr

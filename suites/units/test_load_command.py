@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.commands.load import load
+from harness.commands import failing
+from harness.commands.load import in_one_sentence, load
+from harness.load.conductor import Outcome
 from harness.oracles import amqp_credit, amqp_deliveries, recording
 from harness.targets.target_file import load as load_target
 from harness.trace import read
@@ -125,3 +127,16 @@ def test_amqp_0_9_1_with_cuts_is_recorded_so_that_what_came_can_be_told(tmp_path
     assert {dict(each.headers)["multiple"] for each in acks} == {"true"}
     resets = [each.conn for each in events if isinstance(each, ConnectionAbandoned) and each.how is CloseHow.RESET]
     assert [each.conn for each in events if isinstance(each, LinkFaulted)] == resets
+
+
+def test_an_interrupted_load_says_what_there_is_of_it(tmp_path: Path) -> None:
+    def interrupted() -> Outcome:
+        raise KeyboardInterrupt
+
+    with pytest.raises(failing.Interrupted, match="nothing was recorded"):
+        in_one_sentence(interrupted, tmp_path)
+    segment = tmp_path / "trace" / "target=x" / "part-0-00000.parquet"
+    segment.parent.mkdir(parents=True)
+    segment.touch()
+    with pytest.raises(failing.Interrupted, match="for brokerproof judge"):
+        in_one_sentence(interrupted, tmp_path)
