@@ -5,7 +5,8 @@ one consumer takes all of them and looks at their order. Rates are beside what t
 is written with an fsync at its end and read again. Memory is that of the broker's process, looked at ten times a second.
 
 ``--durable`` sends persistent messages to brokers that keep a journal; ``--depths``, ``--octets`` and ``--no-artemis`` make it
-smaller; ``--json`` prints one JSON object.
+smaller; ``--json`` prints one JSON object. ``--activemq`` looks at the reference broker of the other kind instead, whose queues
+have 4 MiB of memory: what is not persistent is spooled, and with ``--durable`` it is left in the store.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq
 <address-settings><address-setting match="#"><max-size-bytes>10M</max-size-bytes><page-size-bytes>10M</page-size-bytes>
 <address-full-policy>PAGE</address-full-policy></address-setting></address-settings></core></configuration>
 """
+ACTIVEMQ = """<broker xmlns="http://activemq.apache.org/schema/core" brokerName="paging">
+<destinationPolicy><policyMap><policyEntries><policyEntry queue=">" memoryLimit="4mb"/></policyEntries></policyMap>
+</destinationPolicy>
+<transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:0"/></transportConnectors></broker>
+"""
+ADDRESS, QUEUE = b"destination:deep\ndestination-type:ANYCAST\n", b"destination:/queue/deep\n"
+"""Headers that name the place, in the words of either family."""
 
 
 @dataclass
@@ -120,11 +128,11 @@ class Peer:
         self.socket.close()
 
 
-def fill(port: int, depth: int, octets: int, durable: bool) -> float:
+def fill(port: int, to: bytes, depth: int, octets: int, durable: bool) -> float:
     """Seconds until the receipt of the last message."""
     peer = Peer(port)
     kept = b"persistent:true\n" if durable else b""
-    head = b"SEND\ndestination:deep\ndestination-type:ANYCAST\n%bcontent-length:%d\n" % (kept, octets)
+    head = b"SEND\n%b%bcontent-length:%d\n" % (to, kept, octets)
     rest = b"x" * (octets - 8)
     began = time.perf_counter()
     for start in range(0, depth, AT_ONCE):
@@ -140,11 +148,12 @@ def fill(port: int, depth: int, octets: int, durable: bool) -> float:
     return took
 
 
-def drain(port: int, depth: int, octets: int) -> tuple[float, int]:
+def drain(port: int, to: bytes, depth: int, octets: int) -> tuple[float, int]:
     """Seconds until as many messages as went in have arrived, and how many of them did not come right behind the one before."""
     peer = Peer(port)
     began = time.perf_counter()
-    peer.say(b"SUBSCRIBE\nid:0\ndestination:deep\nsubscription-type:ANYCAST\nack:auto\n\n\0")
+    where = to.replace(b"destination-type", b"subscription-type")
+    peer.say(b"SUBSCRIBE\nid:0\n%back:auto\n\n\0" % where)
     arrived, due, misplaced = 0, 0, 0
     while arrived < depth:
         for frame in peer.read():
@@ -198,15 +207,26 @@ def artemis(folder: Path, durable: bool) -> Iterator[Broker]:
         yield Broker("Artemis", running.version, running.pid, running.ports["stomp"])
 
 
-def one(broker: Broker, folder: Path, depth: int, octets: int, durable: bool) -> Figures:
+@contextmanager
+def activemq(folder: Path, durable: bool) -> Iterator[Broker]:
+    """The reference broker of ActiveMQ's kind, with ``--data`` if ``durable``."""
+    config = folder / "activemq.xml"
+    config.write_text(ACTIVEMQ)
+    data = ("--data", str(folder)) if durable else ()
+    with ExitStack() as stack:
+        ready = started_reference(stack, folder, "--profile", "activemq", "--config", str(config), *data)
+        yield Broker("as ActiveMQ", ready["version"], ready["pid"], ready["stomp"])
+
+
+def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durable: bool) -> Figures:
     """Fills and drains."""
     memory = Memory(broker.pid)
     before, cpu = memory.now(), broker.cpu_s()
-    in_s = fill(broker.port, depth, octets, durable)
+    in_s = fill(broker.port, to, depth, octets, durable)
     in_cpu, most_in = broker.cpu_s() - cpu, memory.most()
     pages = sum(each.stat().st_size for each in folder.rglob("*.page")) / MIB
     cpu = broker.cpu_s()
-    out_s, misplaced = drain(broker.port, depth, octets)
+    out_s, misplaced = drain(broker.port, to, depth, octets)
     out_cpu, most_out = broker.cpu_s() - cpu, memory.most()
     memory.end()
     per = 1e6 / depth
@@ -234,6 +254,7 @@ def main() -> None:
     parser.add_argument("--octets", type=int, default=1024, help="of a body, from 8")
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--no-artemis", action="store_true")
+    parser.add_argument("--activemq", action="store_true", help="the reference broker of ActiveMQ's kind, and no other")
     parser.add_argument("--artemis-most", type=int, default=ARTEMIS_MOST, metavar="N", help="its largest depth")
     parser.add_argument("--folder", type=Path, help="where the files are, on the disk that is meant")
     parser.add_argument("--json", action="store_true")
@@ -246,7 +267,8 @@ def main() -> None:
         print(
             f"disk: {write:,.0f} MiB/s written in one file with an fsync at its end, {read:,.0f} MiB/s read", file=out
         )
-        makers = [reference] if options.no_artemis else [reference, artemis]
+        makers = [activemq] if options.activemq else [reference] if options.no_artemis else [reference, artemis]
+        to = QUEUE if options.activemq else ADDRESS
         for depth in options.depths:
             for make in makers:
                 if make is artemis and depth > options.artemis_most:
@@ -255,7 +277,7 @@ def main() -> None:
                 folder.mkdir()
                 try:
                     with make(folder, options.durable) as broker:
-                        figures.append(one(broker, folder, depth, options.octets, options.durable))
+                        figures.append(one(broker, to, folder, depth, options.octets, options.durable))
                 except SetUpFailed as problem:
                     print(f"{make.__name__}: {problem}", file=out, flush=True)
                     continue
