@@ -35,10 +35,15 @@ def tree(path: str) -> ast.Module:
     return ast.parse((ROOT / path).read_text("utf-8"), filename=path)
 
 
-def imports(path: str, parsed: ast.Module | None = None) -> Iterator[Import]:
+@cache
+def imports(path: str, parsed: ast.Module | None = None) -> tuple[Import, ...]:
     """What a module imports, inside functions too, relative imports resolved."""
+    return tuple(_imports(path, tree(path) if parsed is None else parsed))
+
+
+def _imports(path: str, parsed: ast.Module) -> Iterator[Import]:
     package = path.removesuffix(".py").split("/")[:-1]
-    for node in ast.walk(tree(path) if parsed is None else parsed):
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(alias.name, node.lineno)
