@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from suites.repo.sources import imports, modules, texts, tree, within
+from suites.repo.sources import calls_and_imports, imports, modules, texts, tree, within
 
 MOST_LINES = 600
 
@@ -71,7 +71,7 @@ def _sleeps(path: str) -> Iterator[int]:
 
 def _calls(parsed: ast.Module, name: str) -> Iterator[int]:
     """Lines on which ``name(…)`` or ``anything.name(…)`` is called."""
-    for node in ast.walk(parsed):
+    for node in calls_and_imports(parsed):
         if isinstance(node, ast.Call):
             called = node.func
             if (isinstance(called, ast.Name) and called.id == name) or (
@@ -111,7 +111,7 @@ def test_print_is_left_to_commands() -> None:
         f"{path}:{node.lineno}"
         for path in modules()
         if path not in PRINTS and not path.startswith("benchmarks/")
-        for node in ast.walk(tree(path))
+        for node in calls_and_imports(tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
     assert not wrong, f"{', '.join(wrong)}: prints. Return the text, or use click.echo in a command"
