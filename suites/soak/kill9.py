@@ -1,8 +1,9 @@
 """Kills the reference broker with SIGKILL under load, again and again, and looks whether it kept what it promised.
 
-``python -m suites.soak.kill9 --runs 500 --seed 1``. Each run starts the real process on the files of the run before, looks at
-all that is in its queues, loads it with producers (receipts, transactions, two kinds of queue and durable subscriptions) and
-consumers that acknowledge, and kills it at an instant that the dice choose; sometimes it is killed before, while it recovers.
+``python -m suites.soak.kill9 --runs 500 --seed 1 [--profile activemq]``. Each run starts the real process on the files of the
+run before, looks at all that is in its queues, loads it with producers (receipts, transactions, two kinds of queue and durable
+subscriptions) and consumers that acknowledge, and kills it at an instant that the dice choose; sometimes it is killed before,
+while it recovers.
 Exit 1 when anything receipted was lost, out of order, there twice, or there again without the mark of a redelivery.
 """
 
@@ -19,8 +20,9 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -35,6 +37,40 @@ CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq
 <address-setting match="paged.#"><max-size-bytes>20000</max-size-bytes><page-size-bytes>8192</page-size-bytes>
 <max-read-page-bytes>-1</max-read-page-bytes></address-setting></address-settings></core></configuration>
 """
+ACTIVEMQ = """<broker xmlns="http://activemq.apache.org/schema/core" brokerName="b">
+<destinationPolicy><policyMap><policyEntries>
+<policyEntry queue="paged.>" memoryLimit="12000" producerFlowControl="false" maxPageSize="7"/>
+<policyEntry queue="kept.>" memoryLimit="20000" producerFlowControl="false"><pendingQueuePolicy><fileQueueCursor/>
+</pendingQueuePolicy></policyEntry></policyEntries></policyMap></destinationPolicy>
+<transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:0"/></transportConnectors></broker>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a broker is configured and spoken to. ``place`` makes the headers that name an address, which is a topic or not, from
+    its name and the name of a header for its kind; ``window`` one about how much a consumer may have, in octets, -1 for all."""
+
+    options: tuple[str, ...]
+    configuration: str
+    place: Callable[[str, bool, str], str]
+    window: Callable[[int], str]
+
+
+FAMILIES = {
+    "artemis": Family(
+        (),
+        CONFIGURATION,
+        lambda name, topic, header: f"destination:{name}\n{header}:{'MULTICAST' if topic else 'ANYCAST'}\n",
+        lambda octets: f"consumer-window-size:{octets}\n",
+    ),
+    "activemq": Family(
+        ("--profile", "activemq"),
+        ACTIVEMQ,
+        lambda name, topic, header: f"destination:/{'topic' if topic else 'queue'}/{name}\n",
+        lambda octets: f"activemq.prefetchSize:{10_000 if octets < 0 else octets // 500}\n",
+    ),
+}
 PLACES = {
     "kept.queue": ("kept.queue",),
     "paged.queue": ("paged.queue",),
@@ -92,25 +128,18 @@ class Peer:
         self.socket.close()
 
 
-def _subscribe(queue: str, window: int) -> tuple[str, bytes]:
-    """The client-id and the SUBSCRIBE frame of whoever consumes ``queue``."""
-    address, _, name = queue.partition("#")
-    kind = f"subscription-type:MULTICAST\ndurable-subscriber-name:{name}\n" if name else "subscription-type:ANYCAST\n"
-    frame = f"SUBSCRIBE\nid:0\ndestination:{address}\n{kind}ack:client-individual\nconsumer-window-size:{window}\n"
-    return (f"client-{name}" if name else ""), f"{frame}receipt:sub\n\n\0".encode()
-
-
 class Chain:
     """One folder of data, and the runs on it. ``dice`` decides everything that may be decided."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, family: Family) -> None:
         self.folder = folder
+        self.family = family
         self.dice = random.Random(seed)
         self.ledger = Ledger()
         self.kills_in_recovery = 0
         self.pages_seen = 0
         self._producers = 0
-        (folder / "broker.xml").write_text(CONFIGURATION)
+        (folder / "broker.xml").write_text(family.configuration)
         self._nursery = subprocess.Popen(
             [sys.executable, "-m", "suites.soak.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -120,7 +149,8 @@ class Chain:
 
     def start(self) -> int:
         """A new broker process, whose id it returns; the one before has been killed."""
-        options = ["--config", str(self.folder / "broker.xml"), "--data", str(self.folder / "data")]
+        files = ("--config", str(self.folder / "broker.xml"), "--data", str(self.folder / "data"))
+        options = [*self.family.options, *files]
         self._asked.write(json.dumps(options) + "\n")
         self._asked.flush()
         while (line := self._told()).startswith("{"):
@@ -153,14 +183,14 @@ class Chain:
 
     def look(self, port: int, queue: str) -> None:
         """Everything that is in ``queue``, without taking it away: it comes up to a message that is sent now."""
-        client_id, frame = _subscribe(queue, -1)
+        client_id, frame = self.subscribe(queue, -1)
         consumer = Peer(port, client_id)
         consumer.say(frame)
         consumer.wait("RECEIPT")
         address, _, name = queue.partition("#")
-        kind = "MULTICAST" if name else "ANYCAST"
+        to = self.family.place(address, bool(name), "destination-type")
         producer = Peer(port)
-        producer.say(f"SEND\ndestination:{address}\ndestination-type:{kind}\nend:{queue}\n\nend\0".encode())
+        producer.say(f"SEND\n{to}end:{queue}\n\nend\0".encode())
         there: list[tuple[Key, bool]] = []
         while True:
             _, headers, body = consumer.wait("MESSAGE")
@@ -175,6 +205,15 @@ class Chain:
         consumer.close()
         producer.close()
         self.ledger.found(queue, there)
+
+    def subscribe(self, queue: str, window: int) -> tuple[str, bytes]:
+        """The client-id and the SUBSCRIBE frame of whoever consumes ``queue``."""
+        address, _, name = queue.partition("#")
+        where = self.family.place(address, bool(name), "subscription-type")
+        if name:
+            where += f"durable-subscriber-name:{name}\n"
+        frame = f"SUBSCRIBE\nid:0\n{where}ack:client-individual\n{self.family.window(window)}receipt:sub\n\n\0"
+        return (f"client-{name}" if name else ""), frame.encode()
 
     def end(self) -> None:
         """No more runs."""
@@ -213,8 +252,7 @@ class Producer:
         self._queues, self._number, self._chain = queues, number, chain
         self._dice = random.Random(chain.dice.random())
         self._window = self._dice.choice((1, 4, 32))
-        kind = "MULTICAST" if len(queues) > 1 else "ANYCAST"
-        self._head = f"SEND\ndestination:{address}\ndestination-type:{kind}\npersistent:true\n"
+        self._head = f"SEND\n{chain.family.place(address, len(queues) > 1, 'destination-type')}persistent:true\n"
         self._next = self._groups = 0
         self._open: dict[str, list[Key]] = {}
 
@@ -250,7 +288,7 @@ class Consumer:
     """Takes messages and acknowledges most of them, each with a receipt."""
 
     def __init__(self, port: int, queue: str, chain: Chain) -> None:
-        client_id, frame = _subscribe(queue, 20_000)
+        client_id, frame = chain.subscribe(queue, 20_000)
         self.peer = Peer(port, client_id)
         self._queue, self._chain = queue, chain
         self._dice = random.Random(chain.dice.random())
@@ -280,9 +318,9 @@ class Consumer:
             self.peer.say("".join(acks).encode())
 
 
-def _chain(folder: Path, seed: int, runs: int) -> Chain:
+def _chain(folder: Path, seed: int, runs: int, family: Family) -> Chain:
     folder.mkdir()
-    chain = Chain(folder, seed)
+    chain = Chain(folder, seed, family)
     try:
         for _ in range(runs):
             chain.run()
@@ -297,8 +335,11 @@ def _chain(folder: Path, seed: int, runs: int) -> Chain:
 @click.option("--runs", type=click.IntRange(1), default=500, show_default=True, help="How often the broker is killed.")
 @click.option("--seed", type=int, default=1, show_default=True, help="All that the dice know.")
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Brokers at the same time.")
+@click.option(
+    "--profile", type=click.Choice(sorted(FAMILIES)), default="artemis", show_default=True, help="Which kind of broker."
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Where the brokers' files are left, for a look at them.")
-def main(runs: int, seed: int, jobs: int, keep: Path | None) -> None:
+def main(runs: int, seed: int, jobs: int, profile: str, keep: Path | None) -> None:
     """Kill the reference broker under load, and see whether it kept what it promised."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="brokerproof-kill9-") as scratch, ThreadPoolExecutor(jobs) as pool:
@@ -306,7 +347,8 @@ def main(runs: int, seed: int, jobs: int, keep: Path | None) -> None:
         folder.mkdir(exist_ok=True)
         share = [runs // jobs + (each < runs % jobs) for each in range(jobs)]
         futures = [
-            pool.submit(_chain, folder / f"chain-{each}", seed * 1000 + each, count) for each, count in enumerate(share)
+            pool.submit(_chain, folder / f"chain-{each}", seed * 1000 + each, count, FAMILIES[profile])
+            for each, count in enumerate(share)
         ]
         chains = [each.result() for each in futures]
     total = {name: sum(asdict(each.ledger.counts)[name] for each in chains) for name in asdict(Counts())}

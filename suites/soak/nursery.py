@@ -14,7 +14,7 @@ import sys
 import reference_broker.core.broker
 import reference_broker.serve_asyncio  # noqa: F401  the command imports these when it needs them; here they are there
 from reference_broker.command import broker
-from reference_broker.config import broker_xml  # noqa: F401
+from reference_broker.config import activemq_xml, broker_xml  # noqa: F401
 
 
 def main() -> None:

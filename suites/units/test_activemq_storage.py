@@ -102,7 +102,7 @@ def test_memory_has_a_bound_and_the_queue_has_none(
 ) -> None:
     driver = Shelf(cursor, options)
     producer, consumer = driver.connect(), driver.connect()
-    sent = bodies(2000)
+    sent = bodies(1750)
     assert driver.fill(producer, sent, persistent) <= MOST < len(sent) // 2
     usage = account(driver, "queue://q")
     assert usage.memory.used <= LIMIT

@@ -65,7 +65,7 @@ def test_whatever_the_instant(limit: int, seed: int) -> None:
     play(History(paging(limit, 2000, max_read_page_bytes=-1), seed), seed)
 
 
-def play(driver: History, seed: int, window: str = History.wide) -> None:
+def play(driver: History, seed: int, window: str = History.wide, rounds: int = 20) -> None:
     """Producers and a consumer, and a look at every instant; it consumes with ``window``."""
     dice = random.Random(seed)
     driver.looking = False
@@ -76,7 +76,7 @@ def play(driver: History, seed: int, window: str = History.wide) -> None:
     held: list[tuple[str, Key]] = []
     asked: dict[str, Key] = {}
     number = group = 0
-    for _ in range(20):
+    for _ in range(rounds):
         if dice.random() < 0.5:
             group += 1
             keys = [Key(1, number + each, group) for each in range(3)]
