@@ -3,7 +3,8 @@
 ``key = value`` a line, ``#`` begins a comment; a file called ``*.config`` is a classic one
 (:mod:`reference_broker.config.rabbitmq_config`). Every key is either used, or known to have no effect here, or refused with
 file, line and name. The broker is then one of RabbitMQ's kind: queues stay when nobody uses them, ``/queue/NAME`` and
-``/topic/NAME`` are STOMP's names for a queue and a routing key, and port 5672 speaks AMQP 1.0 and 0-9-1.
+``/topic/NAME`` are STOMP's names for a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket
+has a port of its own.
 """
 
 from __future__ import annotations
@@ -23,18 +24,19 @@ from reference_broker.config.settings import (
     Manners,
     Settings,
 )
-from reference_broker.config.values import INT_MAX, Where, decimal, nearest, whole
+from reference_broker.config.values import INT_MAX, Where, decimal, nearest, one_of, whole
 from reference_broker.core.connections import AMQP091, HTTP
 
-STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT = 61613, 5672, 15672
+STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT, WEB_STOMP_PORT = 61613, 5672, 15672, 15674
 LOGIN, PASSCODE = "guest", "guest"
 """The user of a RabbitMQ that nobody has configured."""
 
 _LINE = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>[^#]*?)\s*(#.*)?")
 _LISTENERS = {"listeners.tcp": "amqp", "stomp.listeners.tcp": "stomp"}
-_MANAGEMENT = {"management.tcp.ip": "ip", "management.tcp.port": "port"} | {
-    "management.listener.ip": "ip",
-    "management.listener.port": "port",
+_OVER_HTTP = {"management": MANAGEMENT_PORT, "web_stomp": WEB_STOMP_PORT}
+"""Listeners whose host and port have a key each, and the port where no file says otherwise."""
+_PARTS = {f"{name}.tcp.{part}": (name, part) for name in _OVER_HTTP for part in ("ip", "port")} | {
+    f"management.listener.{part}": ("management", part) for part in ("ip", "port")
 }
 _ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
 _NO_EFFECT = ("log.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
@@ -77,10 +79,10 @@ def read(path: Path) -> Settings:
             reading.broker["memory_paging_ratio"] = decimal(above=0)(value, where)
         elif (listener := key.rpartition(".")[0]) in _LISTENERS or key in _LISTENERS:
             _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
-        elif key in _MANAGEMENT:
-            _manage(reading, _MANAGEMENT[key], value, where)
+        elif key in _PARTS:
+            _listen_at(reading, *_PARTS[key], value, where)
         elif not key.startswith(_NO_EFFECT):
-            hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, *_MANAGEMENT, "default_user", "default_pass"])
+            hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, *_PARTS, "default_user", "default_pass"])
             raise where.bad("is unknown here", hint or "leave it out")
     reading.users = {login: passcode}
     return _settings(reading)
@@ -102,6 +104,7 @@ def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
 
 
 _OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
+    "web_stomp.ws_frame": ("web_socket_encoder_type", one_of("text", "binary")),
     "heartbeat": ("amqp091_heartbeat_s", whole(0, 65535)),
     "channel_max": ("amqp091_channel_max", whole(0, 65535)),
     "frame_max": ("amqp091_frame_max", whole(0, INT_MAX)),
@@ -160,13 +163,13 @@ def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
     reading.endpoints[name] = (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
 
 
-def _manage(reading: _Reading, what: str, value: str, where: Where) -> None:
-    host, port = reading.endpoints.get("management") or ("127.0.0.1", MANAGEMENT_PORT)
-    if what == "ip":
+def _listen_at(reading: _Reading, name: str, part: str, value: str, where: Where) -> None:
+    host, port = reading.endpoints.get(name) or ("127.0.0.1", _OVER_HTTP[name])
+    if part == "ip":
         host = value
     else:
         port = whole(0, 65535)(value, where)
-    reading.endpoints["management"] = host, port
+    reading.endpoints[name] = host, port
 
 
 def _settings(reading: _Reading) -> Settings:
@@ -177,13 +180,15 @@ def _settings(reading: _Reading) -> Settings:
         anycast_prefix=("/queue/", "/amq/queue/"),
         multicast_prefix=("/topic/",),
         manners=Manners(heart_beats=HeartBeatRules.WHOLE_SECONDS),
+        web_socket_encoder_type="text",
     )
+    web_stomp = replace(stomp, name="web_stomp", port=WEB_STOMP_PORT)
     amqp = Acceptor(
         "amqp", port=AMQP_PORT, protocols=("AMQP", AMQP091), anycast_prefix=("/queues/",), multicast_prefix=("/topic/",)
     )
     acceptors = []
     management = Acceptor("management", port=MANAGEMENT_PORT, protocols=(HTTP,))
-    for each in (stomp, amqp, management):
+    for each in (stomp, amqp, management, web_stomp):
         endpoint = reading.endpoints.get(each.name, (each.host, each.port))
         if endpoint is not None:
             each = replace(each, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1)  # nothing has a file

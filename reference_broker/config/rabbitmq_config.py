@@ -76,6 +76,15 @@ def _text(key: str) -> Callable[[Term, Where], Lines]:
     return lines
 
 
+def _word(key: str) -> Callable[[Term, Where], Lines]:
+    def lines(term: Term, where: Where) -> Lines:
+        if not isinstance(term, Atom):
+            raise where.bad(f"{shown(term)} is no word", "write it without quotation marks")
+        yield key, term.name
+
+    return lines
+
+
 def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
     """``{absolute, OCTETS}`` or ``{relative, NUMBER}``; a number alone is what the default is: a fraction of the memory, or
     for the disk octets."""
@@ -120,15 +129,18 @@ def _listeners(key: str) -> Callable[[Term, Where], Lines]:
     return lines
 
 
-def _management(term: Term, where: Where) -> Lines:
-    for key, value in _pairs(term, where, 'write [{ip, "127.0.0.1"}, {port, 15672}]'):
-        match key.name, value:
-            case "ip", Text(host, False):
-                yield "management.tcp.ip", host
-            case "port", Number(port):
-                yield "management.tcp.port", str(port)
-            case (("ip" | "port"), _):
-                raise where.bad(f"{key.name} is {shown(value)}", 'write {ip, "HOST"} and {port, NUMBER}')
+def _over_http(name: str) -> Callable[[Term, Where], Lines]:
+    def lines(term: Term, where: Where) -> Lines:
+        for key, value in _pairs(term, where, 'write [{ip, "127.0.0.1"}, {port, 15672}]'):
+            match key.name, value:
+                case "ip", Text(host, False):
+                    yield f"{name}.tcp.ip", host
+                case "port", Number(port):
+                    yield f"{name}.tcp.port", str(port)
+                case (("ip" | "port"), _):
+                    raise where.bad(f"{key.name} is {shown(value)}", 'write {ip, "HOST"} and {port, NUMBER}')
+
+    return lines
 
 
 _APPLICATIONS: dict[str, dict[str, Callable[[Term, Where], Lines]]] = {
@@ -142,12 +154,14 @@ _APPLICATIONS: dict[str, dict[str, Callable[[Term, Where], Lines]]] = {
         "disk_free_limit": _limit("disk_free_limit", "mem_relative"),
     },
     "rabbitmq_stomp": {"tcp_listeners": _listeners("stomp.listeners.tcp")},
-    "rabbitmq_management": {"listener": _management, "tcp_config": _management},
+    "rabbitmq_management": {each: _over_http("management") for each in ("listener", "tcp_config")},
+    "rabbitmq_web_stomp": {"tcp_config": _over_http("web_stomp"), "ws_frame": _word("web_stomp.ws_frame")},
 }
-_WITHOUT_EFFECT = ("kernel", "sasl", "lager", "mnesia", "ra", "rabbitmq_web_stomp", "rabbitmq_amqp1_0")
+_WITHOUT_EFFECT = ("kernel", "sasl", "lager", "mnesia", "ra", "rabbitmq_amqp1_0")
 """Applications that do not exist here."""
 _KEYS_WITHOUT_EFFECT = (
     *("log", "loopback_users", "collect_statistics", "rates_mode", "default_vhost", "default_permissions"),
+    *("ssl_config", "cowboy_opts", "ws_opts", "ws_path", "use_http_auth", "allow_origins", "num_", "max_connections"),
     *("default_user_tags", "cluster_nodes", "cluster_partition_handling", "delegate_count", "tcp_listen_options"),
 )
 """Settings, or beginnings of settings, that change nothing here."""

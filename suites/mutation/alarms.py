@@ -10,13 +10,16 @@ from reference_broker.amqp091.channel import Channel
 from reference_broker.amqp091.connection import Amqp091Connection
 from reference_broker.amqp091.paging import PagingOut
 from reference_broker.amqp091.throttle import Throttle
+from reference_broker.config.settings import Acceptor
 from reference_broker.core.described import FLOW, RUNNING
 from reference_broker.core.message import Message
 from reference_broker.core.parts import Parts
 from reference_broker.core.resources import DISK_MOST_MS, Resources
 from reference_broker.core.router import Router
+from reference_broker.core.shared import Shared
 from reference_broker.stomp.connection import StompConnection
 from reference_broker.stomp.frame import Frame
+from reference_broker.ws.connection import Inner, WebSocketConnection
 from suites.mutation.mutant import Group, Reached
 
 alarms = Group("alarms", "reference-rabbitmq")
@@ -157,6 +160,27 @@ def the_first_alarm_that_is_over_frees_stomp(parts: Parts, reached: Reached) -> 
                 self.shared.deadlines.set((self.conn, what), now + 1_000_000)
 
     return replace(parts, stomp=Faulty)
+
+
+@alarms.mutant("RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1", recreates="rabbitmq-server#17439")
+def web_sockets_know_no_alarm(parts: Parts, reached: Reached) -> Parts:
+    """STOMP clients over WebSocket publish as ever while the broker is short of something."""
+
+    class OverTcp(StompConnection):
+        over_tcp = True
+
+        def _blocks(self, frame: Frame) -> bool:
+            if self.over_tcp:
+                return super()._blocks(frame)
+            return bool(self.shared.alarms.raised) and reached.instead(frame.head.command == "SEND", False)
+
+    class Faulty(WebSocketConnection):
+        def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, inner: Inner) -> None:
+            super().__init__(conn, acceptor, shared, inner)
+            if isinstance(inner, OverTcp):
+                inner.over_tcp = False
+
+    return replace(parts, stomp=OverTcp, web_socket=Faulty)
 
 
 @alarms.mutant("RABBITMQ-FLOW-conn-1 RABBITMQ-FLOW-mem-1 RABBITMQ-FLOW-disk-1", recreates="rabbitmq-server#9953")

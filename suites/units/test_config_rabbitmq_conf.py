@@ -26,6 +26,7 @@ def test_the_shipped_file_is_read() -> None:
         ("stomp", ("STOMP",)),
         ("amqp", ("AMQP", "AMQP091")),
         ("management", ("HTTP",)),
+        ("web_stomp", ("STOMP",)),
     ]
 
 
@@ -46,10 +47,13 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         disk_free_limit.relative = 1.5
         management.tcp.port = 15673
         management.tcp.ip = 127.0.0.3
+        web_stomp.tcp.port = 15675
+        web_stomp.ws_frame = binary
         log.console = false
         """,
     )
-    stomp, amqp, management = settings.acceptors
+    stomp, amqp, management, web_stomp = settings.acceptors
+    assert (web_stomp.host, web_stomp.port, web_stomp.web_socket_encoder_type) == ("127.0.0.1", 15675, "binary")
     assert (management.host, management.port) == ("127.0.0.3", 15673)
     assert (stomp.host, stomp.port, amqp.port) == ("127.0.0.2", 61614, 5673)
     assert (amqp.amqp091_heartbeat_s, amqp.amqp091_channel_max, amqp.amqp091_frame_max) == (10, 100, 8192)
@@ -60,6 +64,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
     assert [each.name for each in _read(tmp_path, "stomp.listeners.tcp = none").acceptors] == [
         "amqp",
         "management",
+        "web_stomp",
     ]
 
 
@@ -71,6 +76,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         ("heartbeet = 1", "line 1: heartbeet: is unknown here; did you mean heartbeat?"),
         ("heartbeat = 1\nheartbeat = 2", "line 2: heartbeat: is set in line 1 already"),
         ("listeners.tcp.1 = 70000", "is no endpoint"),
+        ("web_stomp.ws_frame = both", "'both' is unknown; write one of text, binary"),
         ("listeners.tcp.1 = 1\nlisteners.tcp.2 = 2", "is a second listener"),
         ("disk_free_limit.absolute = 5 parsecs", "is no amount of octets"),
     ],

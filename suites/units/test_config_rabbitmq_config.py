@@ -97,11 +97,18 @@ def test_what_settings_mean(tmp_path: Path) -> None:
              {default_user, <<"ann">>}, {default_pass, <<"p w">>}, {log_levels, [{connection, info}]},
              {vm_memory_high_watermark, {absolute, "2GiB"}}, {disk_free_limit, {mem_relative, 1}}]},
             {rabbitmq_stomp, [{tcp_listeners, [61614]}]},
+            {rabbitmq_web_stomp, [{tcp_config, [{port, 15675}, {ip, "127.0.0.4"}]}, {ws_frame, binary}, {cowboy_opts, []}]},
             {rabbitmq_management, [{listener, [{port, 15673}, {ip, "127.0.0.3"}, {ssl, false}]}]}].""",
     )
     where = {each.name: (each.host, each.port) for each in settings.acceptors}
-    assert where == {"amqp": ("127.0.0.2", 5673), "stomp": ("127.0.0.1", 61614), "management": ("127.0.0.3", 15673)}
+    assert where == {
+        "amqp": ("127.0.0.2", 5673),
+        "stomp": ("127.0.0.1", 61614),
+        "management": ("127.0.0.3", 15673),
+        "web_stomp": ("127.0.0.4", 15675),
+    }
     assert (settings.acceptor("amqp").amqp091_heartbeat_s, settings.acceptor("amqp").amqp091_frame_max) == (10, 8192)
+    assert settings.acceptor("web_stomp").web_socket_encoder_type == "binary"
     assert (settings.memory_high_watermark, settings.disk_free_limit) == (2 * 1024**3, 1.0)
     assert settings.users == {"ann": "p w"}
 
@@ -115,6 +122,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
     assert [each.name for each in _read(tmp_path, "[{rabbitmq_stomp, [{tcp_listeners, []}]}].").acceptors] == [
         "amqp",
         "management",
+        "web_stomp",
     ]
 
 
@@ -127,7 +135,7 @@ def test_the_shipped_file_is_read_alike() -> None:
     assert (settings.memory_high_watermark, settings.disk_free_limit) == (0.3, 0.1)
     found = rabbitmq.settings(OURS)
     assert settings.users == {found["default_user"]: found["default_pass"]} == {"brokerproof": "brokerproof"}
-    assert set(make(str(OURS), {}, start=0).acceptors) == {"stomp", "amqp", "management"}
+    assert set(make(str(OURS), {}, start=0).acceptors) == {"stomp", "amqp", "management", "web_stomp"}
 
 
 @pytest.mark.parametrize(
