@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,8 @@ INCONCLUSIVE = 2
 """The exit code for nothing worse than inconclusive."""
 _GRACE_S = 30.0
 """How long a pytest process that was told to end may take, before it is killed."""
+_NO_ROOM = 2**20
+"""Octets: a disk with less room than a segment takes is full."""
 
 
 @click.command()
@@ -205,7 +208,7 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
     if process.returncode == 5:
         raise failing.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
     if process.returncode not in (0, 1):
-        raise failing.Ours(f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}")
+        raise _broke_off(folder, f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}")
 
 
 @contextmanager
@@ -233,15 +236,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _complete(target: Target, folder: Path) -> None:
-    """Raises :class:`failing.Ours` unless every case of the run has a result: a verdict on the others would mislead."""
+    """Raises what :func:`_broke_off` gives unless every case of the run has a result: a verdict on the others would mislead."""
     name = target.identity.name
     judged = {each.case for each in results.read(folder) if each.target == name}
     missing = sorted(run_folder.cases_of(folder).keys() - judged)
     if missing:
         log = folder / "logs" / f"pytest-{name}.log"
-        raise failing.Ours(
-            f"judging {name} broke off: {len(missing)} cases have no result, {missing[0]} first; see {log}"
+        raise _broke_off(
+            folder, f"judging {name} broke off: {len(missing)} cases have no result, {missing[0]} first; see {log}"
         )
+
+
+def _broke_off(folder: Path, how: str) -> failing.Ours | failing.SetUp:
+    """Whose fault it is that judging did not come to its end."""
+    if shutil.disk_usage(folder).free < _NO_ROOM:
+        again = f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
+        return failing.SetUp(f"{folder}: there is no room left on its disk; {again}")
+    return failing.Ours(how)
 
 
 def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) -> list[str]:

@@ -76,6 +76,10 @@ class Worker:
             if self._driver is not None:
                 self._abandon(self._driver)
             return 5
+        except OSError as problem:  # of files: what befalls connections is no error here
+            where = problem.filename or "the recording"
+            self._wire.say(failed=f"{where}: cannot be written on {platform.node()} ({problem.strerror or problem})")
+            return 3
         finally:
             if self._canary.running:
                 self._canary.stop()
@@ -176,7 +180,8 @@ class _Gone(Exception):
 
 
 def work(address: str, token: str) -> int:
-    """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us, 5 without a conductor."""
+    """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us or what
+    was to be recorded cannot be, 5 without a conductor."""
     try:
         worker = Worker(address, token)
     except OSError:  # it went before we came

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness import cli, run_folder
 from harness.commands import failing, run
+from harness.targets import target_file
 from harness.verdicts import results
 
 
@@ -203,3 +206,19 @@ def test_what_is_no_run_has_nothing_to_recover(tmp_path: Path) -> None:
     ran = here("recover", str(tmp_path), cwd=tmp_path)
     assert ran.returncode == 4
     assert "should be a run folder" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("free", "kind", "words"),
+    [
+        (2**30, failing.Ours, "reference broke off: 1 cases have no result, stomp.a first"),
+        (4096, failing.SetUp, "there is no room left on its disk; make room, and brokerproof run --resume"),
+    ],
+)
+def test_a_full_disk_is_not_our_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, kind: type[Exception], words: str
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    run_folder.add_cases(tmp_path, {"stomp.a": {}})
+    with pytest.raises(kind, match=words):
+        run._complete(target_file.load("reference"), tmp_path)

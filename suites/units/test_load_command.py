@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 
 from harness.commands import failing
 from harness.commands.load import in_one_sentence, load
+from harness.load import worker
 from harness.load.conductor import Outcome
 from harness.oracles import amqp_credit, amqp_deliveries, recording
 from harness.targets.target_file import load as load_target
@@ -140,3 +143,20 @@ def test_an_interrupted_load_says_what_there_is_of_it(tmp_path: Path) -> None:
     segment.touch()
     with pytest.raises(failing.Interrupted, match="for brokerproof judge"):
         in_one_sentence(interrupted, tmp_path)
+
+
+def test_a_driver_that_cannot_write_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/run/tape/0/00000000")
+
+    monkeypatch.setattr(worker.Worker, "_next", full)
+    with socket.create_server(("127.0.0.1", 0)) as conductor:
+        assert worker.work(f"127.0.0.1:{conductor.getsockname()[1]}", "token") == 3
+        with conductor.accept()[0] as heard:
+            assert b"/run/tape/0/00000000: cannot be written on" in heard.recv(4096)
+
+
+def test_a_driver_whose_conductor_went_before_it_came_ends() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as conductor:
+        port = conductor.getsockname()[1]
+    assert worker.work(f"127.0.0.1:{port}", "token") == 5
