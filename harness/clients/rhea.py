@@ -32,6 +32,7 @@ VERSION = "3.0.5"
 
 _LOADED_WITHIN = seconds(30)
 _GRACE_S = 5.0
+UNREAD = "node ended its socket at a write that failed, and what the broker had sent before was not read"
 _ENDS = frozenset(
     {"ended", "failed", "connection_error", "protocol_error", "disconnected", "sender_error", "receiver_error"}
 )
@@ -119,6 +120,8 @@ class RheaPeer(Conversation[Said]):
         except (ValueError, KeyError, TypeError):  # rhea prints some of its errors
             told = Said("printed", {"line": str(content).strip()[:300]})
         self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"rhea: {told.brief()}"))
+        if told.step == "disconnected" and "write E" in str(told.detail):
+            self.judge.doubt(UNREAD)
         self.inbox.append(told)
 
     def _complaint(self) -> str:

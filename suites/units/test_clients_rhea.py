@@ -11,6 +11,7 @@ from harness.clients import rhea
 from harness.clients.rhea import RheaPeer
 from harness.targets.failure import SetUpFailed
 from harness.wire.conversation import ControlFailed
+from harness.words import seconds
 from harness.worlds.canary import Canary
 from harness.worlds.real import RealWorld
 
@@ -36,9 +37,13 @@ class Desk:
     def __init__(self) -> None:
         self.world = RealWorld({"amqp": ("127.0.0.1", 1)}, Canary())
         self.events: list[Any] = []
+        self.doubts: list[str] = []
 
     def record(self, event: Any) -> None:
         self.events.append(event)
+
+    def doubt(self, why: str) -> None:
+        self.doubts.append(why)
 
 
 def test_what_is_missing_is_named(bare: Path) -> None:
@@ -63,4 +68,19 @@ def test_a_node_that_cannot_load_the_library_is_a_failed_control(bare: Path) -> 
     desk = Desk()
     with pytest.raises(ControlFailed, match=r"did not load rhea .*Cannot find module 'rhea'"):
         RheaPeer(desk, 1, "amqp")  # type: ignore[arg-type]
+    desk.world.close()
+
+
+@pytest.mark.parametrize("why", ["write ECONNRESET", "write EPIPE", "read ECONNRESET"])
+def test_a_socket_that_ended_at_a_write_proves_nothing(bare: Path, why: str) -> None:
+    (rhea.cache_folder() / "npm" / f"rhea-{rhea.VERSION}").mkdir(parents=True)
+    said = [
+        '{"step": "loaded", "detail": {}}',
+        f'{{"step": "disconnected", "detail": {{"description": "Error: {why}"}}}}',
+    ]
+    script(bare / "node", "\n".join(f"echo '{each}'" for each in said))
+    desk = Desk()
+    peer = RheaPeer(desk, 1, "amqp")  # type: ignore[arg-type]
+    assert desk.world.wait_until(lambda: any(map(peer.fatal, peer.inbox)), desk.world.now() + seconds(10))
+    assert desk.doubts == ([rhea.UNREAD] if why.startswith("write") else [])
     desk.world.close()
