@@ -36,6 +36,9 @@ EACH = 50
 """Pages in a chunk."""
 PER_TASK = 200
 """Pages that a task renders."""
+FETCHED = 8
+"""Tasks whose pages the driver fetches at once, some tens of megabytes: every fetch is a job, and a job with so much behind it
+takes longer to set up than a task's pages to fetch."""
 PACKED_EXAMPLES = 1
 """Examples of a property on a page that is packed: the one that came nearest to a bound."""
 KEPT = "<!--kept-->"
@@ -128,7 +131,7 @@ def _rendered(
     )
     try:
         ready.count()  # every task at once; the iterator below takes one after the other
-        for row in ready.toLocalIterator():
+        for row in ready.coalesce(-(-tasks // FETCHED)).toLocalIterator():
             yield row.group, row.page, bytes(row.octets)
     finally:
         for frame in (ready, parts, chosen):

@@ -49,7 +49,13 @@ from reports.tables.stalls import stalls
 INDEX_OCTETS = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
 
-_SMALL = ("cases", "counts", "matrix", "coverage", "errors", "history", "again", "latencies", "kills")
+_SMALL = ("cases", "counts", "matrix", "coverage", "history", "kills")
+"""Tables of results, written as one file."""
+_FEW = ("errors", "again", "latencies")
+"""Tables of the trace that come out small, written as one file: their rows are brought together at the end. Were they
+coalesced, one task would do all that leads to them, from numbering the events to judging them again."""
+_TALL = ("frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls", "addresses")
+"""Tables that grow with the trace."""
 
 Step = Callable[[str], None]
 """Told what is done next, in a few words."""
@@ -111,7 +117,7 @@ def build(
         _write_exports(tables, runs, shown, out)
         return Report(out, shown, written)
     finally:
-        for frame in (events, findings, tables.cases, tables.again):
+        for frame in (events, findings, tables.cases, tables.again, tables.deliveries):
             frame.unpersist()
 
 
@@ -125,7 +131,7 @@ def tables_of(
 ) -> Tables:
     """Every table, not yet computed."""
     of_cases = cases(results).persist()
-    delivered = deliveries(events)
+    delivered = deliveries(events).persist(StorageLevel.MEMORY_AND_DISK)
     return Tables(
         trace=events,
         frames=frames(events),
@@ -163,14 +169,19 @@ def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
     """Each as a folder ``NAME.parquet`` of part files."""
 
     def write(name: str) -> None:
-        frame: DataFrame = getattr(tables, name)
-        (frame.coalesce(1) if name in _SMALL else frame).write.mode("overwrite").parquet(
-            places.written(folder / f"{name}.parquet")
-        )
+        frame = gathered(name, getattr(tables, name))
+        frame.write.mode("overwrite").parquet(places.written(folder / f"{name}.parquet"))
 
-    names = [*_SMALL, "frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls", "addresses"]
+    names = [*_SMALL, *_FEW, *_TALL]
     with ThreadPoolExecutor(at_once, thread_name_prefix="table") as pool:
         list(pool.map(write, names))
+
+
+def gathered(name: str, table: DataFrame) -> DataFrame:
+    """The table ``name`` in as many partitions as it is written in files: a small one in a single one."""
+    if name in _SMALL:
+        return table.coalesce(1)
+    return table.repartition(1) if name in _FEW else table
 
 
 def _write_brokers(folder: Path, found: Sequence[Broker], pages: Pages) -> None:

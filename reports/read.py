@@ -62,9 +62,10 @@ def ordered(events: DataFrame) -> DataFrame:
     case = Window.partitionBy(*CASE)
     order = case.orderBy("segment", "row")
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    throughout = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)  # one order, one sort
     starts = (F.col("kind") == "ExampleStarted").cast("long")
     return (
-        events.withColumn("latest", F.max("segment").over(case))
+        events.withColumn("latest", F.max("segment").over(throughout))
         .where(F.col("once") | (F.col("segment") == F.col("latest")))
         .withColumns({"position": F.row_number().over(order) - 1, "part": F.sum(starts).over(until_now)})
         .drop("segment", "latest", "row", "once")

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from reports.curves import Curve
 from reports.excerpts import Excerpt
 from reports.html.axis import axis
-from reports.html.log import Line, lines
+from reports.html.log import Line, lines, rows
 from reports.html.marks import Marks, ending, marks
 from reports.html.plots import in_words, plot
 from reports.html.sequence import sequence
@@ -32,6 +32,11 @@ class Example:
     lines: list[Line]
     endings: list[str]
     events: int
+
+    @property
+    def rows(self) -> Markup:
+        """The lines as rows of the log's table."""
+        return rows(self.lines)
 
 
 def example(excerpt: Excerpt, curves: str | None = None) -> Example:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from markupsafe import Markup
+
 from reports.excerpts import BODY_OCTETS, HEADERS, Excerpt
 from reports.html.marks import ending
 from reports.html.steps import steps
+from reports.html.svg import safe
 from reports.html.times import clock, duration, quantity
 
 
@@ -43,6 +46,37 @@ def lines(excerpt: Excerpt) -> Iterator[Line]:
             yield from _alike(group, zero)
         else:
             yield _line(first, zero) if len(group) == 1 else _together(group, zero)
+
+
+def rows(of: Iterable[Line]) -> Markup:
+    """The lines as rows of a table, each on a line of its own.
+
+    Most of a page is its log, and a report has millions of these: a template takes several times as long.
+    """
+    return Markup("".join(map(_row, of)))
+
+
+_ICONS = {
+    way: f'<span role="img" aria-label="{words}">{sign}</span>'
+    for way, words, sign in (("sent", "sent", "→"), ("received", "received", "←"), ("end", "ended", "✕"))
+}
+
+
+def _row(line: Line) -> str:
+    if line.kind == "left-out":
+        return f'<tr class="left-out"><td colspan="4">… {safe(line.title)} …</td></tr>\n'
+    said = f'<span class="title">{safe(line.title)}</span> <span class="soft">{safe(line.note)}</span>'
+    if line.inside:
+        inside = "\n".join(map(safe, line.inside))
+        said = f"<details><summary>{said}</summary><pre>{inside}</pre></details>"
+    if line.headers:
+        headers = "".join(f"<b>{safe(name)}:</b>{safe(value)}  " for name, value in line.headers)
+        said += f'<div class="headers">{headers}</div>'
+    if line.body:
+        said += f'<span class="body">{safe(line.body)}</span>'
+    where = f'<td class="at">{safe(line.at)}</td><td class="conn">{safe(line.conn)}</td>'
+    way = f'<td class="way">{_ICONS.get(line.way, "")}</td>'
+    return f'<tr class="{safe(line.kind)} {safe(line.way)}">{where}{way}<td>{said}</td></tr>\n'
 
 
 def _alike(group: list[dict[str, Any]], zero: int) -> Iterator[Line]:
@@ -170,10 +204,12 @@ def between(lo: int | None, hi: int | None, unit: str) -> str:
 
 def shown(text: str, size: int) -> str:
     """The beginning of ``size`` octets, one character an octet: printable ASCII as it is, the rest escaped as Python does."""
-    beginning = "".join(_AS_TEXT[ord(each)] for each in text[:BODY_OCTETS])
+    beginning = text[:BODY_OCTETS].translate(_AS_TEXT)
     cut = size > BODY_OCTETS
     return f"{beginning} … ({quantity(size, 'octets')})" if cut else beginning
 
 
 _NAMED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x5C: "\\\\"}
-_AS_TEXT = tuple(_NAMED.get(each, chr(each) if 0x20 <= each < 0x7F else f"\\x{each:02x}") for each in range(256))
+_AS_TEXT = {
+    each: _NAMED.get(each, f"\\x{each:02x}") for each in range(256) if not 0x20 <= each < 0x7F or each in _NAMED
+}

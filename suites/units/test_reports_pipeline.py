@@ -20,11 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from harness.catalogue.requirements import load
 from harness.verdicts.results import Result, append
 from harness.words import Verdict
-from reports import command, pipeline
+from reports import command, pages, pipeline
 from reports.brokers import read_measured
 from reports.collect import Limits
 from reports.pipeline import Report, build
@@ -412,6 +413,8 @@ def test_the_index_stays_small_and_says_what_it_leaves_out(
     spark: SparkSession, requirements: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "INDEX_OCTETS", 100_000)
+    monkeypatch.setattr(pages, "PER_TASK", 100)  # so there are four tasks, and the driver fetches twice
+    monkeypatch.setattr(pages, "FETCHED", 2)
     write_header(tmp_path / "run", header("run"))
     noise = random.Random(1)
     lines = [
@@ -429,7 +432,17 @@ def test_the_index_stays_small_and_says_what_it_leaves_out(
     assert (len(alone), len(chunks), found.pages) == (7, 8, 400)
     packed = re.fullmatch(r'brokerproof_pages\(7,"(.*)"\);\n', chunks[-1].read_text())
     assert packed is not None
-    different, pages = json.loads(gzip.decompress(base64.b64decode(packed[1])))
-    assert len(pages) == 393 - 7 * 50
-    assert "<h1>c99</h1>" in [different[line] for line in pages[-1]]
+    different, in_chunk = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert len(in_chunk) == 393 - 7 * 50
+    assert "<h1>c99</h1>" in [different[line] for line in in_chunk[-1]]
     assert 'data-each="50" data-first="7"' in text(found, "cases/more.html")
+
+
+def test_a_small_table_is_one_file_and_what_leads_to_it_stays_many_tasks(spark: SparkSession) -> None:
+    made = spark.range(0, 8, 1, 4).select((F.col("id") * 2).alias("twice"))
+    for name, moved in (("cases", False), ("again", True), ("errors", True), ("latencies", True)):
+        found = pipeline.gathered(name, made)
+        assert found.rdd.getNumPartitions() == 1, name
+        # Without an exchange, the one task would also do all that comes before it.
+        assert ("Exchange" in found._jdf.queryExecution().executedPlan().toString()) is moved, name
+    assert pipeline.gathered("frames", made).rdd.getNumPartitions() == 4

@@ -60,6 +60,12 @@ def test_of_a_case_recorded_twice_the_last_recording_counts(spark: SparkSession,
     assertDataFrameEqual(found.select("position", "part", "detail"), expected)
 
 
+def test_events_are_moved_and_sorted_once(spark: SparkSession, tmp_path: Path) -> None:
+    found = trace(spark, [run_of(tmp_path / "r", [ev.Noted(at_ns=0, detail="")])])
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("Exchange hashpartitioning"), plan.count("Sort [")) == (1, 1)
+
+
 def test_folders_with_strange_names_are_read_and_name_the_run(spark: SparkSession, tmp_path: Path) -> None:
     runs = [
         run_of(tmp_path / "a [1] {x}*" / "out", [ev.Noted(at_ns=1, detail="one")], name="out"),
