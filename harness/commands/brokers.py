@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from harness.commands import failing
 from harness.targets import brokers as kept
@@ -17,6 +17,8 @@ from harness.targets.failure import SetUpFailed
 from harness.targets.running import RunningBroker
 
 _VERSION = click.option("--version", help="Release; default: the one this brokerproof was tried with.")
+_WIDE = 1000
+"""Columns where nothing shows how many there are."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -86,11 +88,14 @@ def list_(as_json: bool) -> None:
         ]
         click.echo(json.dumps(rows))
         return
-    table = Table("broker", "version", "running", "folder")
+    table = Table("broker", "version", "running", Column("folder", overflow="fold"))
     for each in found:
         where = "" if each.running is None else f"{each.running.host}:{next(iter(each.running.ports.values()))}"
         table.add_row(each.name, each.version, where, str(each.home))
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:  # whoever reads it there wants whole paths
+        console = Console(width=_WIDE)
+    console.print(table)
     docker = container.daemon()
     here = f"Docker {docker}" if docker else "there is no Docker here"
     names = ", ".join(f"{each}-container" for each in RECIPES)

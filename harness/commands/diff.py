@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from harness.catalogue import requirements
@@ -213,7 +213,7 @@ def _summary(counts: dict[str, int]) -> str:
 
 def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> None:
     if shown:
-        table = Table("", "case", "target", "A → B", title="Cases", title_justify="left")
+        table = Table(*_whole("", "case", "target", "A → B"), title="Cases", title_justify="left")
         for each in shown[:LISTED]:
             about = Text(plain(each.case))
             for line in _details(each):
@@ -225,7 +225,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
         console.print(table)
         _more(console, len(shown))
     if moved:
-        table = Table("", "requirement", "target", "A → B", title="Requirements", title_justify="left")
+        table = Table(*_whole("", "requirement", "target", "A → B"), title="Requirements", title_justify="left")
         for shift in moved[:LISTED]:
             style = _STYLES[shift.course]
             table.add_row(
@@ -236,6 +236,11 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
             )
         console.print(table)
         _more(console, len(moved))
+
+
+def _whole(*names: str) -> list[Column]:
+    """Columns that a narrow terminal breaks and does not cut off: half a name helps nobody."""
+    return [Column(each, overflow="fold") for each in names]
 
 
 def _more(console: Console, count: int) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
+NOTEBOOK, TABLES = DOCUMENTS / "notebook.ipynb", DOCUMENTS / "tables.md"
 CELLS_WITHIN_S = 600
 
 
@@ -57,3 +60,8 @@ def test_the_answers_are_about_this_run(executed: Any, run: Path) -> None:
     assert str(sum(each["verdict"] == "PASS" for each in results)) in counted
     assert "full." in shown(executed, "most_pages")
     assert "MESSAGE" in shown(executed, "median_octets")
+
+
+def test_the_questions_of_the_documents_have_answers(run: Path) -> None:
+    for each in re.findall(r"```sql\n(.*?)```", TABLES.read_text("utf-8"), re.DOTALL):
+        assert duckdb.sql(each.replace("RUN/", f"{run}/")).fetchall(), each

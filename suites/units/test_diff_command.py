@@ -194,3 +194,12 @@ def test_a_terminal_gets_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "┃" in out
     assert "PASS → FAIL" in out
     assert "Requirements" in out
+
+
+def test_a_narrow_terminal_gets_whole_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    a, b = run(tmp_path / "a", {"c.one": V.PASS}), run(tmp_path / "b", {"c.one": V.INCONCLUSIVE})
+    _, out, _ = call(a, b)
+    assert "┃" in out
+    assert "…" not in out

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from harness.commands.brokers import brokers
 from harness.commands.doctor import doctor
 from harness.targets import container
+from harness.targets.brokers import Listed
 from harness.targets.container import Container
 from harness.targets.container_recipes import RECIPES
 from harness.targets.failure import SetUpFailed
@@ -179,7 +180,11 @@ def test_without_a_daemon_it_says_where_it_looked(tmp_path: Path, monkeypatch: p
         " start one, or name another with DOCKER_HOST"
     )
     assert container.daemon() is None
-    assert CliRunner().invoke(brokers, ["list"]).output.endswith("; there is no Docker here\n")
+    long = Path("/cache") / ("x" * 300)
+    monkeypatch.setattr("harness.commands.brokers.kept.listing", lambda: [Listed("artemis", "1.0", long, None)])
+    said = CliRunner().invoke(brokers, ["list"]).output
+    assert str(long) in said, "a pipe gets whole paths"
+    assert said.endswith("; there is no Docker here\n")
     with socket.create_server(("127.0.0.1", 0)) as port:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port.getsockname()[1]}")
     with pytest.raises(
