@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,26 @@ class Import:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: of ``name(…)`` where it is bare, else of ``anything.name(…)``."""
+
+    name: str
+    line: int
+    bare: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """What rules look at. The syntax tree is not kept: all of them together are millions of objects."""
+
+    imports: tuple[Import, ...]
+    """Inside functions too, relative ones resolved."""
+    calls: tuple[Call, ...]
+    docstring: str | None
+    is_empty: bool
+
+
 @cache
 def modules() -> dict[str, Path]:
     """Every Python file of ours by its path in the repository, in order."""
@@ -30,34 +49,29 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def tree(path: str) -> ast.Module:
-    """The syntax tree of one of :func:`modules`."""
-    return ast.parse((ROOT / path).read_text("utf-8"), filename=path)
+def module(path: str) -> Module:
+    """One of :func:`modules`, read once for all rules."""
+    return read(path, (ROOT / path).read_text("utf-8"))
 
 
-@cache
-def calls_and_imports(parsed: ast.Module) -> tuple[ast.AST, ...]:
-    """What the rules look at, in one walk for all of them: a walk takes longer than reading the file."""
-    return tuple(node for node in ast.walk(parsed) if isinstance(node, (ast.Import, ast.ImportFrom, ast.Call)))
-
-
-@cache
-def imports(path: str, parsed: ast.Module | None = None) -> tuple[Import, ...]:
-    """What a module imports, inside functions too, relative imports resolved."""
-    return tuple(_imports(path, tree(path) if parsed is None else parsed))
-
-
-def _imports(path: str, parsed: ast.Module) -> Iterator[Import]:
+def read(path: str, source: str) -> Module:
+    """What ``source`` says as the module ``path``."""
+    parsed = ast.parse(source, filename=path)
     package = path.removesuffix(".py").split("/")[:-1]
-    for node in calls_and_imports(parsed):
+    imports: list[Import] = []
+    calls: list[Call] = []
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(alias.name, node.lineno)
+            imports += (Import(alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:
-                yield Import(f"{source}.{alias.name}", node.lineno)
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            imports += (Import(f"{origin}.{alias.name}", node.lineno) for alias in node.names)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.append(Call(node.func.id, node.lineno, bare=True))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            calls.append(Call(node.func.attr, node.lineno, bare=False))
+    return Module(tuple(imports), tuple(calls), ast.get_docstring(parsed), is_empty=not parsed.body)
 
 
 def within(name: str, prefixes: tuple[str, ...]) -> bool:

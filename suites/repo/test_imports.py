@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass
 
 import pytest
 
-from suites.repo.sources import Import, imports, modules, within
+from suites.repo.sources import Import, Module, module, modules, read, within
 
 OURS = ("harness", "reference_broker", "reports", "suites", "fixtures", "benchmarks")
 CLOCKS = ("time", "datetime", "asyncio", "sched", "selectors", "threading", "signal")
@@ -42,10 +41,8 @@ class Line:
             _fits(path, each) for each in self.except_files
         )
 
-    def crossed(self, path: str, parsed: ast.Module | None = None) -> list[Import]:
-        return [
-            each for each in imports(path, parsed) if within(each.name, self.never) and not within(each.name, self.but)
-        ]
+    def crossed(self, found: Module) -> list[Import]:
+        return [each for each in found.imports if within(each.name, self.never) and not within(each.name, self.but)]
 
 
 CONFORMANCE = (
@@ -208,7 +205,7 @@ def test_nobody_crosses(line: Line) -> None:
         f"{path}:{each.line} imports {each.name}"
         for path in modules()
         if line.covers(path)
-        for each in line.crossed(path)
+        for each in line.crossed(module(path))
     ]
     assert not crossed, f"{line.name}: {'; '.join(crossed)}. Why not: {line.why}."
 
@@ -218,7 +215,7 @@ def test_a_client_library_has_one_home(library: str) -> None:
     homes = [
         path
         for path in modules()
-        if path.startswith("harness/") and any(within(each.name, (library,)) for each in imports(path))
+        if path.startswith("harness/") and any(within(each.name, (library,)) for each in module(path).imports)
     ]
     assert len(homes) <= HOMES[library], f"{library} is imported by {' and '.join(homes)}; use the modules that had it"
 
@@ -252,7 +249,7 @@ def test_every_line_watches_files_that_exist() -> None:
 def test_a_crossing_is_seen(name: str, path: str, source: str) -> None:
     (line,) = [each for each in LINES if each.name == name]
     assert line.covers(path)
-    assert line.crossed(path, ast.parse(source))
+    assert line.crossed(read(path, source))
 
 
 @pytest.mark.parametrize(
@@ -266,4 +263,4 @@ def test_a_crossing_is_seen(name: str, path: str, source: str) -> None:
 def test_what_is_allowed_is_no_crossing(name: str, path: str, source: str) -> None:
     (line,) = [each for each in LINES if each.name == name]
     assert line.covers(path)
-    assert not line.crossed(path, ast.parse(source))
+    assert not line.crossed(read(path, source))

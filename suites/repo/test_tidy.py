@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from suites.repo.sources import calls_and_imports, imports, modules, texts, tree, within
+from suites.repo.sources import Module, module, modules, read, texts, within
 
 MOST_LINES = 600
 
@@ -65,23 +63,13 @@ PRIVATE = (
 LOOSE_ENDS = re.compile(r"\b(" + "|".join((_joined("TO", "DO"), _joined("FIX", "ME"), _joined("X", "XX"))) + r")\b")
 
 
-def _sleeps(path: str) -> Iterator[int]:
-    return _calls(tree(path), "sleep")
-
-
-def _calls(parsed: ast.Module, name: str) -> Iterator[int]:
+def _calls(found: Module, name: str) -> list[int]:
     """Lines on which ``name(…)`` or ``anything.name(…)`` is called."""
-    for node in calls_and_imports(parsed):
-        if isinstance(node, ast.Call):
-            called = node.func
-            if (isinstance(called, ast.Name) and called.id == name) or (
-                isinstance(called, ast.Attribute) and called.attr == name
-            ):
-                yield node.lineno
+    return [each.line for each in found.calls if each.name == name]
 
 
 def _clock_lines(path: str) -> list[int]:
-    return [each.line for each in imports(path) if within(each.name, ("time", "datetime"))]
+    return [each.line for each in module(path).imports if within(each.name, ("time", "datetime"))]
 
 
 def _exempt(path: str) -> bool:
@@ -102,17 +90,17 @@ def test_clocks_are_read_where_they_belong() -> None:
 
 
 def test_nobody_sleeps() -> None:
-    wrong = [f"{path}:{line}" for path in modules() if path not in SLEEPS for line in _sleeps(path)]
+    wrong = [f"{path}:{line}" for path in modules() if path not in SLEEPS for line in _calls(module(path), "sleep")]
     assert not wrong, f"{', '.join(wrong)}: sleeps. Wait for something that happens: expect, settle, advance, a process"
 
 
 def test_print_is_left_to_commands() -> None:
     wrong = [
-        f"{path}:{node.lineno}"
+        f"{path}:{each.line}"
         for path in modules()
         if path not in PRINTS and not path.startswith("benchmarks/")
-        for node in calls_and_imports(tree(path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+        for each in module(path).calls
+        if each.bare and each.name == "print"
     ]
     assert not wrong, f"{', '.join(wrong)}: prints. Return the text, or use click.echo in a command"
 
@@ -121,8 +109,8 @@ def test_print_is_left_to_commands() -> None:
 def test_exceptions_are_still_needed(listed: dict[str, str], name: str) -> None:
     used = {
         "CLOCKS": lambda path: bool(_clock_lines(path)),
-        "SLEEPS": lambda path: any(_sleeps(path)),
-        "PRINTS": lambda path: any(_calls(tree(path), "print")),
+        "SLEEPS": lambda path: any(_calls(module(path), "sleep")),
+        "PRINTS": lambda path: any(_calls(module(path), "print")),
     }[name]
     idle = [path for path in listed if path not in modules() or not used(path)]
     assert not idle, f"{', '.join(idle)}: no longer needs its place in {name}; remove it from suites/repo/test_tidy.py"
@@ -159,17 +147,17 @@ def test_no_loose_ends() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    silent = [path for path in modules() if tree(path).body and ast.get_docstring(tree(path)) is None]
+    silent = [path for path in modules() if not module(path).is_empty and module(path).docstring is None]
     assert not silent, f"{', '.join(silent)}: begins without a docstring; one sentence on what it holds is enough"
 
 
 def test_every_part_says_what_it_is() -> None:
     wanted = [path for path in modules() if path.endswith("/__init__.py") and not path.startswith("suites/units/")]
-    silent = [path for path in wanted if not ast.get_docstring(tree(path))]
+    silent = [path for path in wanted if not module(path).docstring]
     assert not silent, f"{', '.join(silent)}: a package begins with a docstring that says what belongs in it"
 
 
 def test_the_needles_find_something() -> None:
     assert LOOSE_ENDS.search("# " + _joined("TO", "DO") + ": later")
-    assert list(_calls(ast.parse("import time\ntime.sleep(1)\nsleep(2)"), "sleep")) == [2, 3]
-    assert not list(_calls(ast.parse("'time.sleep(1)'"), "sleep"))
+    assert _calls(read("x.py", "import time\ntime.sleep(1)\nsleep(2)"), "sleep") == [2, 3]
+    assert not _calls(read("x.py", "'time.sleep(1)'"), "sleep")
