@@ -437,13 +437,13 @@ def test_over_sockets_the_trace_is_the_same(
 
 
 def test_over_sockets_a_closed_port_is_a_failed_control() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    world = RealWorld({"stomp": ("127.0.0.1", port)}, Canary())
-    peer = stomppy.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
-    with pytest.raises(ControlFailed, match="does not accept connections"):
-        peer.connect()
-    world.close()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        world = RealWorld({"stomp": closed.getsockname()}, Canary())
+        peer = stomppy.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
+        with pytest.raises(ControlFailed, match="does not accept connections"):
+            peer.connect()
+        world.close()
 
 
 def test_over_sockets_needs_sockets() -> None:

@@ -157,6 +157,6 @@ def test_a_driver_that_cannot_write_says_why(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_driver_whose_conductor_went_before_it_came_ends() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as conductor:
-        port = conductor.getsockname()[1]
-    assert worker.work(f"127.0.0.1:{port}", "token") == 5
+    with socket.socket() as gone:
+        gone.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        assert worker.work(f"127.0.0.1:{gone.getsockname()[1]}", "token") == 5
