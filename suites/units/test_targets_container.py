@@ -185,12 +185,13 @@ def test_without_a_daemon_it_says_where_it_looked(tmp_path: Path, monkeypatch: p
     said = CliRunner().invoke(brokers, ["list"]).output
     assert str(long) in said, "a pipe gets whole paths"
     assert said.endswith("; there is no Docker here\n")
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port.getsockname()[1]}")
-    with pytest.raises(
-        SetUpFailed, match=r"no Docker daemon answers at tcp://127.0.0.1:\d+ \(.*refused.*\); start one"
-    ):
-        load("rabbitmq-container").start(tmp_path)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(
+            SetUpFailed, match=r"no Docker daemon answers at tcp://127.0.0.1:\d+ \(.*refused.*\); start one"
+        ):
+            load("rabbitmq-container").start(tmp_path)
 
 
 def test_the_daemon_is_named(docker: Docker) -> None:
