@@ -21,8 +21,6 @@ _PROBE_TIMEOUT_S = 10.0
 class AddressTarget(SocketTarget):
     """Nothing is started or stopped; who it is is read from its ``server`` header."""
 
-    direct = False  # there may be a network in between, or somebody who passes octets on
-
     def __init__(
         self,
         identity: Identity,

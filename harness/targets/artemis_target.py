@@ -13,6 +13,8 @@ from harness.targets.target import Identity, TargetFacts
 class ArtemisTarget(SocketTarget):
     """Downloads (once), configures, starts and stops an Artemis of ``version`` (None: our default) with ``config``."""
 
+    direct = True  # tcpNoDelay is true unless an acceptor says otherwise
+
     def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
         super().__init__(identity, config)
         self._path, self._version = config, version

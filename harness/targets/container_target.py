@@ -22,8 +22,6 @@ class ContainerTarget(SocketTarget):
     """Starts ``broker``, one of :data:`RECIPES`, of ``version`` (None: our default) with ``config``; ``image`` is another
     image than the official one, ``queue_type`` what RabbitMQ's queues for AMQP 1.0 are."""
 
-    direct = False  # a published port may be served by a process that passes octets on
-
     def __init__(
         self,
         identity: Identity,

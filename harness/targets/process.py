@@ -37,6 +37,8 @@ class ProcessTarget(SocketTarget):
     The ready line has ``acceptors`` (port by name) and ``version``.
     """
 
+    direct = True  # asyncio sets TCP_NODELAY
+
     def __init__(self, identity: Identity, command: list[str], config: Path) -> None:
         super().__init__(identity, config)
         self._path = config

@@ -12,6 +12,8 @@ from harness.targets.target import Identity, TargetFacts
 class ProtonTarget(SocketTarget):
     """Fetches and builds (once), starts and stops example broker ``name``. Its examples are of ``version`` (None: any)."""
 
+    direct = True  # Proton sets TCP_NODELAY
+
     def __init__(self, identity: Identity, name: str, version: str | None = None) -> None:
         super().__init__(identity)
         self._name, self._version = name, version

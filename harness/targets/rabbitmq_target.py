@@ -23,6 +23,8 @@ class RabbitmqTarget(SocketTarget):
     ``queue_type`` is that of the queues that it declares for AMQP 1.0: "quorum" or "classic" (the broker's default).
     """
 
+    direct = True  # nodelay is true unless a configuration says otherwise
+
     def __init__(
         self, identity: Identity, config: Path, version: str | None = None, queue_type: str = "classic"
     ) -> None:

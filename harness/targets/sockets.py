@@ -22,8 +22,9 @@ class SocketTarget:
     """Base of targets in real time. ``config`` is the file whose acceptor parameters hold, or None when unknown."""
 
     clock = Clock.REAL
-    direct = True
-    """Whether the broker is a process of this machine, with nothing between its socket and ours."""
+    direct = False
+    """Whether the broker is a process of this machine, with nothing between its socket and ours, that sends what it writes at
+    once (TCP_NODELAY). Otherwise the last it wrote may wait for our system's acknowledgement, and a reset drops it."""
 
     def __init__(self, identity: Identity, config: Path | None = None) -> None:
         self.identity, self.config = identity, config

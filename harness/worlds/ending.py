@@ -16,7 +16,7 @@ OPEN = 4096
 
 
 class Ending:
-    """What one socket told so far. ``direct``: the broker is a process of this machine, and nothing stands in between."""
+    """What one socket told so far. ``direct``: see :class:`harness.targets.sockets.SocketTarget`."""
 
     def __init__(self, *, direct: bool = False) -> None:
         self.whole = direct

@@ -187,7 +187,7 @@ class _Socket:
 
 class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those that ``tls`` names.
-    ``direct`` says that the broker is a process of this machine that nothing stands in front of."""
+    ``direct``: see :class:`harness.targets.sockets.SocketTarget`."""
 
     clock = Clock.REAL
 

@@ -71,7 +71,7 @@ class World(Protocol):
 
     @property
     def direct(self) -> bool:
-        """Whether nothing between the broker and us can lose octets, not even when it resets a connection."""
+        """Whether nothing that the broker wrote can be lost on its way to us, not even when it resets a connection."""
 
     def now(self) -> Instant:
         """The current instant of this world."""

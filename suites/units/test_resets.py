@@ -20,7 +20,13 @@ from harness.clients import proton_blocking, stomppy
 from harness.counterexamples.player import Player
 from harness.load.wires import Wire
 from harness.targets import certificates, target_file
+from harness.targets.activemq_target import ActivemqTarget
 from harness.targets.address import AddressTarget
+from harness.targets.artemis_target import ArtemisTarget
+from harness.targets.container_target import ContainerTarget
+from harness.targets.process import ProcessTarget
+from harness.targets.proton_target import ProtonTarget
+from harness.targets.rabbitmq_target import RabbitmqTarget
 from harness.targets.sockets import SocketTarget
 from harness.targets.target import Identity
 from harness.words import CloseHow, Instant, Seen, seconds
@@ -233,6 +239,12 @@ def test_the_last_word_of_a_driver_is_heard_though_it_has_left(broker: Broker) -
 class Ours(SocketTarget):
     """A broker that only resets, as a process of ours."""
 
+    direct = True
+
+
+class Delaying(SocketTarget):
+    """The same, of a kind that nobody says sends at once."""
+
 
 def judged(
     broker: Broker, kind: Callable[[Identity], SocketTarget], octets: int, *, held: bool, way: str = "linger"
@@ -264,6 +276,30 @@ def test_a_broker_of_this_machine_that_just_ends_the_connection_is_accused(
     broker: Broker, octets: int, way: str
 ) -> None:
     assert judged(broker, Ours, octets, held=False, way=way) == (Seen.VIOLATED, None)
+
+
+@pytest.mark.parametrize("way", ["linger", "unread"])
+def test_what_a_broker_of_this_machine_sends_late_may_be_lost_with_the_reset(broker: Broker, way: str) -> None:
+    _, uncertain = judged(broker, Delaying, 100, held=False, way=way)
+    assert "may be lost" in (uncertain or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "direct"),
+    [
+        (ProcessTarget, True),
+        (ArtemisTarget, True),
+        (RabbitmqTarget, True),
+        (ProtonTarget, True),
+        (ActivemqTarget, False),  # TCP_NODELAY is off unless a connector says otherwise
+        (ContainerTarget, False),
+        (AddressTarget, False),
+    ],
+)
+def test_a_reset_proves_something_where_the_broker_is_near_and_sends_at_once(
+    kind: type[SocketTarget], direct: bool
+) -> None:
+    assert kind.direct is direct
 
 
 @pytest.mark.parametrize("way", ["linger", "unread"])
