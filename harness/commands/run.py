@@ -51,7 +51,13 @@ _NO_ROOM = 2**20
 
 
 @click.command()
-@click.option("--target", "targets", multiple=True, metavar="NAME|FILE|HOST:PORT|URL", help="Repeat for several.")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME|FILE|HOST:PORT|URL",
+    help="Repeat for several; `brokerproof targets` lists names.",
+)
 @click.option(
     "--suite", "suites", multiple=True, type=click.Choice(CONFORMANCE), help="Repeat for several; default: all."
 )
@@ -59,7 +65,11 @@ _NO_ROOM = 2**20
 @click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="normal", show_default=True)
 @click.option("--seed", type=int, help="Seed of examples and links; default: drawn, and recorded in run.json.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder; default: brokerproof-out/<timestamp>.")
-@click.option("--resume", is_flag=True, help="Go on with the run in --out: cases with a result are left out.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the run in --out, as it was asked for, without the cases that have a result.",
+)
 @click.option(
     "-n",
     "side_by_side",

@@ -115,6 +115,11 @@ def read_file(source: str | bytes, columns: Sequence[str]) -> Iterator[pa.Record
 
 def _under(path: Path) -> Iterator[Path]:
     if path.is_file():
+        if path.suffix != ".parquet":
+            raise UnreadableTrace(
+                f"{path}: is neither a segment (part-*.parquet) nor a capture (pcap, pcapng); give one of these, a run"
+                " folder, or its trace"
+            )
         yield path
         return
     found = sorted(path.rglob("part-*.parquet"))

@@ -134,10 +134,15 @@ def test_a_folder_that_spark_reads_by_a_uri_is_the_same(spark: SparkSession, tmp
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("nothing", "holds no segments"), ("other.parquet", "not a readable Parquet segment")],
+    [
+        ("nothing", "holds no segments"),
+        ("other.parquet", "not a readable Parquet segment"),
+        ("notes.txt", r"is neither a segment .* nor a capture"),
+    ],
 )
 def test_what_is_no_trace_is_refused_in_a_sentence(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "other.parquet").write_bytes(b"PAR1 no")
+    (tmp_path / "notes.txt").write_text("what I saw")
     told = CliRunner().invoke(judge_command.judge, [], standalone_mode=False)
     assert "name at least one trace" in str(told.exception)
     with pytest.raises(read.UnreadableTrace, match=says):
