@@ -39,7 +39,7 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
     """Begins a run. Raises :class:`BadRunFolder` when the folder cannot be made or holds another run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / HEADER).exists():
+        if (folder / HEADER).exists() and not _came_to_nothing(folder):
             raise BadRunFolder(f"{folder}: already holds a run; name another folder with --out, or go on with --resume")
         header = {
             "format": FORMAT,
@@ -53,9 +53,18 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
             "host": {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()},
             "targets": [],
         }
+        (folder / CASES).unlink(missing_ok=True)
         _write(folder / HEADER, header)
     except OSError as problem:
         raise BadRunFolder(f"{folder}: cannot be written ({problem.strerror})") from None
+
+
+def _came_to_nothing(folder: Path) -> bool:
+    """Whether a run ended there before anything was judged, as when the broker was not up yet: it may begin again."""
+    if {each.name for each in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(folder, traces=False):
+        return False
+    with alone(folder):
+        return True
 
 
 @contextmanager

@@ -212,7 +212,7 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
     last = next((line.removeprefix("!!!").strip(" !") for line in said if "_pytest.outcomes.Exit: " in line), None)
     reason = last.partition("Exit: ")[2] if last else (said[-1] if said else "it said nothing")
     if process.returncode == _PYTEST_SET_UP:
-        raise failing.SetUp(f"target {name}: {reason}")
+        raise failing.SetUp(reason if reason.startswith(name) else f"target {name}: {reason}")
     if process.returncode == _PYTEST_USAGE:
         raise failing.Usage(reason.removeprefix("ERROR: "))
     if process.returncode == 5:

@@ -202,6 +202,26 @@ def test_what_was_interrupted_says_how_it_goes_on(tmp_path: Path, monkeypatch: p
     assert run_folder.read(folder)["asked"] == {"targets": ["reference"], "suites": [], "case": None}
 
 
+def test_a_run_that_came_to_nothing_begins_again_in_its_folder(tmp_path: Path) -> None:
+    def begin() -> None:
+        run_folder.create(tmp_path, command=[], seed=1, effort="normal")
+
+    begin()
+    with pytest.raises(run_folder.BadRunFolder, match="already holds a run"):
+        begin()  # a load's, say
+    run_folder.note(tmp_path, "asked", {})
+    run_folder.add_cases(tmp_path, {"stomp.a": {}})
+    (tmp_path / "logs").mkdir()
+    with run_folder.alone(tmp_path), pytest.raises(run_folder.BadRunFolder, match="is being written"):
+        begin()
+    begin()
+    assert not run_folder.cases_of(tmp_path), "other cases may be asked for now"
+    run_folder.note(tmp_path, "asked", {})
+    (tmp_path / results.NAME).touch()
+    with pytest.raises(run_folder.BadRunFolder, match="already holds a run"):
+        begin()
+
+
 def test_what_is_no_run_has_nothing_to_recover(tmp_path: Path) -> None:
     ran = here("recover", str(tmp_path), cwd=tmp_path)
     assert ran.returncode == 4
