@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.catalogue import requirements
@@ -93,6 +93,7 @@ STREAMS = st.lists(
 ).map(b"".join)
 
 
+@settings(deadline=None)
 @given(STREAMS, st.lists(st.integers(1, 40), max_size=20))
 def test_cutting_loses_no_octet_of_stomp(stream: bytes, sizes: list[int]) -> None:
     cutter, out, start = Cutter(), b"", 0
