@@ -15,7 +15,9 @@ _ADVISORIES = "there are no advisory messages here"
 _MEMORY = "about how Java keeps messages in memory"
 _MANAGEMENT = "there is no JMX here"
 _SOCKET = "tuning of the socket; the octets on the wire are the same"
-_STORE = "files are where --data says, have a form of their own here, and count no more as soon as they are read or consumed"
+_STORE = (
+    "files are where --data says, have a form of their own here, and count no more as soon as they are read or consumed"
+)
 _DUPLICATES = "duplicates are not looked for here"
 _GC = "destinations stay until the broker ends"
 _CODE = "Java code cannot be loaded here; remove the element"
