@@ -24,6 +24,7 @@ _ESCAPES = {
     "1.1": {"\\": "\\\\", "\n": "\\n", ":": "\\c"},
     "1.2": {"\\": "\\\\", "\n": "\\n", ":": "\\c", "\r": "\\r"},
 }
+_TRANSLATIONS = {version: str.maketrans(table) for version, table in _ESCAPES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,7 @@ def header_list(headers: HeadersLike) -> HeaderList:
 
 def escape(text: str, version: str) -> str:
     """``text`` with the escapes of ``version``."""
-    table = _ESCAPES[version]
-    return "".join(table.get(each, each) for each in text) if table else text
+    return text.translate(_TRANSLATIONS[version])
 
 
 def unescape(text: str, version: str) -> str:
