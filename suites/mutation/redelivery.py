@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from harness.words import Outcome
+from harness.words import AckMode, Outcome
 from reference_broker.core.message import Entry, Message
 from reference_broker.core.parts import Parts
 from reference_broker.core.queue import Queue
@@ -16,7 +16,7 @@ from reference_broker.stomp.connection import StompConnection
 from reference_broker.stomp.encoder import FrameEncoder
 from reference_broker.stomp.frame import Frame
 from reference_broker.stomp.subscription import Subscription
-from suites.mutation.acks import commanded
+from suites.mutation.acks import AUTO, commanded
 from suites.mutation.mutant import Group, Reached
 
 redelivery = Group("redelivery")
@@ -130,6 +130,29 @@ def lost_with_the_connection(parts: Parts, reached: Reached) -> Parts:
             super().lost()
 
     return replace(parts, stomp=Faulty)
+
+
+@redelivery.mutant(AUTO)
+def of_another_subscription(parts: Parts, reached: Reached) -> Parts:
+    """In mode auto the first message that another subscription gets behind an UNSUBSCRIBE comes twice, as from Artemis 2.56."""
+
+    def unsubscribe(session: StompConnection, frame: Frame) -> After:
+        after = parts.commands["UNSUBSCRIBE"](session, frame)
+        for each in session.subscriptions.values():
+            each.twice = each.mode is AckMode.AUTO  # type: ignore[attr-defined]
+        return after
+
+    class Faulty(Subscription):
+        twice = False
+
+        def deliver(self, entry: Entry) -> None:
+            super().deliver(entry)
+            if self.twice and entry.message.large is None:
+                reached()
+                self.twice = False
+                self._put(self._encoder.message(self._opening, entry.message, b"", True), entry.message)
+
+    return replace(commanded(parts, UNSUBSCRIBE=unsubscribe), subscription=Faulty)
 
 
 @redelivery.mutant(BACK)

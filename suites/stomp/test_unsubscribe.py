@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from harness.bench import Bench
 from harness.case import case
-from harness.clients.raw_stomp import ERROR, frame
-from harness.wire.conversation import PATIENCE
+from harness.clients.raw_stomp import ERROR, StompPeer, frame
+from harness.wire.conversation import PATIENCE, Match
+from harness.wire.stomp import Frame
 from suites.queues import QUIET, bodies, collect, numbered, publish_all
 from suites.refusals import bystander, refused
 
@@ -43,8 +46,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         peer.send("UNSUBSCRIBE", {"id": f"s{turn}", "receipt": receipt})
         producer.settle()
         confirmed = frame("RECEIPT", {"receipt-id": receipt})
-        gone = target.wait_until(lambda wanted=confirmed: any(map(wanted.accepts, peer.inbox)), PATIENCE)
-        target.control(gone, f"UNSUBSCRIBE should be confirmed; {peer.instead()}")
+        _arrives(target, peer, confirmed)
         target.wait_until(lambda: peer.ended is not None or any(map(ERROR.accepts, peer.inbox)), QUIET)
         error = peer.take(ERROR)
         target.require(target.cited, error is None, f"an UNSUBSCRIBE in good order came to {error and error.brief()}")
@@ -55,6 +57,35 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         target.require(
             target.cited, not late, f"{len(late)} messages came behind the RECEIPT of UNSUBSCRIBE: {late[:3]}"
         )
+
+
+def _arrives(target: Bench, peer: StompPeer, wanted: Match[Frame]) -> None:
+    """A control, whatever else comes: an ERROR that the UNSUBSCRIBE should not have had is judged by the case above."""
+    arrived = target.wait_until(lambda: any(map(wanted.accepts, peer.inbox)), PATIENCE)
+    target.control(arrived, f"{wanted} should come; {peer.instead()}")
+
+
+@case({"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"})
+def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(target: Bench, version: str) -> None:
+    """A connection takes subscriptions back while their messages come, and after each of them one message goes to the
+    subscription that it keeps. In mode auto that counts as received when it was sent, so it does not come again."""
+    kept, peer, producer = target.destination(), target.stomp(version), target.stomp(version)
+    peer.subscribe(kept, "kept")
+    turns = numbered(1 if target.virtual else 10)  # a race, where there are threads
+    for turn in turns:
+        queue, seen = target.destination(), peer.messages_seen
+        peer.subscribe(queue, "gone", receipt=False)
+        publish_all(producer, queue, [b"before"] * 20)
+        came = target.wait_until(lambda seen=seen: peer.messages_seen > seen, PATIENCE)
+        target.control(came, f"of 20 messages the first should come; {peer.instead()}")
+        receipt = peer.next_receipt()
+        peer.send("UNSUBSCRIBE", {"id": "gone", "receipt": receipt})
+        _arrives(target, peer, frame("RECEIPT", {"receipt-id": receipt}))
+        producer.publish(kept, turn)
+        _arrives(target, peer, frame("MESSAGE", {"subscription": "kept"}, body=turn))
+    by_kept = Counter(each.body for each in collect(target, peer, 0) if each.get("subscription") == "kept")
+    twice = sorted(body for body, count in by_kept.items() if count > 1)
+    target.judge(target.cited, not twice, f"of {len(turns)} messages these came more than once: {twice!r}")
 
 
 @case({"1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
