@@ -83,12 +83,14 @@ class CursorQueue(Queue):
             return
         place = next((at for at, each in enumerate(ready) if self._clears(each)), len(ready))
         waiting = list(islice(ready, place, None))
-        cleared = [each for each in waiting if not each.deliveries and self._waits(each)]
+        cleared: list[Entry] = []
+        stays: list[Entry] = []
+        for each in waiting:
+            (cleared if self._waits(each) else stays).append(each)
         if not cleared:
             return
         if any(self._is_stored(each) for each in cleared):
             spool.together()
-        stays = [each for each in waiting if each.deliveries or not self._waits(each)]
         for _ in waiting:
             ready.pop()
         ready.extend(stays)
@@ -115,8 +117,9 @@ class CursorQueue(Queue):
 
     @staticmethod
     def _waits(entry: Entry) -> bool:
+        """Whether nobody has been given it, and its cursor has it in memory."""
         claim = claim_of(entry.charge)
-        return isinstance(claim, QueueClaim) and claim.waits
+        return not entry.deliveries and isinstance(claim, QueueClaim) and claim.waits
 
     @staticmethod
     def _clears(entry: Entry) -> bool:
