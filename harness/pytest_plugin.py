@@ -67,9 +67,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     session = _Session(config)
-    if (
-        getattr(option, "dist", "no") != "no"
-    ):  # pytest-xdist's, in the process that spreads; those that it starts need not ask
+    # pytest-xdist has this option in the process that spreads; those that it starts need not ask.
+    if getattr(option, "dist", "no") != "no":
         session.check_spreading()
     if option.record is not None and not (Path(option.record) / run_folder.HEADER).exists():
         try:

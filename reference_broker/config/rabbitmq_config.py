@@ -129,14 +129,16 @@ def _listeners(key: str) -> Callable[[Term, Where], Lines]:
     return lines
 
 
-def _over_http(name: str) -> Callable[[Term, Where], Lines]:
+def _over_http(name: str, port: int) -> Callable[[Term, Where], Lines]:
+    example = f'write [{{ip, "127.0.0.1"}}, {{port, {port}}}]'
+
     def lines(term: Term, where: Where) -> Lines:
-        for key, value in _pairs(term, where, 'write [{ip, "127.0.0.1"}, {port, 15672}]'):
+        for key, value in _pairs(term, where, example):
             match key.name, value:
                 case "ip", Text(host, False):
                     yield f"{name}.tcp.ip", host
-                case "port", Number(port):
-                    yield f"{name}.tcp.port", str(port)
+                case "port", Number(number):
+                    yield f"{name}.tcp.port", str(number)
                 case (("ip" | "port"), _):
                     raise where.bad(f"{key.name} is {shown(value)}", 'write {ip, "HOST"} and {port, NUMBER}')
 
@@ -154,8 +156,8 @@ _APPLICATIONS: dict[str, dict[str, Callable[[Term, Where], Lines]]] = {
         "disk_free_limit": _limit("disk_free_limit", "mem_relative"),
     },
     "rabbitmq_stomp": {"tcp_listeners": _listeners("stomp.listeners.tcp")},
-    "rabbitmq_management": {each: _over_http("management") for each in ("listener", "tcp_config")},
-    "rabbitmq_web_stomp": {"tcp_config": _over_http("web_stomp"), "ws_frame": _word("web_stomp.ws_frame")},
+    "rabbitmq_management": {each: _over_http("management", 15672) for each in ("listener", "tcp_config")},
+    "rabbitmq_web_stomp": {"tcp_config": _over_http("web_stomp", 15674), "ws_frame": _word("web_stomp.ws_frame")},
 }
 _WITHOUT_EFFECT = ("kernel", "sasl", "lager", "mnesia", "ra", "rabbitmq_amqp1_0")
 """Applications that do not exist here."""
