@@ -1,4 +1,5 @@
-"""The brokers that ``amqp_throughput.py`` compares: each a process of its own on 127.0.0.1, ended when we end."""
+"""The brokers that ``amqp_throughput.py`` compares: each a process of its own on 127.0.0.1, ended
+when we end."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ from pathlib import Path
 import comparison
 from comparison import started_reference
 
-from harness.targets import rabbitmq_release
-from harness.targets.proton_examples import ProtonProcess
-from harness.targets.rabbitmq import RabbitmqProcess
+from brokerproof.harness.targets.proton.examples import ProtonProcess
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 
 @dataclass(frozen=True)
 class Broker(comparison.Broker):
-    """A broker that speaks AMQP 1.0. ``where`` makes an address of a name; ``capability`` asks for a queue.
+    """A broker that speaks AMQP 1.0. ``where`` makes an address of a name; ``capability`` asks for
+    a queue.
 
     Without ``login`` it is ANONYMOUS.
     """
@@ -46,7 +48,13 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
     login, passcode = running.login, running.passcode
     return [
         Broker(
-            "RabbitMQ", running.version, running.pid, running.ports["amqp"], "/queue/{}", login=login, passcode=passcode
+            "RabbitMQ",
+            running.version,
+            running.pid,
+            running.ports["amqp"],
+            "/queue/{}",
+            login=login,
+            passcode=passcode,
         )
     ]
 
@@ -56,7 +64,9 @@ def _proton(name: str, language: str) -> Callable[[ExitStack, Path], list[Broker
         process = ProtonProcess(name, folder / name)
         stack.callback(process.stop)
         running = process.start()
-        return [Broker(f"Proton's in {language}", running.version, running.pid, running.ports["amqp"])]
+        return [
+            Broker(f"Proton's in {language}", running.version, running.pid, running.ports["amqp"])
+        ]
 
     return start
 
@@ -67,4 +77,5 @@ BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
     "proton-c": _proton("proton-c", "C"),
     "proton-python": _proton("proton-python", "Python"),
 }
-"""How each is started. Raises :class:`harness.targets.failure.SetUpFailed` when it cannot be had."""
+"""How each is started. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` when it
+cannot be had."""

@@ -1,11 +1,14 @@
-"""Producer and consumer of ``amqp_throughput.py``: two processes with raw sockets that do as little as they can.
+"""Producer and consumer of ``amqp_throughput.py``: two processes with raw sockets that do as little
+as they can.
 
-They must not be what is measured. Transfers are encoded before the clock starts and written as many at a time as the
-broker's credit and window allow. Of what arrives only the numbers are read that tell credit, window and settlement; no
-message is decoded. Each job ends with a close that must be answered, behind exactly as many deliveries as were due: a
-lost, doubled or refused message fails the run instead of flattering it.
+They must not be what is measured. Transfers are encoded before the clock starts and written as many
+at a time as the broker's credit and window allow. Of what arrives only the numbers are read that
+tell credit, window and settlement; no message is decoded. Each job ends with a close that must be
+answered, behind exactly as many deliveries as were due: a lost, doubled or refused message fails
+the run instead of flattering it.
 
-Both read the same monotonic clock of the host, so the producer's first instant and the consumer's last can be subtracted.
+Both read the same monotonic clock of the host, so the producer's first instant and the consumer's
+last can be subtracted.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from harness.load.amqp_line import numbers
-from harness.wire import amqp, amqp_messages, amqp_types
+from brokerproof.harness.protocols.amqp10 import codec, types
+from brokerproof.harness.protocols.amqp10 import messages as amqp10_messages
+from brokerproof.harness.protocols.amqp10.load_client import numbers
 
 READ = 1 << 20
 """Octets asked of the socket at once."""
@@ -36,10 +40,11 @@ _ACCEPTED = b"\x00\x53\x24\x45"
 class Job:
     """One run as both peers see it.
 
-    With ``settled`` the producer sends settled messages and the consumer asks for such. ``window`` is the consumer's
-    credit. With ``backlog`` the consumer attaches only when the producer is done. ``patience_s`` is how long nothing may
-    happen before the run counts as failed. Without ``login`` the peers are ANONYMOUS. ``capability`` is what the terminus at
-    the broker asks for; empty for nothing.
+    With ``settled`` the producer sends settled messages and the consumer asks for such. ``window``
+    is the consumer's credit. With ``backlog`` the consumer attaches only when the producer is done.
+    ``patience_s`` is how long nothing may happen before the run counts as failed. Without ``login``
+    the peers are ANONYMOUS. ``capability`` is what the terminus at the broker asks for; empty for
+    nothing.
     """
 
     port: int
@@ -66,7 +71,7 @@ class _Cut(Exception):
 
 
 def _performative(name: str, fields: Mapping[str, Any], /) -> bytes:
-    return amqp.encode_frame(amqp_types.encode(amqp.composite(name, fields)))
+    return codec.encode_frame(types.encode(codec.composite(name, fields)))
 
 
 Found = tuple[int, bytes, int]
@@ -77,9 +82,9 @@ def _cut(data: bytes) -> tuple[list[Found], int]:
     """The frames that are whole, and where the next one begins."""
     found: list[Found] = []
     at = 0
-    while len(data) - at >= amqp.HEADER_SIZE:
-        if data[at : at + 4] == amqp.PREFIX:
-            at += amqp.HEADER_SIZE
+    while len(data) - at >= codec.HEADER_SIZE:
+        if data[at : at + 4] == codec.PREFIX:
+            at += codec.HEADER_SIZE
             continue
         size = int.from_bytes(data[at : at + 4])
         if len(data) - at < size:
@@ -89,7 +94,9 @@ def _cut(data: bytes) -> tuple[list[Found], int]:
         if body:
             code, where = (body[2], 3) if body[1] == 0x53 else (body[9], 10)
             if code in _ENDS:
-                raise Failed(f"the broker sent {next(amqp.Reader().feed(data[at - size : at]))}"[:300])
+                raise Failed(
+                    f"the broker sent {next(codec.Reader().feed(data[at - size : at]))}"[:300]
+                )
             found.append((code, body, where))
     return found, at
 
@@ -104,20 +111,28 @@ class _Wire:
         self._pending = b""
         self._kept: list[Found] = []
         self._authenticate()
-        terminus = {"address": job.address, "capabilities": (job.capability,) if job.capability else None}
+        terminus = {
+            "address": job.address,
+            "capabilities": (job.capability,) if job.capability else None,
+        }
         attach = {
             "name": job.address,
             "handle": 0,
             "role": not sender,
             "snd-settle-mode": 1 if job.settled else 0,
-            "source": amqp.composite("source", {} if sender else terminus),
-            "target": amqp.composite("target", terminus if sender else {}),
+            "source": codec.composite("source", {} if sender else terminus),
+            "target": codec.composite("target", terminus if sender else {}),
             "initial-delivery-count": 0 if sender else None,
         }
         self.write(
-            amqp.protocol_header()
-            + _performative("open", {"container-id": f"bench-{'send' if sender else 'take'}", "hostname": "localhost"})
-            + _performative("begin", {"next-outgoing-id": 0, "incoming-window": WIDE, "outgoing-window": WIDE})
+            codec.protocol_header()
+            + _performative(
+                "open",
+                {"container-id": f"bench-{'send' if sender else 'take'}", "hostname": "localhost"},
+            )
+            + _performative(
+                "begin", {"next-outgoing-id": 0, "incoming-window": WIDE, "outgoing-window": WIDE}
+            )
             + _performative("attach", attach)
         )
 
@@ -125,16 +140,22 @@ class _Wire:
         login = self.job.login
         mechanism = "PLAIN" if login else "ANONYMOUS"
         response = f"\0{login}\0{self.job.passcode}".encode() if login else b"bench"
-        init = amqp.composite("sasl-init", {"mechanism": mechanism, "initial-response": response})
-        self.write(amqp.protocol_header(3) + amqp.encode_frame(amqp_types.encode(init), type=amqp.SASL_FRAME))
-        reader = amqp.Reader()
+        init = codec.composite("sasl-init", {"mechanism": mechanism, "initial-response": response})
+        self.write(
+            codec.protocol_header(3) + codec.encode_frame(types.encode(init), type=codec.SASL_FRAME)
+        )
+        reader = codec.Reader()
         # What comes behind the outcome is ours: the broker may speak first.
         while b"\x00\x53\x44" not in self._pending:
             self._pending += self.read()
-        end = self._pending.index(b"\x00\x53\x44") - amqp.HEADER_SIZE
+        end = self._pending.index(b"\x00\x53\x44") - codec.HEADER_SIZE
         end += int.from_bytes(self._pending[end : end + 4])
         for each in reader.feed(self._pending[:end]):
-            if isinstance(each, amqp.Frame) and each.name == "sasl-outcome" and each.get("code") != 0:
+            if (
+                isinstance(each, codec.Frame)
+                and each.name == "sasl-outcome"
+                and each.get("code") != 0
+            ):
                 raise Failed(f"the login was answered with {each.brief()}")
         self._pending = self._pending[end:]
 
@@ -180,16 +201,16 @@ class _Wire:
         """Close, and wait for the broker's; what comes before it must be no delivery."""
         self.write(_performative("close", {}))
         data = self._pending
-        reader = amqp.Reader()
+        reader = codec.Reader()
         if any(code == _TRANSFER for code, _, _ in self._kept):
             raise Failed("a delivery came behind the last one")
         while True:
             for each in reader.feed(data):
-                name = each.name if isinstance(each, amqp.Frame) else ""
+                name = each.name if isinstance(each, codec.Frame) else ""
                 if name == "transfer":
                     raise Failed("a delivery came behind the last one")
                 if name == "close":
-                    assert isinstance(each, amqp.Frame)
+                    assert isinstance(each, codec.Frame)
                     if each.condition:
                         raise Failed(f"the broker closed with {each.brief()}")
                     self.socket.close()
@@ -205,18 +226,26 @@ def _meet(pipe: Connection) -> None:
 
 def _transfers(job: Job) -> list[bytes]:
     """Every transfer, encoded: message-format 0, a tag of four octets, one data section."""
-    message = amqp_messages.message(b"x" * job.size)
+    message = amqp10_messages.message(b"x" * job.size)
     settled = b"\x41" if job.settled else b"\x42"
     frames = []
     for number in range(job.messages):
-        fields = b"\x43" + struct.pack(">BI", 0x70, number) + b"\xa0\x04" + number.to_bytes(4) + b"\x43" + settled
+        fields = (
+            b"\x43"
+            + struct.pack(">BI", 0x70, number)
+            + b"\xa0\x04"
+            + number.to_bytes(4)
+            + b"\x43"
+            + settled
+        )
         body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 5)) + fields + message
-        frames.append(amqp.encode_frame(body))
+        frames.append(codec.encode_frame(body))
     return frames
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
-    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all were settled."""
+    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
+    were settled."""
     wire = _Wire(job, sender=True)
     frames = _transfers(job)
     sent = settled = credit = window = 0
@@ -245,7 +274,9 @@ def produce(job: Job, pipe: Connection) -> dict[str, int]:
                         raise Failed(f"a message was not accepted but {body.hex()}")
                     settled += max(0, high - low) + 1
     except (Failed, OSError) as problem:
-        raise Failed(f"{problem} after {sent} of {job.messages} messages, {settled} accepted") from None
+        raise Failed(
+            f"{problem} after {sent} of {job.messages} messages, {settled} accepted"
+        ) from None
     confirmed = time.monotonic_ns()
     wire.leave()
     return {"first": first, "confirmed": confirmed}
@@ -269,14 +300,16 @@ def consume(job: Job, pipe: Connection) -> dict[str, int]:
     except _Cut as cut:
         raise Failed(f"{cut} after {cut.messages} of {job.messages} messages") from None
     if octets < job.messages * job.size:
-        raise Failed(f"{job.messages} messages had {octets} octets, which is less than their bodies")
+        raise Failed(
+            f"{job.messages} messages had {octets} octets, which is less than their bodies"
+        )
     return {"began": began, "last": last, "octets": octets}
 
 
 def _initial_delivery_count(attach: bytes) -> int:
-    what, _ = amqp_types.decode(attach, 0)
-    found = amqp.fields_of(what).get("initial-delivery-count")
-    return 0 if found is None else int(amqp_types.plain(found))
+    what, _ = types.decode(attach, 0)
+    found = codec.fields_of(what).get("initial-delivery-count")
+    return 0 if found is None else int(types.plain(found))
 
 
 def _flow(incoming: int, count: int, credit: int) -> bytes:
@@ -294,7 +327,7 @@ def _flow(incoming: int, count: int, credit: int) -> bytes:
 
 def _accepted(low: int, high: int) -> bytes:
     fields = b"\x41" + struct.pack(">BIBI", 0x70, low, 0x70, high) + b"\x41" + _ACCEPTED
-    return amqp.encode_frame(b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields)
+    return codec.encode_frame(b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields)
 
 
 def _taken(wire: _Wire, base: int, count: int) -> tuple[int, int]:
@@ -367,7 +400,8 @@ def _fields(body: bytes, at: int) -> _Fields:
 
 
 def work(pipe: Connection) -> None:
-    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the reason why there is none."""
+    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the
+    reason why there is none."""
     while (task := pipe.recv()) is not None:
         role, job = task
         try:

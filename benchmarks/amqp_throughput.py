@@ -1,8 +1,9 @@
-"""Messages a second over AMQP 1.0: the reference broker, RabbitMQ and Proton's example brokers, in one run on one machine.
+"""Messages a second over AMQP 1.0: the reference broker, RabbitMQ and Proton's example brokers, in
+one run on one machine.
 
-``python benchmarks/amqp_throughput.py`` runs every scenario on every broker several times, interleaved, so that what the
-machine does meanwhile meets all alike, and prints the figures and the ratios to RabbitMQ, pair by pair. See README.md
-beside this file for what is measured.
+``python benchmarks/amqp_throughput.py`` runs every scenario on every broker several times,
+interleaved, so that what the machine does meanwhile meets all alike, and prints the figures and the
+ratios to RabbitMQ, pair by pair. See README.md beside this file for what is measured.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from amqp_peers import Job, work
 from comparison import Comparison, run
 
 SCENARIOS = {
-    "unsettled": "each message accepted by the broker, and each accepted by a consumer with {window} credits",
+    "unsettled": (
+        "each message accepted by the broker, and each accepted by a consumer with {window} credits"
+    ),
     "settled": "sent settled, received settled (where the broker does that) with {window} credits",
-    "backlog": "each message accepted by the broker first, then taken and accepted with {window} credits",
+    "backlog": (
+        "each message accepted by the broker first, then taken and accepted with {window} credits"
+    ),
 }
 
 

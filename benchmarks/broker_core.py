@@ -1,13 +1,15 @@
-"""How many messages a second the broker's core handles, without sockets: ``python benchmarks/broker_core.py``.
+"""How many messages a second the broker's core handles, without sockets: ``python
+benchmarks/broker_core.py``.
 
-Two paths, one process, one core, all in memory, 1 KiB bodies with content-length, chunks of about 64 KiB:
+Two paths, one process, one core, all in memory, 1 KiB bodies with content-length, chunks of about
+64 KiB:
 
 * send: SEND without receipt to one ``auto`` subscriber;
 * ack:  SEND without receipt to one ``client`` subscriber with a window of 200 KiB, every message acknowledged with a
   receipt, the acknowledgements in chunks as large as the deliveries came.
 
 The clock here measures us; the broker itself gets instants as arguments.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ import re
 import sys
 import time
 
-from harness.words import BytesReceived, Connected, Effect, SendBytes
-from reference_broker.config.settings import Settings
-from reference_broker.core.broker import Broker
+from brokerproof.harness.model.broker_io import BytesReceived, Connected, Effect, SendBytes
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.settings.settings import Settings
 
 MESSAGES = 50_000
 BATCH = 60
@@ -32,12 +34,19 @@ def _broker(subscribe: bytes) -> Broker:
     for conn in (1, 2):
         broker.handle(0, Connected(conn, "stomp", "bench"))
         broker.handle(0, BytesReceived(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
-    broker.handle(0, BytesReceived(2, b"SUBSCRIBE\nid:0\ndestination:queue\nsubscription-type:ANYCAST\n" + subscribe))
+    broker.handle(
+        0,
+        BytesReceived(
+            2, b"SUBSCRIBE\nid:0\ndestination:queue\nsubscription-type:ANYCAST\n" + subscribe
+        ),
+    )
     return broker
 
 
 def _sent(effects: list[Effect], conn: int) -> bytes:
-    return b"".join(each.data for each in effects if isinstance(each, SendBytes) and each.conn == conn)
+    return b"".join(
+        each.data for each in effects if isinstance(each, SendBytes) and each.conn == conn
+    )
 
 
 def send_path() -> float:
@@ -53,7 +62,12 @@ def send_path() -> float:
 
 def ack_path() -> float:
     """Seconds in ``handle`` for all messages, each acknowledged with a receipt."""
-    broker, chunk, took, receipts = _broker(b"ack:client\nconsumer-window-size:204800\n\n\0"), SEND * BATCH, 0.0, 0
+    broker, chunk, took, receipts = (
+        _broker(b"ack:client\nconsumer-window-size:204800\n\n\0"),
+        SEND * BATCH,
+        0.0,
+        0,
+    )
     sent = 0
     while sent < MESSAGES:
         began = time.perf_counter()

@@ -1,9 +1,10 @@
-"""How long judging a large capture takes, and how much memory: ``brokerproof judge`` on packets that are written here.
+"""How long judging a large capture takes, and how much memory: ``brokerproof judge`` on packets
+that are written here.
 
-``python benchmarks/capture_scale.py [--octets 1.2e9] [--body 16000] [--scratch DIR] [--json]``. Producers and consumers in
-pairs, each on a connection of its own, speak STOMP; every message passes twice, once in either direction. One of them is not
-delivered, which has to be found. The judge is a process of its own, whose tree is watched (``judge_scale.py``). The capture is
-removed again.
+``python benchmarks/capture_scale.py [--octets 1.2e9] [--body 16000] [--scratch DIR] [--json]``.
+Producers and consumers in pairs, each on a connection of its own, speak STOMP; every message passes
+twice, once in either direction. One of them is not delivered, which has to be found. The judge is a
+process of its own, whose tree is watched (``judge_scale.py``). The capture is removed again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.judge_scale import watched  # noqa: E402
-from harness.trace.stamp import stamp  # noqa: E402
+from brokerproof.harness.trace.stamp import stamp  # noqa: E402
 
 PAIRS = 16
 BEGAN_US = 1_790_000_000 * 10**6
@@ -46,14 +47,17 @@ class Line:
         self._packet(True, ACK, b"", 0)
 
     def say(self, client: bool, octets: bytes) -> None:
-        """One of them writes, in one packet (as a network card that puts segments together hands them over)."""
+        """One of them writes, in one packet (as a network card that puts segments together hands
+        them over)."""
         self._packet(client, ACK | PUSH, octets, len(octets))
 
     def _packet(self, client: bool, flags: int, octets: bytes, taken: int) -> None:
         ends = ((bytes((10, 0, 0, 2)), self.port), BROKER)
         (source, sport), (target, dport) = ends if client else ends[::-1]
         seq, ack = (self._next[0], self._next[1]) if client else (self._next[1], self._next[0])
-        tcp = struct.pack("!HHIIBBHHH", sport, dport, seq % 2**32, ack % 2**32, 5 << 4, flags, 65535, 0, 0)
+        tcp = struct.pack(
+            "!HHIIBBHHH", sport, dport, seq % 2**32, ack % 2**32, 5 << 4, flags, 65535, 0, 0
+        )
         ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 40 + len(octets), 0, 0, 64, 6, 0, source, target)
         at, size = next(self.clock), 54 + len(octets)
         self.file.write(struct.pack("<IIII", at // 10**6, at % 10**6, size, size))
@@ -68,7 +72,8 @@ def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def write(path: Path, octets: int, body: int) -> int:
-    """Writes a capture of about so many octets, with bodies of ``body`` octets; returns how many messages were sent."""
+    """Writes a capture of about so many octets, with bodies of ``body`` octets; returns how many
+    messages were sent."""
     count = max(PAIRS * 4, octets // (2 * body))
     lost = count // 2
     with path.open("wb") as file:
@@ -79,7 +84,10 @@ def write(path: Path, octets: int, body: int) -> int:
             line.say(True, frame("CONNECT", accept_version="1.2"))
             line.say(False, frame("CONNECTED", version="1.2"))
             if number >= PAIRS:
-                line.say(True, frame("SUBSCRIBE", id="s", destination=f"/queue/{number - PAIRS}", ack="auto"))
+                line.say(
+                    True,
+                    frame("SUBSCRIBE", id="s", destination=f"/queue/{number - PAIRS}", ack="auto"),
+                )
         filler = b"." * body
         for number in range(count):
             pair, of_pair = number % PAIRS, number // PAIRS
@@ -96,7 +104,7 @@ def write(path: Path, octets: int, body: int) -> int:
 _JUDGED = """
 import json, sys
 from click.testing import CliRunner
-from reports.judge_command import judge
+from brokerproof.reports.judge_command import judge
 
 asked = [sys.argv[1], "--whole", "--json", "--master", "local[2]"]
 said = json.loads(CliRunner().invoke(judge, asked, standalone_mode=False).stdout)
@@ -108,22 +116,30 @@ def main() -> None:
     """Prints a line, or JSON; exits with 1 when the lost message was not found, and only it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--octets", default="1.2e9", help="about how large the capture is")
-    parser.add_argument("--body", type=int, default=16_000, help="octets of a message, up to 65,000")
-    parser.add_argument("--scratch", type=Path, help="where it is written; a temporary folder by default")
+    parser.add_argument(
+        "--body", type=int, default=16_000, help="octets of a message, up to 65,000"
+    )
+    parser.add_argument(
+        "--scratch", type=Path, help="where it is written; a temporary folder by default"
+    )
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="brokerproof-capture-", dir=asked.scratch) as folder:
         path = Path(folder) / "load.pcap"
         messages = write(path, int(float(asked.octets)), asked.body)
         size = path.stat().st_size
-        row = watched([sys.executable, "-c", _JUDGED, str(path)]) | {"octets": size, "messages": messages}
+        row = watched([sys.executable, "-c", _JUDGED, str(path)]) | {
+            "octets": size,
+            "messages": messages,
+        }
     right = row["found"] == {"lost": 1}
     if asked.json:
         print(json.dumps({**row, "right": right}))
     else:
         print(
-            f"{size / 2**30:.2f} GiB, {messages:,} messages: {row['seconds']:.1f} s, {row['processor']:.1f} s of the processor,"
-            f" {row['memory'] / 10**6:,.0f} MB at most; found {row['found']}"
+            f"{size / 2**30:.2f} GiB, {messages:,} messages: {row['seconds']:.1f} s,"
+            f" {row['processor']:.1f} s of the processor, {row['memory'] / 10**6:,.0f} MB at most;"
+            f" found {row['found']}"
         )
     sys.exit(0 if right else 1)
 

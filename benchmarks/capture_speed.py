@@ -1,9 +1,10 @@
-"""How fast captured packets become a trace, and what memory that takes: seconds of a processor, greatest resident size.
+"""How fast captured packets become a trace, and what memory that takes: seconds of a processor,
+greatest resident size.
 
     python benchmarks/capture_speed.py [--megabytes 32]
 
-Two captures are made, one four times the other, of producers and consumers of STOMP: connections one after the other, of
-messages of 64 and of 1,024 octets. Each is read by a process of its own.
+Two captures are made, one four times the other, of producers and consumers of STOMP: connections
+one after the other, of messages of 64 and of 1,024 octets. Each is read by a process of its own.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import time
 from itertools import chain
 from pathlib import Path
 
-from harness.capture.conversion import Converter
-from harness.capture.series import Series
-from harness.words import seconds
-from suites.units.captured import ETHERNET, Plan, Wire, pcap, session
+from brokerproof.harness.capture.conversion import Converter
+from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.model.time import seconds
+from brokerproof.suites.units.drivers.captured import ETHERNET, Plan, Wire, pcap, session
 
 SIZES = (64, 1024)
 
@@ -35,13 +36,17 @@ def make(path: Path, octets: int, size: int) -> None:
         file.write(pcap([]))
         written, turn = 0, 0
         while written < octets:
-            # Another port each time, at its place in the Ethernet, IPv4 and TCP headers; nobody checks sums here.
+            # Another port each time, at its place in the Ethernet, IPv4 and TCP headers; nobody
+            # checks sums here.
             some = []
             for segment, data in packets:
                 at = 34 if segment.source[1] != 61613 else 36
                 port = int.from_bytes(data[at : at + 2]) + 2 * turn
                 some.append(
-                    (segment.at + turn * length, data[:at] + (port % 20_000 + 40_000).to_bytes(2) + data[at + 2 :])
+                    (
+                        segment.at + turn * length,
+                        data[:at] + (port % 20_000 + 40_000).to_bytes(2) + data[at + 2 :],
+                    )
                 )
             block = pcap(some)[24:]
             file.write(block)
@@ -75,7 +80,10 @@ def main() -> None:
                 path = Path(folder) / "x.pcap"
                 make(path, megabytes * 1_000_000, size)
                 told = subprocess.run(
-                    [sys.executable, __file__, "--read", str(path)], check=True, capture_output=True, text=True
+                    [sys.executable, __file__, "--read", str(path)],
+                    check=True,
+                    capture_output=True,
+                    text=True,
                 ).stdout
                 found = json.loads(told)
                 big, took = path.stat().st_size / 1e6, found["seconds"]

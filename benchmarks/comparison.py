@@ -1,7 +1,8 @@
-"""What the comparisons of brokers share: runs interleaved, rates, processor time per message, ratios run by run.
+"""What the comparisons of brokers share: runs interleaved, rates, processor time per message,
+ratios run by run.
 
-A comparison has scenarios, brokers, and two peers: processes at the ends of the wire that get a job each. What a job is,
-and what peers do with it, is the comparison's own matter.
+A comparison has scenarios, brokers, and two peers: processes at the ends of the wire that get a job
+each. What a job is, and what peers do with it, is the comparison's own matter.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from harness.targets.failure import SetUpFailed
-from harness.targets.native import NativeProcess
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import NativeProcess
 
 
 class Job(Protocol):
@@ -54,10 +55,14 @@ START_S = 30
 """How long a broker in Python may take to start. Seconds."""
 
 
-def started_python(stack: ExitStack, folder: Path, name: str, *arguments: str) -> tuple[NativeProcess, Path]:
+def started_python(
+    stack: ExitStack, folder: Path, name: str, *arguments: str
+) -> tuple[NativeProcess, Path]:
     """A process of this interpreter and its console, ended by ``stack``."""
     console = folder / f"{name}.log"
-    process = NativeProcess([sys.executable, *arguments], folder=Path.cwd(), console=console, grace_s=3)
+    process = NativeProcess(
+        [sys.executable, *arguments], folder=Path.cwd(), console=console, grace_s=3
+    )
     stack.callback(process.stop)
     process.start()
     return process, console
@@ -71,9 +76,13 @@ def last_line(console: Path) -> str:
 
 def started_reference(stack: ExitStack, folder: Path, *arguments: str) -> dict[str, Any]:
     """The ready line of the reference broker of this checkout, without a configuration file."""
-    process, console = started_python(stack, folder, "reference", "-m", "reference_broker", *arguments)
+    process, console = started_python(
+        stack, folder, "reference", "-m", "brokerproof.reference_broker", *arguments
+    )
     process.wait_until_ready(
-        lambda: console.read_text("utf-8").endswith("}\n"), within_s=START_S, reason=lambda: last_line(console)
+        lambda: console.read_text("utf-8").endswith("}\n"),
+        within_s=START_S,
+        reason=lambda: last_line(console),
     )
     ready: dict[str, Any] = json.loads(console.read_text("utf-8").splitlines()[0])
     return ready
@@ -81,9 +90,10 @@ def started_reference(stack: ExitStack, folder: Path, *arguments: str) -> dict[s
 
 @dataclass(frozen=True)
 class Comparison(Generic[B]):
-    """``title`` is one line. ``base`` is the broker that ratios refer to. ``scenarios`` say in words what they are, with
-    ``{window}`` for its size. ``brokers`` are started by name and raise :class:`SetUpFailed` where one cannot be had.
-    ``job`` is given broker, scenario, a fresh queue and the options. ``work`` is a peer's life (see ``Peers``)."""
+    """``title`` is one line. ``base`` is the broker that ratios refer to. ``scenarios`` say in
+    words what they are, with ``{window}`` for its size. ``brokers`` are started by name and raise
+    :class:`SetUpFailed` where one cannot be had. ``job`` is given broker, scenario, a fresh queue
+    and the options. ``work`` is a peer's life (see ``Peers``)."""
 
     title: str
     base: str
@@ -95,7 +105,8 @@ class Comparison(Generic[B]):
 
 @dataclass
 class Series:
-    """The runs of one scenario on one broker; ``rates`` in messages a second, ``cpu_us`` of the broker per message."""
+    """The runs of one scenario on one broker; ``rates`` in messages a second, ``cpu_us`` of the
+    broker per message."""
 
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
@@ -116,8 +127,9 @@ class Series:
 class Peers:
     """The two processes at the ends of the wire.
 
-    ``work(pipe)`` gets ``(role, job)``, answers "ready" (or why not), waits for "go", and answers with its instants:
-    ``first`` of the producer, ``last`` of the consumer, nanoseconds of the host's monotonic clock. None ends it.
+    ``work(pipe)`` gets ``(role, job)``, answers "ready" (or why not), waits for "go", and answers
+    with its instants: ``first`` of the producer, ``last`` of the consumer, nanoseconds of the
+    host's monotonic clock. None ends it.
     """
 
     def __init__(self, stack: ExitStack, work: Callable[[Connection], None]) -> None:
@@ -133,7 +145,8 @@ class Peers:
             stack.callback(ours.send, None)
 
     def run(self, job: Job) -> float:
-        """Seconds from the first message sent to the last that arrived. Raises :class:`SetUpFailed` when the broker failed."""
+        """Seconds from the first message sent to the last that arrived. Raises :class:`SetUpFailed`
+        when the broker failed."""
         producer, consumer = self._pipes["produce"], self._pipes["consume"]
         both = (("consume", consumer), ("produce", producer))
         answers = {}
@@ -164,7 +177,8 @@ class Peers:
 def measure(
     peers: Peers, comparison: Comparison[B], brokers: Sequence[B], options: argparse.Namespace
 ) -> dict[str, dict[str, Series]]:
-    """All runs: in each repetition every scenario meets every broker, and each time another broker is first."""
+    """All runs: in each repetition every scenario meets every broker, and each time another broker
+    is first."""
     found = {scenario: {each.name: Series() for each in brokers} for scenario in options.scenarios}
     turn = itertools.count()
     for repetition in range(options.repetitions):
@@ -185,13 +199,15 @@ def measure(
                 series.rates.append(job.messages / took)
                 series.cpu_us.append((broker.cpu_s() - before) / job.messages * 1e6)
                 say(
-                    f"{repetition + 1}/{options.repetitions} {scenario} {broker.name}: {job.messages / took:,.0f} a second"
+                    f"{repetition + 1}/{options.repetitions} {scenario} {broker.name}:"
+                    f" {job.messages / took:,.0f} a second"
                 )
     return found
 
 
 def ratios(ours: Sequence[float], base: Sequence[float]) -> list[float]:
-    """Figure by figure of the same repetition; where the base used no processor time that shows, none."""
+    """Figure by figure of the same repetition; where the base used no processor time that shows,
+    none."""
     return [mine / theirs for mine, theirs in zip(ours, base, strict=False) if theirs]
 
 
@@ -209,14 +225,18 @@ def report(
 ) -> str:
     """The tables as text."""
     lines = [
-        f"{options.messages:,} messages of {options.size:,} octets, {options.repetitions} repetitions, interleaved; "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end",
+        (
+            f"{options.messages:,} messages of {options.size:,} octets, {options.repetitions}"
+            f" repetitions, interleaved; {os.cpu_count()} cores, Python"
+            f" {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end"
+        ),
         "",
     ]
     for scenario, by_broker in found.items():
         lines.append(f"{scenario}: {comparison.scenarios[scenario].format(window=options.window)}")
         lines.append(
-            f"  {'messages a second':24} {'min':>9} {'median':>9} {'max':>9}   {'CPU µs each':>11}   ratio to {comparison.base}"
+            f"  {'messages a second':24} {'min':>9} {'median':>9} {'max':>9}   {'CPU µs each':>11} "
+            f"  ratio to {comparison.base}"
         )
         base = by_broker.get(comparison.base, Series())
         for broker in brokers:
@@ -225,15 +245,22 @@ def report(
                 lines.append(f"  {broker.name:24} failed: {series.failure}")
                 continue
             each = series.figures()
-            line = f"  {broker.name:24} " + " ".join(f"{each[name]:9,}" for name in ("min", "median", "max"))
+            line = f"  {broker.name:24} " + " ".join(
+                f"{each[name]:9,}" for name in ("min", "median", "max")
+            )
             line += f"   {each['cpu_us_per_message']:11.1f}"
             if broker.name != comparison.base and (pairs := ratios(series.rates, base.rates)):
                 line += f"   {statistics.median(pairs):.2f} ({min(pairs):.2f} to {max(pairs):.2f})"
                 if work := ratios(series.cpu_us, base.cpu_us):
-                    line += f"; CPU {statistics.median(work):.2f} ({min(work):.2f} to {max(work):.2f})"
+                    line += (
+                        f"; CPU {statistics.median(work):.2f} ({min(work):.2f} to {max(work):.2f})"
+                    )
             lines.append(line)
         lines.append("")
-    lines += [f"{each.name}: version {each.version}" + (f"; {each.note}" if each.note else "") for each in brokers]
+    lines += [
+        f"{each.name}: version {each.version}" + (f"; {each.note}" if each.note else "")
+        for each in brokers
+    ]
     lines += [f"{name}: not measured: {reason}" for name, reason in missing.items()]
     return "\n".join(lines)
 
@@ -250,9 +277,11 @@ def as_json(
     for scenario, by_broker in found.items():
         base = by_broker.get(comparison.base, Series())
         scenarios[scenario] = {
-            name: series.figures()
-            | {"ratios": [round(each, 3) for each in ratios(series.rates, base.rates)]}
-            | {"cpu_ratios": [round(each, 3) for each in ratios(series.cpu_us, base.cpu_us)]}
+            name: (
+                series.figures()
+                | {"ratios": [round(each, 3) for each in ratios(series.rates, base.rates)]}
+                | {"cpu_ratios": [round(each, 3) for each in ratios(series.cpu_us, base.cpu_us)]}
+            )
             for name, series in by_broker.items()
         }
     return json.dumps(
@@ -279,18 +308,38 @@ def _options(comparison: Comparison[B]) -> argparse.Namespace:
         return int(text)
 
     parser = argparse.ArgumentParser(description=comparison.title)
-    parser.add_argument("--messages", type=count, default=20_000, help="per run (default: %(default)s)")
-    parser.add_argument("--size", type=count, default=1024, help="octets of a body (default: %(default)s)")
-    parser.add_argument("--window", type=count, default=200, help="messages in flight (default: %(default)s)")
-    parser.add_argument("--repetitions", type=count, default=5, help="of everything (default: %(default)s)")
-    parser.add_argument("--patience", type=count, default=8, help="seconds without progress that fail a run")
     parser.add_argument(
-        "--scenarios", nargs="+", choices=comparison.scenarios, default=list(comparison.scenarios), metavar="NAME"
+        "--messages", type=count, default=20_000, help="per run (default: %(default)s)"
     )
     parser.add_argument(
-        "--brokers", nargs="+", choices=comparison.brokers, default=list(comparison.brokers), metavar="NAME"
+        "--size", type=count, default=1024, help="octets of a body (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument(
+        "--window", type=count, default=200, help="messages in flight (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--repetitions", type=count, default=5, help="of everything (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--patience", type=count, default=8, help="seconds without progress that fail a run"
+    )
+    parser.add_argument(
+        "--scenarios",
+        nargs="+",
+        choices=comparison.scenarios,
+        default=list(comparison.scenarios),
+        metavar="NAME",
+    )
+    parser.add_argument(
+        "--brokers",
+        nargs="+",
+        choices=comparison.brokers,
+        default=list(comparison.brokers),
+        metavar="NAME",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of tables"
+    )
     return parser.parse_args()
 
 
@@ -298,7 +347,9 @@ def run(comparison: Comparison[B]) -> int:
     """0: every broker asked for was measured or is said not to be had; 3: none could be started."""
     options = _options(comparison)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-throughput-")))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="brokerproof-throughput-"))
+        )
         brokers: list[B] = []
         missing: dict[str, str] = {}
         for name in options.brokers:

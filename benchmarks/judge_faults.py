@@ -1,12 +1,15 @@
-"""How many small faults of the judges their own tests notice: mutation testing of ``reports/judges``.
+"""How many small faults of the judges their own tests notice: mutation testing of
+``reports/judges``.
 
-``python benchmarks/judge_faults.py books wanted --faults 6 --seed 1``: for each module so many faults, drawn by the seed, each
-in a copy of the packages in a folder of its own, in which the tests of the judges that need no Spark run until one fails. A
-fault is a comparison that is turned or made to include its bound, ``and`` for ``or``, a sign, a number one more, a condition
-that is negated, a statement that is left out. Printed is a line for each fault: noticed or not, where, and what it was. With
-``--control`` the tests run on a copy without a fault first.
+``python benchmarks/judge_faults.py books wanted --faults 6 --seed 1``: for each module so many
+faults, drawn by the seed, each in a copy of the packages in a folder of its own, in which the tests
+of the judges that need no Spark run until one fails. A fault is a comparison that is turned or made
+to include its bound, ``and`` for ``or``, a sign, a number one more, a condition that is negated, a
+statement that is left out. Printed is a line for each fault: noticed or not, where, and what it
+was. With ``--control`` the tests run on a copy without a fault first.
 
-A fault that is not noticed may be none: one that only makes more be read again than is needed, say. Look at each.
+A fault that is not noticed may be none: one that only makes more be read again than is needed, say.
+Look at each.
 """
 
 from __future__ import annotations
@@ -30,12 +33,30 @@ LONGEST_S = 900
 """A fault that makes the tests take longer than that counts as noticed: they would hang."""
 
 _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{
+        ast.Lt: ast.LtE,
+        ast.LtE: ast.Lt,
+        ast.Gt: ast.GtE,
+        ast.GtE: ast.Gt,
+        ast.Eq: ast.NotEq,
+        ast.NotEq: ast.Eq,
+    },
     **{ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
 }
 _SIGNS: dict[type[ast.operator], type[ast.operator]] = {
-    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv},
-    **{ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.LShift: ast.RShift, ast.RShift: ast.LShift},
+    **{
+        ast.Add: ast.Sub,
+        ast.Sub: ast.Add,
+        ast.Mult: ast.Add,
+        ast.FloorDiv: ast.Mult,
+        ast.Mod: ast.FloorDiv,
+    },
+    **{
+        ast.BitAnd: ast.BitOr,
+        ast.BitOr: ast.BitAnd,
+        ast.LShift: ast.RShift,
+        ast.RShift: ast.LShift,
+    },
 }
 
 
@@ -65,9 +86,17 @@ def altered(node: ast.AST) -> ast.AST | None:
 def faults(source: str) -> Iterator[tuple[int, str, str]]:
     """Line, what it was and became, and the whole source with the fault; only within functions."""
     tree = ast.parse(source)
-    bodies = [stated for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) for stated in each.body]
+    bodies = [
+        stated
+        for each in ast.walk(tree)
+        if isinstance(each, ast.FunctionDef)
+        for stated in each.body
+    ]
     types = {
-        id(part) for each in ast.walk(tree) if isinstance(each, ast.AnnAssign) for part in ast.walk(each.annotation)
+        id(part)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.AnnAssign)
+        for part in ast.walk(each.annotation)
     }
     places = [node for stated in bodies for node in ast.walk(stated) if id(node) not in types]
     for place in dict.fromkeys(places):
@@ -102,7 +131,10 @@ def noticed(module: str, source: str) -> bool:
     with tempfile.TemporaryDirectory(prefix="brokerproof-faults-") as folder:
         for each in PACKAGES:
             shutil.copytree(
-                ROOT / each, Path(folder, each), ignore=shutil.ignore_patterns("__pycache__"), symlinks=True
+                ROOT / each,
+                Path(folder, each),
+                ignore=shutil.ignore_patterns("__pycache__"),
+                symlinks=True,
             )
         shutil.copy(ROOT / "pyproject.toml", folder)
         Path(folder, "reports", "judges", f"{module}.py").write_text(source)
@@ -132,15 +164,22 @@ def main() -> None:
     for module in chosen.modules:
         source = (ROOT / "reports" / "judges" / f"{module}.py").read_text("utf-8")
         if chosen.control and noticed(module, source):
-            raise SystemExit(f"the tests of the judges fail without a fault in {module}: mend that first")
+            raise SystemExit(
+                f"the tests of the judges fail without a fault in {module}: mend that first"
+            )
         possible = list(faults(source))
-        drawn = random.Random(f"{chosen.seed} {module}").sample(possible, min(chosen.faults, len(possible)))
+        drawn = random.Random(f"{chosen.seed} {module}").sample(
+            possible, min(chosen.faults, len(possible))
+        )
         found = 0
         for line, what, faulty in sorted(drawn, key=lambda each: each[0]):
             seen = noticed(module, faulty)
             found += seen
             print(f"{'noticed' if seen else 'NOT noticed'} {module}.py:{line}: {what}", flush=True)
-        print(f"{module}: {found} of {len(drawn)} noticed, of {len(possible)} that can be made", flush=True)
+        print(
+            f"{module}: {found} of {len(drawn)} noticed, of {len(possible)} that can be made",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""How long judging takes, and how much memory, from 10**6 recorded events on: the judges, DuckDB, and the oracles.
+"""How long judging takes, and how much memory, from 10**6 recorded events on: the judges, DuckDB,
+and the oracles.
 
-``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--json]``. For each size it writes a recording
-(``benchmarks/load_trace.py``), judges it with Spark on ``local[2]`` with 4 GB of heap, and asks DuckDB for the same checks
-on the same files (two threads, 4 GB); the smallest one is judged by the pure-Python oracles too. Each engine is a process
-of its own, whose tree is watched: wall time, processor time, and the most memory that it had at once. Recordings are
-removed again; 5·10**7 events need 1 GB of disk.
+``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--json]``. For each size it writes a
+recording (``benchmarks/load_trace.py``), judges it with Spark on ``local[2]`` with 4 GB of heap,
+and asks DuckDB for the same checks on the same files (two threads, 4 GB); the smallest one is
+judged by the pure-Python oracles too. Each engine is a process of its own, whose tree is watched:
+wall time, processor time, and the most memory that it had at once. Recordings are removed again;
+5·10**7 events need 1 GB of disk.
 
 Every recording has five anomalies in it, and an engine that does not find each of them has failed.
 """
@@ -36,8 +38,12 @@ EXPECTED = {"messages": 2, "order": 1, "windows": 1, "silences": 1}
 def main() -> None:
     """Prints a table, or JSON; exits with 1 when an engine missed an anomaly or failed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sizes", default="1e6,1e7,5e7", help="numbers of events, separated by commas")
-    parser.add_argument("--scratch", type=Path, help="where recordings are written; a temporary folder by default")
+    parser.add_argument(
+        "--sizes", default="1e6,1e7,5e7", help="numbers of events, separated by commas"
+    )
+    parser.add_argument(
+        "--scratch", type=Path, help="where recordings are written; a temporary folder by default"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", nargs=2, metavar=("ENGINE", "FOLDER"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -62,14 +68,19 @@ def measured(folder: Path, size: int, *, oracles: bool) -> list[dict[str, Any]]:
     for engine in ("judges", "DuckDB", *(["oracles"] if oracles else [])):
         row = watched([sys.executable, __file__, "--one", engine, str(folder / "trace")])
         found = row.pop("found")
-        row |= {"engine": engine, "events": events, "right": found == (EXPECTED if engine == "DuckDB" else KINDS)}
+        row |= {
+            "engine": engine,
+            "events": events,
+            "right": found == (EXPECTED if engine == "DuckDB" else KINDS),
+        }
         print(f"{events:>11,} {engine:8} {row['seconds']:8.1f} s  found {found}", file=sys.stderr)
         rows.append(row)
     return rows
 
 
 def watched(command: list[str]) -> dict[str, Any]:
-    """Runs a command and watches it and all it starts: seconds, processor seconds, and most octets of memory at once."""
+    """Runs a command and watches it and all it starts: seconds, processor seconds, and most octets
+    of memory at once."""
     began = time.monotonic()
     spent: dict[int, float] = {}
     most = 0
@@ -87,8 +98,17 @@ def watched(command: list[str]) -> dict[str, Any]:
                 break
         assert process.stdout is not None
         said = process.stdout.read().decode().strip().splitlines()
-    result = json.loads(said[-1]) if process.returncode == 0 and said else {"found": f"failed ({process.returncode})"}
-    return {"seconds": time.monotonic() - began, "processor": sum(spent.values()), "memory": most, **result}
+    result = (
+        json.loads(said[-1])
+        if process.returncode == 0 and said
+        else {"found": f"failed ({process.returncode})"}
+    )
+    return {
+        "seconds": time.monotonic() - began,
+        "processor": sum(spent.values()),
+        "memory": most,
+        **result,
+    }
 
 
 def tree(root: int) -> list[int]:
@@ -116,22 +136,28 @@ def proportional(pid: int) -> int:
 
 def judges(folder: Path) -> dict[str, Any]:
     """The judges on Spark."""
-    from harness.catalogue.profiles import load
-    from harness.catalogue.requirements import load as requirements
-    from harness.oracles.ground import ground
-    from reports.judges.conclusion import conclude
-    from reports.judges.judge import judge
-    from reports.requirements import Requirements
-    from reports.session import session
-    from reports.sources.segments import local
+    from brokerproof.harness.catalogue.profiles import load
+    from brokerproof.harness.catalogue.requirements import load as requirements
+    from brokerproof.harness.oracles.expectations import ground
+    from brokerproof.reports.judging.conclusion import conclude
+    from brokerproof.reports.judging.judge import judge
+    from brokerproof.reports.requirements import Requirements
+    from brokerproof.reports.session import session
+    from brokerproof.reports.sources.segments import local
 
     began = time.monotonic()
     with session("local[2]", heap="4g", brief=True) as spark:
         ready = time.monotonic()
-        judgement = judge(spark, local([str(folder)], 2), ground("artemis", load("artemis").parameters))
+        judgement = judge(
+            spark, local([str(folder)], 2), ground("artemis", load("artemis").parameters)
+        )
         found = conclude(judgement, Requirements(requirements().values()).level)
         done = time.monotonic()
-    return {"start": ready - began, "work": done - ready, "found": {each.kind: each.count for each in found.wrong}}
+    return {
+        "start": ready - began,
+        "work": done - ready,
+        "found": {each.kind: each.count for each in found.wrong},
+    }
 
 
 def duck(folder: Path) -> dict[str, Any]:
@@ -145,18 +171,27 @@ def duck(folder: Path) -> dict[str, Any]:
 
 def oracles(folder: Path) -> dict[str, Any]:
     """The pure-Python oracles, which hold all events in memory."""
-    from harness.catalogue.profiles import load
-    from harness.oracles import lives, recording
-    from harness.oracles.ground import ground
-    from harness.trace import read
+    from brokerproof.harness.catalogue.profiles import load
+    from brokerproof.harness.oracles import connection_lifetimes, recording
+    from brokerproof.harness.oracles.expectations import ground
+    from brokerproof.harness.trace import read
 
     about = ground("artemis", load("artemis").parameters)
     began = time.monotonic()
-    events = [read.event(row) for path in sorted(folder.glob("part-*.parquet")) for row in read.rows(path)]
+    events = [
+        read.event(row) for path in sorted(folder.glob("part-*.parquet")) for row in read.rows(path)
+    ]
     wrong = recording.judge(events, about)
-    wrong += [each for life in lives.lifetimes(events).values() for each in lives.judge(life, about)]
+    wrong += [
+        each
+        for life in connection_lifetimes.lifetimes(events).values()
+        for each in connection_lifetimes.judge(life, about)
+    ]
     kinds = [each.kind for each in wrong]
-    return {"work": time.monotonic() - began, "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}}
+    return {
+        "work": time.monotonic() - began,
+        "found": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+    }
 
 
 ENGINES = {"judges": judges, "DuckDB": duck, "oracles": oracles}
@@ -165,17 +200,21 @@ ENGINES = {"judges": judges, "DuckDB": duck, "oracles": oracles}
 def as_table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown; ratios are to DuckDB on the same recording."""
     lines = [
-        "| events | engine | s | of it at work, s | processor, s | µs an event | memory, MB | ratio | ratio of processor |",
+        (
+            "| events | engine | s | of it at work, s | processor, s | µs an event | memory, MB |"
+            " ratio | ratio of processor |"
+        ),
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     base = {row["events"]: row for row in rows if row["engine"] == "DuckDB"}
     for row in rows:
         other = base[row["events"]]
         lines.append(
-            f"| {row['events']:,} | {row['engine']}{'' if row['right'] else ' (wrong)'} | {row['seconds']:.1f}"
-            f" | {row.get('work', 0):.1f} | {row['processor']:.1f} | {row['processor'] / row['events'] * 10**6:.2f}"
-            f" | {row['memory'] / 10**6:,.0f} | {row.get('work', 0) / other.get('work', 1):.2f}"
-            f" | {row['processor'] / other['processor']:.2f} |"
+            f"| {row['events']:,} | {row['engine']}{'' if row['right'] else ' (wrong)'} |"
+            f" {row['seconds']:.1f} | {row.get('work', 0):.1f} | {row['processor']:.1f} |"
+            f" {row['processor'] / row['events'] * 10**6:.2f} | {row['memory'] / 10**6:,.0f} |"
+            f" {row.get('work', 0) / other.get('work', 1):.2f} |"
+            f" {row['processor'] / other['processor']:.2f} |"
         )
     return "\n".join(lines)
 

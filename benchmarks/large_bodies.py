@@ -1,9 +1,11 @@
-"""One large body through the reference broker, in and out, and how much memory its process has meanwhile.
+"""One large body through the reference broker, in and out, and how much memory its process has
+meanwhile.
 
     python benchmarks/large_bodies.py [--mib 200] [--data]
 
-Each way is a broker of its own. The body is made and hashed piece by piece on one side and hashed on the other, so neither peer
-holds it. The consumer comes when the producer is done. Memory is VmRSS of the broker's process, looked at every 20 ms.
+Each way is a broker of its own. The body is made and hashed piece by piece on one side and hashed
+on the other, so neither peer holds it. The consumer comes when the producer is done. Memory is
+VmRSS of the broker's process, looked at every 20 ms.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 
 from comparison import started_reference
 
-from harness.wire import amqp, amqp_types
+from brokerproof.harness.protocols.amqp10 import codec, types
 
 PIECE = 256 * 1024
 NAME = "large"
@@ -61,7 +63,7 @@ class Memory:
         self.most = max(self.most, self._now())
 
 
-# --- STOMP ------------------------------------------------------------------------------------------------------------
+# --- STOMP ----------------------------------------------------------------------------------------
 
 
 class Stomp:
@@ -88,7 +90,7 @@ class Stomp:
     def send(self, octets: int, persistent: bool) -> str:
         seen = hashlib.sha256()
         more = "persistent:true\n" if persistent else ""
-        head = f"SEND\ndestination:{NAME}\ndestination-type:ANYCAST\n{more}content-length:{octets}\nreceipt:r\n\n"
+        head = f"SEND\ndestination:{NAME}\ndestination-type:ANYCAST\n{more}content-length:{octets}\nreceipt:r\n\n"  # noqa: E501
         self.socket.sendall(head.encode())
         for piece in pieces(octets):
             seen.update(piece)
@@ -116,7 +118,7 @@ class Stomp:
         return seen.hexdigest()
 
 
-# --- AMQP -------------------------------------------------------------------------------------------------------------
+# --- AMQP -----------------------------------------------------------------------------------------
 
 _DATA = b"\0\x53\x75\xb0"
 
@@ -126,41 +128,55 @@ class Amqp:
 
     def __init__(self, ready: dict[str, int]) -> None:
         self.socket = socket.create_connection(("127.0.0.1", ready["amqp"]), timeout=WAIT_S)
-        self.reader = amqp.Reader()
-        self.inbox: list[amqp.Frame] = []
-        self.socket.sendall(amqp.protocol_header())
+        self.reader = codec.Reader()
+        self.inbox: list[codec.Frame] = []
+        self.socket.sendall(codec.protocol_header())
         self.say("open", {"container-id": "large"})
-        self.say("begin", {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1})
+        self.say(
+            "begin",
+            {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1},
+        )
         self.most = self.wait("open").get("max-frame-size", PIECE)
 
     def say(self, name: str, fields: dict[str, object], payload: bytes = b"") -> None:
-        self.socket.sendall(amqp.encode_frame(amqp_types.encode(amqp.composite(name, fields)) + payload))
+        self.socket.sendall(
+            codec.encode_frame(types.encode(codec.composite(name, fields)) + payload)
+        )
 
-    def next(self) -> amqp.Frame:
+    def next(self) -> codec.Frame:
         while not self.inbox:
             data = self.socket.recv(PIECE)
             assert data, "the broker closed"
-            self.inbox += [each for each in self.reader.feed(data) if isinstance(each, amqp.Frame)]
+            self.inbox += [each for each in self.reader.feed(data) if isinstance(each, codec.Frame)]
         return self.inbox.pop(0)
 
-    def wait(self, name: str) -> amqp.Frame:
+    def wait(self, name: str) -> codec.Frame:
         while (found := self.next()).name != name:
             assert found.name not in ("close", "end", "detach"), found.brief()
         return found
 
     def attach(self, role: bool, terminus: str) -> None:
-        node = amqp.composite(terminus, {"address": NAME, "capabilities": ("queue",)})
+        node = codec.composite(terminus, {"address": NAME, "capabilities": ("queue",)})
         other = "target" if terminus == "source" else "source"
         count = None if role else 0
-        fields = {"name": "l", "handle": 0, "role": role, terminus: node, "initial-delivery-count": count}
-        self.say("attach", {**fields, other: amqp.composite(other, {})})
+        fields = {
+            "name": "l",
+            "handle": 0,
+            "role": role,
+            terminus: node,
+            "initial-delivery-count": count,
+        }
+        self.say("attach", {**fields, other: codec.composite(other, {})})
         self.wait("attach")
 
     def send(self, octets: int, persistent: bool) -> str:
-        self.attach(amqp.SENDER, "target")
+        self.attach(codec.SENDER, "target")
         self.wait("flow")
-        header = amqp_types.encode(amqp.composite("header", {"durable": True})) if persistent else b""
-        seen, first = hashlib.sha256(), {"delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
+        header = types.encode(codec.composite("header", {"durable": True})) if persistent else b""
+        seen, first = (
+            hashlib.sha256(),
+            {"delivery-id": 0, "delivery-tag": b"t", "message-format": 0},
+        )
         head = header + _DATA + octets.to_bytes(4)
         at, size = 0, self.most - 64 - len(head)
         for piece in pieces(octets):
@@ -174,7 +190,7 @@ class Amqp:
         return seen.hexdigest()
 
     def take(self, octets: int) -> str:
-        self.attach(amqp.RECEIVER, "source")
+        self.attach(codec.RECEIVER, "source")
         window = {
             "next-incoming-id": 0,
             "incoming-window": 2**31 - 1,
@@ -194,7 +210,12 @@ class Amqp:
             seen.update(payload)
             count += len(payload)
         assert count == octets, f"{count} of {octets} octets came"
-        fields = {"role": True, "first": 0, "settled": True, "state": amqp.composite("accepted", {})}
+        fields = {
+            "role": True,
+            "first": 0,
+            "settled": True,
+            "state": codec.composite("accepted", {}),
+        }
         self.say("disposition", fields)
         self.say("close", {})
         self.wait("close")
@@ -240,10 +261,21 @@ def run(way: str, octets: int, durable: bool) -> dict[str, object]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--mib", type=int, default=200, help="size of the body in MiB")
-    asked.add_argument("--data", action="store_true", help="durable messages of a broker with a folder for its data")
-    asked.add_argument("--way", choices=list(WAYS), action="append", help="only this way; may be given several times")
+    asked.add_argument(
+        "--data",
+        action="store_true",
+        help="durable messages of a broker with a folder for its data",
+    )
+    asked.add_argument(
+        "--way",
+        choices=list(WAYS),
+        action="append",
+        help="only this way; may be given several times",
+    )
     given = asked.parse_args()
     for way in given.way or WAYS:
         print(json.dumps(run(way, given.mib * 2**20, given.data)), flush=True)

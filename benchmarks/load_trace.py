@@ -1,8 +1,10 @@
-"""Writes the recording of a load that nobody ran: any number of events in the trace's own columns, quickly.
+"""Writes the recording of a load that nobody ran: any number of events in the trace's own columns,
+quickly.
 
-64 producers send stamped messages to 16 queues, two consumers each, every message with SEND, RECEIPT, MESSAGE and ACK;
-beside them are connections that say nothing until their TTL ends. What a broker would have to do is computed, so that
-anomalies can be put in one at a time: see :class:`Anomalies`.
+64 producers send stamped messages to 16 queues, two consumers each, every message with SEND,
+RECEIPT, MESSAGE and ACK; beside them are connections that say nothing until their TTL ends. What a
+broker would have to do is computed, so that anomalies can be put in one at a time: see
+:class:`Anomalies`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from harness.trace.columns import HEADER, SCHEMA
-from harness.trace.stamp import stamp
-from harness.words import NS_PER_MS, NS_PER_S
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S
+from brokerproof.harness.trace.columns import HEADER, SCHEMA
+from brokerproof.harness.trace.stamp import stamp
 
 PRODUCERS, QUEUES, EACH = 64, 16, 2
 CONSUMERS = QUEUES * EACH
@@ -36,8 +38,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Anomalies:
-    """The message that is lost, doubled, sent behind its successor; whose successor finds the window full to the octet; and
-    whether a silent connection is closed early. -1 and False: none."""
+    """The message that is lost, doubled, sent behind its successor; whose successor finds the
+    window full to the octet; and whether a silent connection is closed early. -1 and False:
+    none."""
 
     lost: int = -1
     doubled: int = -1
@@ -109,7 +112,13 @@ class _Load:
         table = pa.concat_tables(parts)
         table = table.take(pc.sort_indices(table, [("at_ns", "ascending")]))
         rows = table.num_rows
-        constant = {"run": "load", "target": "made", "case": "load", "clock": "VIRTUAL", "vantage": "PEER"}
+        constant = {
+            "run": "load",
+            "target": "made",
+            "case": "load",
+            "clock": "VIRTUAL",
+            "vantage": "PEER",
+        }
         columns = {name: _same(value, rows) for name, value in constant.items()}
         columns["seq"] = pa.array(np.arange(self.seq, self.seq + rows))
         self.seq += rows
@@ -121,13 +130,27 @@ class _Load:
         queue = producer_of(message) % QUEUES
         number = pa.array(message // PRODUCERS).cast(pa.string())
         headers = [("destination", _queues(queue)), ("receipt", _joined("r", number))]
-        return _frames("FrameSent", "SEND", message * self.step, 1 + producer_of(message), headers, message, 150)
+        return _frames(
+            "FrameSent",
+            "SEND",
+            message * self.step,
+            1 + producer_of(message),
+            headers,
+            message,
+            150,
+        )
 
     def _receipts(self, message: Ints) -> pa.Table:
         at = (message + RECEIPT_AFTER) * self.step
         number = pa.array(message // PRODUCERS).cast(pa.string())
         return _frames(
-            "FrameReceived", "RECEIPT", at, 1 + producer_of(message), [("receipt-id", _joined("r", number))], None, 30
+            "FrameReceived",
+            "RECEIPT",
+            at,
+            1 + producer_of(message),
+            [("receipt-id", _joined("r", number))],
+            None,
+            30,
         )
 
     def _deliveries(self, message: Ints) -> pa.Table:
@@ -151,7 +174,9 @@ class _Load:
             ("ack", _joined("a", token)),
             ("destination", _queues(consumer // EACH)),
         ]
-        return _frames("FrameReceived", "MESSAGE", at, 1 + PRODUCERS + consumer, headers, message, size)
+        return _frames(
+            "FrameReceived", "MESSAGE", at, 1 + PRODUCERS + consumer, headers, message, size
+        )
 
     def _filling(self) -> int:
         """How large the delivery has to be so that its consumer then holds exactly its window."""
@@ -170,7 +195,8 @@ class _Load:
     def _answers(self, message: Ints) -> pa.Table:
         message = message[message != self.wrong.lost]
         at = (message + ACK_AFTER) * self.step
-        # What filled the window is settled as soon as its successor has come, so that this is the only one too many.
+        # What filled the window is settled as soon as its successor has come, so that this is the
+        # only one too many.
         filling = message == self.wrong.filling
         if filling.any():
             at[filling] = (self._successor() + MESSAGE_AFTER) * self.step + 1
@@ -188,8 +214,12 @@ class _Load:
         asked = pa.array(np.where(silent, "1000,0", "0,0").tolist())
         agreed = pa.array(np.where(silent, "0,1000", "0,30000").tolist())
         opened = _frames("ConnectionOpened", None, zero - 3, conns, [], None, 0)
-        connect = _frames("FrameSent", "CONNECT", zero - 2, conns, [("heart-beat", asked)], None, 60)
-        connected = _frames("FrameReceived", "CONNECTED", zero - 1, conns, [("heart-beat", agreed)], None, 60)
+        connect = _frames(
+            "FrameSent", "CONNECT", zero - 2, conns, [("heart-beat", asked)], None, 60
+        )
+        connected = _frames(
+            "FrameReceived", "CONNECTED", zero - 1, conns, [("heart-beat", agreed)], None, 60
+        )
         consumers = np.arange(CONSUMERS)
         mode = pa.array(np.where(consumers % 4 == 0, "client", "client-individual").tolist())
         window = _same(str(WINDOW), CONSUMERS)
@@ -228,7 +258,13 @@ def _frames(
 ) -> pa.Table:
     rows = len(at)
     frame = kind.startswith("Frame")
-    body = pa.nulls(rows, pa.binary()) if not frame else _same(b"", rows) if message is None else _bodies(message)
+    body = (
+        pa.nulls(rows, pa.binary())
+        if not frame
+        else _same(b"", rows)
+        if message is None
+        else _bodies(message)
+    )
     return pa.table(
         {
             "at_ns": pa.array(at),
@@ -240,7 +276,9 @@ def _frames(
             "body": body,
             "body_size": pa.array(np.full(rows, 26 if message is not None else 0)),
             "size": pa.array(np.full(rows, size) if isinstance(size, int) else size),
-            "how": _same("EOF", rows) if kind == "ConnectionClosed" else pa.nulls(rows, pa.string()),
+            "how": _same("EOF", rows)
+            if kind == "ConnectionClosed"
+            else pa.nulls(rows, pa.string()),
         }
     )
 
@@ -249,9 +287,15 @@ def _headers(headers: list[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
     """One list for each row, of the n-th value of each header."""
     count = len(headers)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
-    names = pa.array([name for name, _ in headers] or [""]).take(pa.array(np.tile(np.arange(count), rows)))
-    values = pa.concat_arrays([value for _, value in headers]) if headers else pa.array([], pa.string())
-    order = np.arange(rows * count).reshape(count, rows).T.ravel() if count else np.empty(0, np.int64)
+    names = pa.array([name for name, _ in headers] or [""]).take(
+        pa.array(np.tile(np.arange(count), rows))
+    )
+    values = (
+        pa.concat_arrays([value for _, value in headers]) if headers else pa.array([], pa.string())
+    )
+    order = (
+        np.arange(rows * count).reshape(count, rows).T.ravel() if count else np.empty(0, np.int64)
+    )
     structs = pa.StructArray.from_arrays([names, values.take(pa.array(order))], fields=list(HEADER))
     return pa.ListArray.from_arrays(offsets, structs, type=SCHEMA.field("headers").type)
 
@@ -264,7 +308,9 @@ def _bodies(message: Ints) -> pa.Array:
             octets[:, place + digits - 1 - digit] = 48 + numbers // 10**digit % 10
     offsets = np.arange(len(message) + 1, dtype=np.int32) * octets.shape[1]
     return pa.Array.from_buffers(
-        pa.binary(), len(message), [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(octets.tobytes())]
+        pa.binary(),
+        len(message),
+        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(octets.tobytes())],
     )
 
 

@@ -1,12 +1,14 @@
 """Millions of messages through page files: ``python benchmarks/paging.py``.
 
-For each depth a broker of its own gets that many messages of 1 KiB on one queue whose address pages from 10 MiB on, and then
-one consumer takes all of them and looks at their order. Rates are beside what the same disk does in the same run when one file
-is written with an fsync at its end and read again. Memory is that of the broker's process, looked at ten times a second.
+For each depth a broker of its own gets that many messages of 1 KiB on one queue whose address pages
+from 10 MiB on, and then one consumer takes all of them and looks at their order. Rates are beside
+what the same disk does in the same run when one file is written with an fsync at its end and read
+again. Memory is that of the broker's process, looked at ten times a second.
 
-``--durable`` sends persistent messages to brokers that keep a journal; ``--depths``, ``--octets`` and ``--no-artemis`` make it
-smaller; ``--json`` prints one JSON object. ``--activemq`` looks at the reference broker of the other kind instead, whose queues
-have 4 MiB of memory: what is not persistent is spooled, and with ``--durable`` it is left in the store.
+``--durable`` sends persistent messages to brokers that keep a journal; ``--depths``, ``--octets``
+and ``--no-artemis`` make it smaller; ``--json`` prints one JSON object. ``--activemq`` looks at the
+reference broker of the other kind instead, whose queues have 4 MiB of memory: what is not
+persistent is spooled, and with ``--durable`` it is left in the store.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from pathlib import Path
 
 from comparison import Broker, started_reference
 
-from harness.targets.artemis import ArtemisProcess
-from harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.artemis.broker import ArtemisProcess
+from brokerproof.harness.targets.failure import SetUpFailed
 
 DEPTHS = (10_000, 100_000, 1_000_000, 5_000_000)
 ARTEMIS_MOST = 1_000_000
@@ -44,19 +46,20 @@ CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq
 <acceptors><acceptor name="stomp">tcp://127.0.0.1:0?protocols=STOMP;connectionTtl=36000000</acceptor></acceptors>
 <address-settings><address-setting match="#"><max-size-bytes>10M</max-size-bytes><page-size-bytes>10M</page-size-bytes>
 <address-full-policy>PAGE</address-full-policy></address-setting></address-settings></core></configuration>
-"""
+"""  # noqa: E501
 ACTIVEMQ = """<broker xmlns="http://activemq.apache.org/schema/core" brokerName="paging">
 <destinationPolicy><policyMap><policyEntries><policyEntry queue=">" memoryLimit="4mb"/></policyEntries></policyMap>
 </destinationPolicy>
 <transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:0"/></transportConnectors></broker>
-"""
+"""  # noqa: E501
 ADDRESS, QUEUE = b"destination:deep\ndestination-type:ANYCAST\n", b"destination:/queue/deep\n"
 """Headers that name the place, in the words of either family."""
 
 
 @dataclass
 class Figures:
-    """One depth on one broker. Seconds, MiB, microseconds of the broker's processor time per message."""
+    """One depth on one broker. Seconds, MiB, microseconds of the broker's processor time per
+    message."""
 
     broker: str
     depth: int
@@ -149,7 +152,8 @@ def fill(port: int, to: bytes, depth: int, octets: int, durable: bool) -> float:
 
 
 def drain(port: int, to: bytes, depth: int, octets: int) -> tuple[float, int]:
-    """Seconds until as many messages as went in have arrived, and how many of them did not come right behind the one before."""
+    """Seconds until as many messages as went in have arrived, and how many of them did not come
+    right behind the one before."""
     peer = Peer(port)
     began = time.perf_counter()
     where = to.replace(b"destination-type", b"subscription-type")
@@ -168,7 +172,8 @@ def drain(port: int, to: bytes, depth: int, octets: int) -> tuple[float, int]:
 
 
 def disk(folder: Path, octets: int) -> tuple[float, float]:
-    """MiB a second that one file is written with, fsync included, and read with, not from memory."""
+    """MiB a second that one file is written with, fsync included, and read with, not from
+    memory."""
     path, chunk = folder / "sequential", os.urandom(MIB) * 4
     began = time.perf_counter()
     with path.open("wb", buffering=0) as file:
@@ -214,7 +219,9 @@ def activemq(folder: Path, durable: bool) -> Iterator[Broker]:
     config.write_text(ACTIVEMQ)
     data = ("--data", str(folder)) if durable else ()
     with ExitStack() as stack:
-        ready = started_reference(stack, folder, "--profile", "activemq", "--config", str(config), *data)
+        ready = started_reference(
+            stack, folder, "--profile", "activemq", "--config", str(config), *data
+        )
         yield Broker("as ActiveMQ", ready["version"], ready["pid"], ready["stomp"])
 
 
@@ -232,7 +239,18 @@ def one(broker: Broker, to: bytes, folder: Path, depth: int, octets: int, durabl
     per = 1e6 / depth
     name = f"{broker.name} {broker.version}"
     return Figures(
-        name, depth, octets, in_s, out_s, in_cpu * per, out_cpu * per, before, most_in, most_out, pages, misplaced
+        name,
+        depth,
+        octets,
+        in_s,
+        out_s,
+        in_cpu * per,
+        out_cpu * per,
+        before,
+        most_in,
+        most_out,
+        pages,
+        misplaced,
     )
 
 
@@ -240,10 +258,11 @@ def _line(each: Figures, write: float, read: float) -> str:
     volume = each.depth * each.octets / MIB
     into, out = volume / each.in_s, volume / each.out_s
     return (
-        f"{each.broker:20} {each.depth:>9,} | in {each.depth / each.in_s:>7,.0f}/s {into:6.1f} MiB/s "
-        f"({into / write:4.0%} of the disk) {each.in_cpu_us:5.1f} us | out {each.depth / each.out_s:>7,.0f}/s "
-        f"{out:6.1f} MiB/s ({out / read:4.0%}) {each.out_cpu_us:5.1f} us | memory {each.before_mib:4.0f}, "
-        f"in {each.most_in_mib:4.0f}, out {each.most_out_mib:4.0f} MiB | pages {each.pages_mib:6.0f} MiB"
+        f"{each.broker:20} {each.depth:>9,} | in {each.depth / each.in_s:>7,.0f}/s {into:6.1f}"
+        f" MiB/s ({into / write:4.0%} of the disk) {each.in_cpu_us:5.1f} us | out"
+        f" {each.depth / each.out_s:>7,.0f}/s {out:6.1f} MiB/s ({out / read:4.0%})"
+        f" {each.out_cpu_us:5.1f} us | memory {each.before_mib:4.0f}, in {each.most_in_mib:4.0f},"
+        f" out {each.most_out_mib:4.0f} MiB | pages {each.pages_mib:6.0f} MiB"
         + (f" | {each.misplaced} OUT OF ORDER" if each.misplaced else "")
     )
 
@@ -254,9 +273,17 @@ def main() -> None:
     parser.add_argument("--octets", type=int, default=1024, help="of a body, from 8")
     parser.add_argument("--durable", action="store_true")
     parser.add_argument("--no-artemis", action="store_true")
-    parser.add_argument("--activemq", action="store_true", help="the reference broker of ActiveMQ's kind, and no other")
-    parser.add_argument("--artemis-most", type=int, default=ARTEMIS_MOST, metavar="N", help="its largest depth")
-    parser.add_argument("--folder", type=Path, help="where the files are, on the disk that is meant")
+    parser.add_argument(
+        "--activemq",
+        action="store_true",
+        help="the reference broker of ActiveMQ's kind, and no other",
+    )
+    parser.add_argument(
+        "--artemis-most", type=int, default=ARTEMIS_MOST, metavar="N", help="its largest depth"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="where the files are, on the disk that is meant"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures: list[Figures] = []
@@ -265,9 +292,17 @@ def main() -> None:
         out = sys.stderr if options.json else sys.stdout
         print(f"{platform.platform()}, {os.cpu_count()} processors", file=out)
         print(
-            f"disk: {write:,.0f} MiB/s written in one file with an fsync at its end, {read:,.0f} MiB/s read", file=out
+            f"disk: {write:,.0f} MiB/s written in one file with an fsync at its end, {read:,.0f}"
+            " MiB/s read",
+            file=out,
         )
-        makers = [activemq] if options.activemq else [reference] if options.no_artemis else [reference, artemis]
+        makers = (
+            [activemq]
+            if options.activemq
+            else [reference]
+            if options.no_artemis
+            else [reference, artemis]
+        )
         to = QUEUE if options.activemq else ADDRESS
         for depth in options.depths:
             for make in makers:
@@ -277,13 +312,23 @@ def main() -> None:
                 folder.mkdir()
                 try:
                     with make(folder, options.durable) as broker:
-                        figures.append(one(broker, to, folder, depth, options.octets, options.durable))
+                        figures.append(
+                            one(broker, to, folder, depth, options.octets, options.durable)
+                        )
                 except SetUpFailed as problem:
                     print(f"{make.__name__}: {problem}", file=out, flush=True)
                     continue
                 print(_line(figures[-1], write, read), file=out, flush=True)
     if options.json:
-        print(json.dumps({"write_mib_s": write, "read_mib_s": read, "figures": [asdict(each) for each in figures]}))
+        print(
+            json.dumps(
+                {
+                    "write_mib_s": write,
+                    "read_mib_s": read,
+                    "figures": [asdict(each) for each in figures],
+                }
+            )
+        )
     if any(each.misplaced for each in figures if each.broker.startswith("reference")):
         sys.exit("the reference broker delivered messages out of order")
 

@@ -1,15 +1,20 @@
-"""What recording a load costs: throughput lost, and processor time, of STOMP, AMQP 1.0 and AMQP 0-9-1.
+"""What recording a load costs: throughput lost, and processor time, of STOMP, AMQP 1.0 and AMQP
+0-9-1.
 
-``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and, protocol by protocol,
+``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and,
+protocol by protocol,
 
-* drives it with one load whose recording is switched on and off in short slices (``recorder_slices.py``). The median over
-  ``--pairs`` of what a slice with recording lost against the one beside it is *the lost throughput*;
-* drives it with ``--whole`` pairs of whole loads as ``brokerproof load`` does, with and without recording, in changing order.
-  They say what whole loads lost (few and long, so a noisy machine shows in them more), and what making segments took then.
+* drives it with one load whose recording is switched on and off in short slices
+  (``recorder_slices.py``). The median over ``--pairs`` of what a slice with recording lost against
+  the one beside it is *the lost throughput*;
+* drives it with ``--whole`` pairs of whole loads as ``brokerproof load`` does, with and without
+  recording, in changing order. They say what whole loads lost (few and long, so a noisy machine
+  shows in them more), and what making segments took then.
 
-A slice sees all that recording does while a load lasts: what the driver does for its tape, the thread that writes it, and what
-the kernel does for that thread. Nobody is bound to a core: the driver takes one, the broker another (Artemis: the others), and
-what the machine does besides, such as writing pages to the disk, gets what is left. The first line says how many there are.
+A slice sees all that recording does while a load lasts: what the driver does for its tape, the
+thread that writes it, and what the kernel does for that thread. Nobody is bound to a core: the
+driver takes one, the broker another (Artemis: the others), and what the machine does besides, such
+as writing pages to the disk, gets what is left. The first line says how many there are.
 """
 
 from __future__ import annotations
@@ -27,19 +32,23 @@ from typing import Any
 
 from recorder_slices import Bench, Slice
 
-from harness import run_folder
-from harness.load import told as telling
-from harness.load.crew import LocalCrew
-from harness.load.plan import Sizes
-from harness.load.protocols import PROTOCOLS
-from harness.load.session import Session
-from harness.load.setting import Wishes
-from harness.targets import target_file
-from harness.targets.sockets import SocketTarget
-from harness.targets.target import TargetFacts
-from harness.words import NS_PER_MS
+from brokerproof.harness.load import summary as telling
+from brokerproof.harness.load.local_drivers import LocalCrew
+from brokerproof.harness.load.plan import Sizes
+from brokerproof.harness.load.plan_builder import Wishes
+from brokerproof.harness.load.protocols import PROTOCOLS
+from brokerproof.harness.load.session import Session
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.results import run_folder
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import TargetFacts
 
-TARGETS = {"stomp": "reference-real", "amqp": "reference-real", "amqp091": "reference-rabbitmq-real"}
+TARGETS = {
+    "stomp": "reference-real",
+    "amqp": "reference-real",
+    "amqp091": "reference-rabbitmq-real",
+}
 WINDOWS = {"stomp": 100_000, "amqp": 200, "amqp091": 200}
 """What consumers ask for: octets, credit, messages."""
 MOST_LOST = 0.1
@@ -47,8 +56,8 @@ MOST_LOST = 0.1
 
 @dataclass(frozen=True)
 class Whole:
-    """One whole load: messages a second, driver and making segments in µs of the processor a message, and how long that
-    took after the load in seconds."""
+    """One whole load: messages a second, driver and making segments in µs of the processor a
+    message, and how long that took after the load in seconds."""
 
     rate: float
     driver: float
@@ -85,7 +94,11 @@ def whole(target: Standing, wishes: Wishes, folder: Path, *, record: bool) -> Wh
 
 
 def measured(
-    protocol: str, target: Standing, folder: Path, options: argparse.Namespace, say: Callable[[str], None]
+    protocol: str,
+    target: Standing,
+    folder: Path,
+    options: argparse.Namespace,
+    say: Callable[[str], None],
 ) -> Any:
     """Everything about one protocol."""
     wishes = Wishes(
@@ -96,17 +109,33 @@ def measured(
         seed=1,
     )
     slices: list[tuple[Slice, Slice]] = []
-    for pair in Bench(target, wishes, folder / "tape").pairs(options.pairs, options.slice_ms * NS_PER_MS):
+    for pair in Bench(target, wishes, folder / "tape").pairs(
+        options.pairs, options.slice_ms * NS_PER_MS
+    ):
         slices.append(pair)
     if 2 * len(slices) < options.pairs:
-        raise SystemExit(f"{protocol} on {target.identity.name}: nothing passed in most slices, so nothing is measured")
+        raise SystemExit(
+            f"{protocol} on {target.identity.name}: nothing passed in most slices, so nothing is"
+            " measured"
+        )
     lost = [1 - with_.rate / without.rate for without, with_ in slices]
-    drivers = [statistics.median(each.driver for each in side) for side in zip(*slices, strict=True)]
+    drivers = [
+        statistics.median(each.driver for each in side) for side in zip(*slices, strict=True)
+    ]
     more = statistics.median(with_.driver - without.driver for without, with_ in slices)
-    say(f"{protocol} on {target.identity.name}, {options.size} each, {len(slices)} pairs of {options.slice_ms} ms:")
+    say(
+        f"{protocol} on {target.identity.name}, {options.size} each, {len(slices)} pairs of"
+        f" {options.slice_ms} ms:"
+    )
     say(f"  lost throughput: {words(lost)}")
-    say(f"  {statistics.median(each.rate for each, _ in slices):,.0f} messages/s without; µs of the driver a message")
-    say(f"  {drivers[0]:.1f} without and {drivers[1]:.1f} with, pair by pair {more:.1f} more (median)")
+    say(
+        f"  {statistics.median(each.rate for each, _ in slices):,.0f} messages/s without; µs of the"
+        " driver a message"
+    )
+    say(
+        f"  {drivers[0]:.1f} without and {drivers[1]:.1f} with, pair by pair {more:.1f} more"
+        " (median)"
+    )
     told: dict[str, Any] = {
         "protocol": protocol,
         "target": target.identity.name,
@@ -126,16 +155,22 @@ def measured(
         segments = statistics.median(with_.segments for _, with_ in loads)
         after = statistics.median(with_.after_s for _, with_ in loads)
         say(f"  {len(loads)} pairs of whole loads of {options.messages:,}: lost {words(lost)}")
-        say(f"  segments were made afterwards: {after:.1f} s, {segments:.1f} µs of the processor a message")
+        say(
+            f"  segments were made afterwards: {after:.1f} s, {segments:.1f} µs of the processor a"
+            " message"
+        )
         told |= {"whole_lost": lost_of(lost), "segments_us": segments, "after_s": after}
     return told
 
 
 def lost_of(values: Sequence[float]) -> dict[str, float]:
-    """Median, quartiles, ends, and how sure the median is: the middle 95 % of where the median of so many could be."""
+    """Median, quartiles, ends, and how sure the median is: the middle 95 % of where the median of
+    so many could be."""
     ordered = sorted(values)
     count = len(ordered)
-    reach = round(0.98 * count**0.5)  # 1.96 standard deviations of how many of them are below the median
+    reach = round(
+        0.98 * count**0.5
+    )  # 1.96 standard deviations of how many of them are below the median
     low, high = max(0, count // 2 - reach), min(count - 1, (count - 1) // 2 + reach)
     quarters = statistics.quantiles(ordered, n=4) if count > 1 else [ordered[0]] * 3
     return {
@@ -153,9 +188,9 @@ def words(values: Sequence[float]) -> str:
     """The same in words."""
     found = lost_of(values)
     return (
-        f"median {found['median']:.1%} (95 %: {found['median_low']:.1%} to {found['median_high']:.1%}),"
-        f" half of all {found['quarter']:.1%} to {found['three_quarters']:.1%},"
-        f" all {found['least']:.1%} to {found['most']:.1%}"
+        f"median {found['median']:.1%} (95 %: {found['median_low']:.1%} to"
+        f" {found['median_high']:.1%}), half of all {found['quarter']:.1%} to"
+        f" {found['three_quarters']:.1%}, all {found['least']:.1%} to {found['most']:.1%}"
     )
 
 
@@ -163,13 +198,20 @@ def main() -> int:
     """Exit 1 when the median of the throughput that slices lost is 10 % or more in any protocol."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("protocols", nargs="*", choices=[*PROTOCOLS, []], help="default: all")
-    parser.add_argument("--target", help=f"default: {', '.join(f'{name} {each}' for name, each in TARGETS.items())}")
+    parser.add_argument(
+        "--target", help=f"default: {', '.join(f'{name} {each}' for name, each in TARGETS.items())}"
+    )
     parser.add_argument("--pairs", type=int, default=50)
     parser.add_argument("--slice-ms", type=int, default=300)
     parser.add_argument("--whole", type=int, default=2)
     parser.add_argument("--messages", type=int, default=40_000, help="of a whole load")
     parser.add_argument("--size", default="1k")
-    parser.add_argument("--window", type=int, default=0, help="default: 100000 octets in STOMP, 200 messages elsewhere")
+    parser.add_argument(
+        "--window",
+        type=int,
+        default=0,
+        help="default: 100000 octets in STOMP, 200 messages elsewhere",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
 

@@ -1,8 +1,9 @@
-"""One load whose recording is switched on and off: what it costs while everything else stays as it is.
+"""One load whose recording is switched on and off: what it costs while everything else stays as it
+is.
 
-The driver runs in this process, the broker in its own. In one slice of time the driver has a tape, in the next it has none, in
-the order off, on, on, off, and so on; a slice with and one without beside it are a pair. What a machine does for longer than a
-slice meets both alike.
+The driver runs in this process, the broker in its own. In one slice of time the driver has a tape,
+in the next it has none, in the order off, on, on, off, and so on; a slice with and one without
+beside it are a pair. What a machine does for longer than a slice meets both alike.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.load import setting
-from harness.load.driver import Driver
-from harness.load.setting import Wishes
-from harness.load.tape import Tape
-from harness.targets.sockets import SocketTarget
-from harness.words import NS_PER_MS, NS_PER_S, Duration
-from harness.worlds.canary import Canary
-from harness.worlds.real import RealWorld
+from brokerproof.harness.load import plan_builder
+from brokerproof.harness.load.driver import Driver
+from brokerproof.harness.load.plan_builder import Wishes
+from brokerproof.harness.load.wire_log import Tape
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.real import RealWorld
 
 SETTLED: Duration = 50 * NS_PER_MS
 """What is on its way when a slice begins belongs to the one before: so long is not counted."""
@@ -29,8 +30,9 @@ PATIENCE: Duration = 20 * NS_PER_S
 
 @dataclass(frozen=True)
 class Slice:
-    """Messages a second, and the driver's processor time a message in µs, with the thread that writes the tape. A message
-    counts half when it is confirmed and half when it comes: a broker may well take them in before it hands them out."""
+    """Messages a second, and the driver's processor time a message in µs, with the thread that
+    writes the tape. A message counts half when it is confirmed and half when it comes: a broker may
+    well take them in before it hands them out."""
 
     rate: float
     driver: float
@@ -46,14 +48,15 @@ class Bench:
     """A driver at work on a target that has been started. ``folder`` is for its tape."""
 
     def __init__(self, target: SocketTarget, wishes: Wishes, folder: Path) -> None:
-        plan = setting.plan(target, replace(wishes, messages=0), f"slices.{wishes.protocol}")
+        plan = plan_builder.plan(target, replace(wishes, messages=0), f"slices.{wishes.protocol}")
         self._world = RealWorld({}, Canary())
-        self._world.moved(setting.terms(target, plan.acceptor, None).endpoints)
+        self._world.moved(plan_builder.terms(target, plan.acceptor, None).endpoints)
         self._tape = Tape(folder, lambda _: None)
         self._driver = Driver(self._world, plan, self._tape, 0)
 
     def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:
-        """So many pairs of slices, without and with a tape, less those in one of which the broker did nothing."""
+        """So many pairs of slices, without and with a tape, less those in one of which the broker
+        did nothing."""
         driver = self._driver
         driver.connect(PATIENCE)
         driver.produce(self._world.now())

@@ -1,9 +1,11 @@
-"""How long a report on many cases takes to write, how large it is, and how quickly Chromium shows it.
+"""How long a report on many cases takes to write, how large it is, and how quickly Chromium shows
+it.
 
-``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``. It writes a run of so many
-cases, all alike but for a tenth that have several connections, reports it with ``local[2]`` in a process of its own, and opens
-the index, a page in a file of its own and a packed one, at the width of a desktop and of a phone. The run goes to a temporary
-folder unless ``--out`` names one to keep; ``--look`` only opens the report that lies there.
+``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``.
+It writes a run of so many cases, all alike but for a tenth that have several connections, reports
+it with ``local[2]`` in a process of its own, and opens the index, a page in a file of its own and a
+packed one, at the width of a desktop and of a phone. The run goes to a temporary folder unless
+``--out`` names one to keep; ``--look`` only opens the report that lies there.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 SUITES = ("stomp", "amqp", "flow", "delivery", "crossing")
-DOUBTS = (("FAIL", 0.002), ("INCONCLUSIVE", 0.002), ("KNOWN", 0.005), ("WARN", 0.003), ("SKIP", 0.05), ("NOTE", 0.01))
+DOUBTS = (
+    ("FAIL", 0.002),
+    ("INCONCLUSIVE", 0.002),
+    ("KNOWN", 0.005),
+    ("WARN", 0.003),
+    ("SKIP", 0.05),
+    ("NOTE", 0.01),
+)
 
 
 def main() -> None:
@@ -36,7 +45,9 @@ def main() -> None:
     parser.add_argument("--cases", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--targets", type=int, default=4)
     parser.add_argument("--out", type=Path, help="keep run and report here")
-    parser.add_argument("--look", action="store_true", help="only open the report that lies in --out")
+    parser.add_argument(
+        "--look", action="store_true", help="only open the report that lies in --out"
+    )
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.look and asked.out is None:
@@ -44,7 +55,9 @@ def main() -> None:
     folder = asked.out or Path(tempfile.mkdtemp(prefix="brokerproof-report-scale-"))
     try:
         figures = (
-            looked_at(folder / "report", asked.cases) if asked.look else measured(folder, asked.cases, asked.targets)
+            looked_at(folder / "report", asked.cases)
+            if asked.look
+            else measured(folder, asked.cases, asked.targets)
         )
     finally:
         if asked.out is None:
@@ -72,17 +85,30 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
         "index octets": (report / "index.html").stat().st_size,
         "files of case pages": len(sizes),
         "octets of case pages": sum(sizes),
-        "octets of the report": sum(path.stat().st_size for path in report.rglob("*") if path.is_file()),
+        "octets of the report": sum(
+            path.stat().st_size for path in report.rglob("*") if path.is_file()
+        ),
         **looked_at(report, cases),
     }
 
 
 def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
-    """Writes the report: seconds in all, seconds by step, and the greatest memory in octets by part."""
-    command = [sys.executable, "-c", "from harness.cli import main; main()", "report", str(run), "--out", str(report)]
+    """Writes the report: seconds in all, seconds by step, and the greatest memory in octets by
+    part."""
+    command = [
+        sys.executable,
+        "-c",
+        "from brokerproof.harness.commands.cli import main; main()",
+        "report",
+        str(run),
+        "--out",
+        str(report),
+    ]
     began = time.monotonic()
     told: list[tuple[str, float]] = [("start", began)]
-    with subprocess.Popen([*command, "--master", "local[2]"], cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, "--master", "local[2]"], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
 
         def listen(lines: Iterable[str]) -> None:
@@ -96,14 +122,21 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
                 most[name] = max(octets, most.get(name, 0))
             listener.join(0.3)
     if process.returncode:
-        sys.exit(f"brokerproof report ended with {process.returncode}: {[words for words, _ in told]}")
+        sys.exit(
+            f"brokerproof report ended with {process.returncode}: {[words for words, _ in told]}"
+        )
     ended = time.monotonic()
     until = [at for _, at in told[1:]] + [ended]
-    return ended - began, {words: end - at for (words, at), end in zip(told, until, strict=True)}, most
+    return (
+        ended - began,
+        {words: end - at for (words, at), end in zip(told, until, strict=True)},
+        most,
+    )
 
 
 def memory(driver: int) -> dict[str, int]:
-    """Resident octets now: of the process that writes, of its JVM, and of the largest of Spark's Python workers."""
+    """Resident octets now: of the process that writes, of its JVM, and of the largest of Spark's
+    Python workers."""
     parents: dict[int, int] = {}
     for each in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it may end meanwhile
@@ -116,7 +149,9 @@ def memory(driver: int) -> dict[str, int]:
         if above != driver:
             continue
         with contextlib.suppress(OSError, ValueError):
-            octets = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+            octets = (
+                int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
+            )
             java = Path(f"/proc/{process}/comm").read_text().strip() == "java"
             name = "the driver" if process == driver else "its JVM" if java else "a worker"
             found[name] = max(octets, found.get(name, 0))
@@ -125,12 +160,18 @@ def memory(driver: int) -> dict[str, int]:
 
 def write_run(folder: Path, cases: int, targets: int) -> int:
     """A run folder of so many results, and how many events its trace has."""
-    from harness.catalogue.requirements import load
-    from harness.trace.recorder import Recorder
-    from harness.verdicts.finding import Finding
-    from harness.verdicts.results import Result
-    from harness.words import Clock, Seen, Verdict
-    from suites.units.synthetic_run import header, silence, two_connections, write_header
+    from brokerproof.harness.catalogue.requirements import load
+    from brokerproof.harness.model.enums import Clock
+    from brokerproof.harness.model.finding import Finding
+    from brokerproof.harness.model.verdicts import Seen, Verdict
+    from brokerproof.harness.results.records import Result
+    from brokerproof.harness.trace.recorder import Recorder
+    from brokerproof.suites.units.drivers.synthetic_run import (
+        header,
+        silence,
+        two_connections,
+        write_header,
+    )
 
     chance = random.Random(1)
     known = list(load())
@@ -149,10 +190,22 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
         events += len(trace)
         cited = tuple(dict.fromkeys(chance.choice(known) for _ in range(3)))
         bad = verdict in ("FAIL", "KNOWN", "WARN")
-        said = f"{chance.randrange(9999)} ms, should be between 2000 and 4000 ms" if verdict != "PASS" else ""
+        said = (
+            f"{chance.randrange(9999)} ms, should be between 2000 and 4000 ms"
+            if verdict != "PASS"
+            else ""
+        )
         findings = tuple(Finding(each, Seen.VIOLATED if bad else Seen.HELD, said) for each in cited)
-        told.append(Result(case, target, cited, Verdict(verdict), said, findings, duration_s=chance.random()).line())
-        facts[case] = {"doc": "A case that stands for many.", "requirements": list(cited), "source": "suites/x.py:1"}
+        told.append(
+            Result(
+                case, target, cited, Verdict(verdict), said, findings, duration_s=chance.random()
+            ).line()
+        )
+        facts[case] = {
+            "doc": "A case that stands for many.",
+            "requirements": list(cited),
+            "source": "suites/x.py:1",
+        }
     for recorder in recorders.values():
         recorder.flush()
     (folder / "results.ndjson").write_text("\n".join(told) + "\n", "utf-8")
@@ -163,16 +216,19 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
 _READY = """new Promise(done => (function look() {
   'ready' in document.documentElement.dataset
     ? requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))) : setTimeout(look, 5);
-})())"""
+})())"""  # noqa: E501
 """Milliseconds of the page's own clock until it is ready and has been drawn as such."""
 _CHANGED = """(() => {{
   const began = performance.now();
   {change};
   return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began))));
-}})()"""
+}})()"""  # noqa: E501
 _CHANGES = {
     **{
-        name: f"const box = document.getElementById('text'); box.value = '{text}'; box.dispatchEvent(new Event('input'))"
+        name: (
+            f"const box = document.getElementById('text'); box.value = '{text}';"
+            " box.dispatchEvent(new Event('input'))"
+        )
         for name, text in (
             ("text typed", "about_77 target-1"),
             ("another letter", "about_777 target-1"),
@@ -180,18 +236,24 @@ _CHANGES = {
         )
     },
     "verdict chosen": "document.querySelector('button[data-verdict=FAIL]').click()",
-    "suite chosen": "const box = document.getElementById('suite'); box.value = 'flow'; box.dispatchEvent(new Event('change'))",
+    "suite chosen": (
+        "const box = document.getElementById('suite'); box.value = 'flow'; box.dispatchEvent(new"
+        " Event('change'))"
+    ),
     "all again": "document.getElementById('reset').click()",
     "sorted by time": "document.querySelector('th[data-sort=took] button').click()",
 }
 
 
 def looked_at(report: Path, cases: int) -> dict[str, Any]:
-    """Until Chromium shows what was asked for, at both widths: seconds for pages, milliseconds for filters."""
-    from suites.browser.devtools import Browser
+    """Until Chromium shows what was asked for, at both widths: seconds for pages, milliseconds for
+    filters."""
+    from brokerproof.suites.browser.devtools import Browser
 
     found: dict[str, Any] = {}
-    alone = next(path for path in sorted((report / "cases").glob("*.html")) if path.name != "more.html")
+    alone = next(
+        path for path in sorted((report / "cases").glob("*.html")) if path.name != "more.html"
+    )
     for name, width, height in (("desktop", 1280, 900), ("phone", 390, 844)):
         with Browser() as browser:
             browser.look(width=width, height=height)
@@ -204,14 +266,22 @@ def looked_at(report: Path, cases: int) -> dict[str, Any]:
             found[f"{name}: processor s of it"] = round(browser.busy(), 2)
             for change, script in _CHANGES.items():
                 before = browser.busy()
-                found[f"{name}: {change}, drawn in ms"] = round(browser.run(_CHANGED.format(change=script)))
-                found[f"{name}: processor ms of it ({change})"] = round((browser.busy() - before) * 1000)
+                found[f"{name}: {change}, drawn in ms"] = round(
+                    browser.run(_CHANGED.format(change=script))
+                )
+                found[f"{name}: processor ms of it ({change})"] = round(
+                    (browser.busy() - before) * 1000
+                )
             found[f"{name}: filtered address ready in s"] = ready(
                 report / "index.html", "verdict=FAIL&suite=flow&page=2"
             )
-            found[f"{name}: heap of its scripts, MB"] = round(browser.run("performance.memory.usedJSHeapSize") / 2**20)
+            found[f"{name}: heap of its scripts, MB"] = round(
+                browser.run("performance.memory.usedJSHeapSize") / 2**20
+            )
             found[f"{name}: nodes"] = browser.run("document.querySelectorAll('*').length")
-            found[f"{name}: packed case shown in s"] = ready(report / "cases" / "more.html", str(cases - 1))
+            found[f"{name}: packed case shown in s"] = ready(
+                report / "cases" / "more.html", str(cases - 1)
+            )
             found[f"{name}: case alone shown in s"] = round(browser.open(alone), 2)
     return found
 

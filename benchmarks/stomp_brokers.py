@@ -1,4 +1,5 @@
-"""The brokers that ``stomp_throughput.py`` compares: each a process of its own on 127.0.0.1, ended when we end."""
+"""The brokers that ``stomp_throughput.py`` compares: each a process of its own on 127.0.0.1, ended
+when we end."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ import comparison
 from comparison import START_S, last_line, started_python, started_reference
 from stomp_peers import Speech
 
-from harness.targets.failure import SetUpFailed
-from harness.targets.native import free_ports, listens
-from harness.targets.rabbitmq import RabbitmqProcess
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import free_ports, listens
+from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 
 @dataclass(frozen=True)
 class Broker(comparison.Broker):
-    """A broker that speaks STOMP. ``at_most`` bounds the SENDs without receipt that it survives; 0: no bound."""
+    """A broker that speaks STOMP. ``at_most`` bounds the SENDs without receipt that it survives; 0:
+    no bound."""
 
     speech: Speech
     window: bool = True
@@ -44,28 +46,44 @@ def rabbitmq(stack: ExitStack, folder: Path) -> list[Broker]:
     process = RabbitmqProcess(folder / "rabbitmq", plugins=["rabbitmq_stomp"])
     stack.callback(process.stop)
     running = process.start()
-    speech = Speech(window="prefetch-count:{messages}\n", login=running.login, passcode=running.passcode)
+    speech = Speech(
+        window="prefetch-count:{messages}\n", login=running.login, passcode=running.passcode
+    )
     return [Broker("RabbitMQ", running.version, running.pid, running.ports["stomp"], speech)]
 
 
 def coilmq(stack: ExitStack, folder: Path) -> list[Broker]:
     """coilmq with its store in memory, twice: as the others, and with one message at a time.
 
-    STOMP 1.1, because its 1.2 wants the host to be its own name. ``client``, because it takes ``client-individual`` for
-    ``auto``; it then waits for the ACK of one message before it sends the next. It has no window.
+    STOMP 1.1, because its 1.2 wants the host to be its own name. ``client``, because it takes
+    ``client-individual`` for ``auto``; it then waits for the ACK of one message before it sends the
+    next. It has no window.
     """
     if importlib.util.find_spec("coilmq") is None:
-        raise SetUpFailed("coilmq: is not installed in this environment; install it with: pip install coilmq")
+        raise SetUpFailed(
+            "coilmq: is not installed in this environment; install it with: pip install coilmq"
+        )
     port = free_ports(1)[0]
     arguments = ["-m", "coilmq.start", "--host", "127.0.0.1", "--port", str(port)]
     process, console = started_python(stack, folder, "coilmq", *arguments)
-    process.wait_until_ready(lambda: listens("127.0.0.1", port), within_s=START_S, reason=lambda: last_line(console))
+    process.wait_until_ready(
+        lambda: listens("127.0.0.1", port), within_s=START_S, reason=lambda: last_line(console)
+    )
     assert process.pid is not None
     version, speech = importlib.metadata.version("coilmq"), Speech(version="1.1", mode="client")
     note = "one message at a time, each with a receipt"
     return [
         Broker("coilmq", version, process.pid, port, speech, window=False),
-        Broker("coilmq, one by one", version, process.pid, port, speech, window=False, at_most=1, note=note),
+        Broker(
+            "coilmq, one by one",
+            version,
+            process.pid,
+            port,
+            speech,
+            window=False,
+            at_most=1,
+            note=note,
+        ),
     ]
 
 
@@ -74,4 +92,5 @@ BROKERS: dict[str, Callable[[ExitStack, Path], list[Broker]]] = {
     "rabbitmq": rabbitmq,
     "coilmq": coilmq,
 }
-"""How each is started. Raises :class:`harness.targets.failure.SetUpFailed` when it cannot be had."""
+"""How each is started. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` when it
+cannot be had."""

@@ -1,11 +1,14 @@
-"""Producer and consumer of ``stomp_throughput.py``: two processes with raw sockets that do as little as they can.
+"""Producer and consumer of ``stomp_throughput.py``: two processes with raw sockets that do as
+little as they can.
 
-They must not be what is measured. Frames are encoded before the clock starts and written many at a time. Frames that
-arrive are counted by their NUL, which no body and no header of ours contains, and nothing is parsed but the one header
-that an ACK must repeat. Each job ends with a DISCONNECT whose receipt must come, behind exactly as many frames as were
-due: a lost, doubled or refused message fails the run instead of flattering it.
+They must not be what is measured. Frames are encoded before the clock starts and written many at a
+time. Frames that arrive are counted by their NUL, which no body and no header of ours contains, and
+nothing is parsed but the one header that an ACK must repeat. Each job ends with a DISCONNECT whose
+receipt must come, behind exactly as many frames as were due: a lost, doubled or refused message
+fails the run instead of flattering it.
 
-Both read the same monotonic clock of the host, so the producer's first instant and the consumer's last can be subtracted.
+Both read the same monotonic clock of the host, so the producer's first instant and the consumer's
+last can be subtracted.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ BURST = 64
 class Speech:
     """What one broker wants to hear.
 
-    ``host`` goes into CONNECT. ``where`` makes a destination of a name. ``send`` and ``subscribe`` are header lines that
-    ask for an anycast queue where the name alone does not. ``window`` is the header line that asks for a window, in
-    which ``{messages}`` or ``{octets}`` stands for its size. ``mode`` is the acknowledgement that settles one message.
+    ``host`` goes into CONNECT. ``where`` makes a destination of a name. ``send`` and ``subscribe``
+    are header lines that ask for an anycast queue where the name alone does not. ``window`` is the
+    header line that asks for a window, in which ``{messages}`` or ``{octets}`` stands for its size.
+    ``mode`` is the acknowledgement that settles one message.
     """
 
     version: str = "1.2"
@@ -46,10 +50,11 @@ class Speech:
 class Job:
     """One run as both peers see it.
 
-    ``in_flight`` is how many SENDs may wait for their receipt, 0 for SENDs without receipts. ``acks`` says whether the
-    consumer acknowledges, ``window`` how many messages its broker may have outstanding then (0: do not ask). With
-    ``backlog`` the consumer subscribes only when the broker has confirmed the last message. ``patience_s`` is how long
-    nothing may happen before the run counts as failed.
+    ``in_flight`` is how many SENDs may wait for their receipt, 0 for SENDs without receipts.
+    ``acks`` says whether the consumer acknowledges, ``window`` how many messages its broker may
+    have outstanding then (0: do not ask). With ``backlog`` the consumer subscribes only when the
+    broker has confirmed the last message. ``patience_s`` is how long nothing may happen before the
+    run counts as failed.
     """
 
     port: int
@@ -107,7 +112,8 @@ class _Wire:
         return data
 
     def leave(self, more: bytes = b"") -> None:
-        """Ends the session; ``more`` has been read already and must be nothing but this one receipt's beginning."""
+        """Ends the session; ``more`` has been read already and must be nothing but this one
+        receipt's beginning."""
         self.write(b"DISCONNECT\nreceipt:the-end\n\n\0")
         data = more
         while b"\0" not in data:
@@ -120,7 +126,11 @@ class _Wire:
 def _subscribe(wire: _Wire, frame_octets: int) -> None:
     job, speech = wire.job, wire.job.speech
     mode = f"ack:{speech.mode}\n" if job.acks else "ack:auto\n"
-    window = speech.window.format(messages=job.window, octets=job.window * frame_octets) if job.window else ""
+    window = (
+        speech.window.format(messages=job.window, octets=job.window * frame_octets)
+        if job.window
+        else ""
+    )
     where = speech.where.format(job.queue)
     head = f"id:0\ndestination:{where}\n{speech.subscribe}{mode}{window}"
     frame = f"SUBSCRIBE\n{head}receipt:subscribed\n\n\0".encode()
@@ -138,7 +148,9 @@ def _send_frame(job: Job, receipt: str) -> bytes:
 
 def _frame_octets(job: Job) -> int:
     """How long a MESSAGE to this subscription is: measured, for windows in octets."""
-    probe = Job(**{**vars(job), "queue": job.queue[:-1] + "~", "window": 1, "messages": 1, "backlog": False})
+    probe = Job(
+        **{**vars(job), "queue": job.queue[:-1] + "~", "window": 1, "messages": 1, "backlog": False}
+    )
     wire = _Wire(probe)
     _subscribe(wire, 1)
     message = wire.ask(_send_frame(probe, ""), b"MESSAGE\n")
@@ -150,7 +162,9 @@ def _frame_octets(job: Job) -> int:
 def _ack(job: Job, frames: bytes) -> list[bytes]:
     if job.speech.version == "1.2":
         return [b"ACK\nid:%b\n\n\0" % each for each in _ACK.findall(frames)]
-    return [b"ACK\nsubscription:0\nmessage-id:%b\n\n\0" % each for each in _MESSAGE_ID.findall(frames)]
+    return [
+        b"ACK\nsubscription:0\nmessage-id:%b\n\n\0" % each for each in _MESSAGE_ID.findall(frames)
+    ]
 
 
 _ACK = re.compile(rb"\nack:([^\n]+)\n")
@@ -164,7 +178,8 @@ def _meet(pipe: Connection) -> None:
 
 
 def produce(job: Job, pipe: Connection) -> dict[str, int]:
-    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all were confirmed."""
+    """Sends the messages; ``first`` is the instant before the first octet, ``confirmed`` when all
+    were confirmed."""
     wire = _Wire(job)
     if job.in_flight:
         frames = [_send_frame(job, f"receipt:r{number}\n") for number in range(job.messages)]
@@ -265,7 +280,8 @@ def _acknowledged(wire: _Wire) -> tuple[int, int]:
 
 
 def work(pipe: Connection) -> None:
-    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the reason why there is none."""
+    """A peer's life: takes ``(role, job)`` from the pipe, answers with the result or with the
+    reason why there is none."""
     while (task := pipe.recv()) is not None:
         role, job = task
         try:

@@ -1,8 +1,9 @@
-"""Messages a second over STOMP: the reference broker, RabbitMQ's plugin and coilmq, in one run on one machine.
+"""Messages a second over STOMP: the reference broker, RabbitMQ's plugin and coilmq, in one run on
+one machine.
 
-``python benchmarks/stomp_throughput.py`` runs every scenario on every broker several times, interleaved, so that what the
-machine does meanwhile meets all alike, and prints the figures and the ratios to RabbitMQ, pair by pair. See README.md
-beside this file for what is measured.
+``python benchmarks/stomp_throughput.py`` runs every scenario on every broker several times,
+interleaved, so that what the machine does meanwhile meets all alike, and prints the figures and the
+ratios to RabbitMQ, pair by pair. See README.md beside this file for what is measured.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from stomp_peers import Job, work
 
 SCENARIOS = {
     "stream": "SENDs without receipts as fast as they go, consumer waiting, ack:auto",
-    "window": "at most {window} SENDs without their receipt, every message acknowledged, {window} outstanding",
-    "backlog": "SENDs without receipts first, the consumer subscribes when all are confirmed, ack:auto",
+    "window": (
+        "at most {window} SENDs without their receipt, every message acknowledged, {window}"
+        " outstanding"
+    ),
+    "backlog": (
+        "SENDs without receipts first, the consumer subscribes when all are confirmed, ack:auto"
+    ),
 }
 
 

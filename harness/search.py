@@ -8,7 +8,8 @@ from collections.abc import Callable
 def last_that(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The last number from ``low`` on and below ``high`` for which ``holds``.
 
-    It does at ``low``, does not at ``high``, and once it does not it does no more: neither end is asked.
+    It does at ``low``, does not at ``high``, and once it does not it does no more: neither end is
+    asked.
     """
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,1 +1,2 @@
-"""An executable specification: a message broker whose flow control and liveness are written to be read."""
+"""An executable specification: a message broker whose flow control and liveness are written to be
+read."""

@@ -1,4 +1,5 @@
-"""``python -m reference_broker``: the same as ``brokerproof broker``, without the rest of the command."""
+"""``python -m reference_broker``: the same as ``brokerproof broker``, without the rest of the
+command."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import sys
 
 import click
 
-from reference_broker.command import USAGE, broker
+from brokerproof.reference_broker.runtime.command import USAGE, broker
 
 
 def main() -> int:

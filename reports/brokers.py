@@ -1,4 +1,5 @@
-"""What the report says of each target: its verdicts, what is documented and measured of it, where it is known to deviate."""
+"""What the report says of each target: its verdicts, what is documented and measured of it, where
+it is known to deviate."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from harness.catalogue import deviations, profiles
-from reports.model import VERDICTS, Bar, Column, Group
-from reports.runs import Run, UnreadableRun
+from brokerproof.harness.catalogue import deviations, profiles
+from brokerproof.reports.model import VERDICTS, Bar, Column, Group
+from brokerproof.reports.runs import Run, UnreadableRun
 
 SKIPPED = 40
 """Reasons for skips that are listed."""
@@ -25,7 +26,8 @@ INFERRED = "inferred"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: as documented, and as measured if it was; ``agrees`` is None where that cannot be said."""
+    """One parameter: as documented, and as measured if it was; ``agrees`` is None where that cannot
+    be said."""
 
     name: str
     documented: str = ""
@@ -47,7 +49,8 @@ class Deviating:
 
 @dataclass(frozen=True)
 class Broker:
-    """One target over all runs; ``about`` is what the header of its last run says, capabilities included."""
+    """One target over all runs; ``about`` is what the header of its last run says, capabilities
+    included."""
 
     target: str
     about: Mapping[str, Any]
@@ -63,7 +66,9 @@ class Broker:
     @property
     def of_sources(self) -> list[str]:
         """Every verdict on a requirement, worst first."""
-        return [each for each in VERDICTS if any(each in counts for counts in self.sources.values())]
+        return [
+            each for each in VERDICTS if any(each in counts for counts in self.sources.values())
+        ]
 
 
 Measured = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -102,7 +107,9 @@ def brokers(
                 inferred=bool(told),
                 deviations=_deviations(about, known.get((run.name, target), [])),
                 skipped=tuple(skips.get((run.name, target), ())),
-                verdicts=tuple(each for each in VERDICTS if any(each in dict(one.counts) for one in own)),
+                verdicts=tuple(
+                    each for each in VERDICTS if any(each in dict(one.counts) for one in own)
+                ),
             )
         )
     return found
@@ -122,8 +129,12 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         told = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
-        raise UnreadableRun(f"{path}: is no readable JSON ({problem}); it should be {right}") from None
-    if not isinstance(told, list) or not all(isinstance(each, dict) and "parameter" in each for each in told):
+        raise UnreadableRun(
+            f"{path}: is no readable JSON ({problem}); it should be {right}"
+        ) from None
+    if not isinstance(told, list) or not all(
+        isinstance(each, dict) and "parameter" in each for each in told
+    ):
         raise UnreadableRun(f"{path}: is no list of parameters; it should be {right}")
     return told
 
@@ -133,7 +144,9 @@ def _kept(run: Run, target: str) -> list[dict[str, Any]]:
     return _read(path) if path.is_file() else []
 
 
-def _parameters(profile: str, told: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Parameter, ...]]:
+def _parameters(
+    profile: str, told: Sequence[Mapping[str, Any]]
+) -> tuple[str, tuple[Parameter, ...]]:
     described, documented = "", {}
     if profile in profiles.names():
         known = profiles.load(profile)
@@ -177,9 +190,16 @@ def _said(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _deviations(about: Mapping[str, Any], shown: Sequence[tuple[str, str, str]]) -> tuple[Deviating, ...]:
+def _deviations(
+    about: Mapping[str, Any], shown: Sequence[tuple[str, str, str]]
+) -> tuple[Deviating, ...]:
     """Those of the family that speak of this target and version, the ones that showed first."""
-    path = Path(str(files("fixtures"))) / "brokers" / str(about.get("profile") or "-") / "known_deviations.toml"
+    path = (
+        Path(str(files("brokerproof.fixtures")))
+        / "brokers"
+        / str(about.get("profile") or "-")
+        / "known_deviations.toml"
+    )
     if not path.is_file():
         return ()
     version = str(about.get("version", ""))
@@ -190,16 +210,21 @@ def _deviations(about: Mapping[str, Any], shown: Sequence[tuple[str, str, str]])
     ]
     counts: Counter[str] = Counter()
     for case, requirement, detail in shown:
-        match = deviations.match(listed, case, requirement, detail, version) or deviations.match_control(
-            listed, case, detail, version
-        )
+        match = deviations.match(
+            listed, case, requirement, detail, version
+        ) or deviations.match_control(listed, case, detail, version)
         if match is not None:
             counts[match.where] += 1
-    found = [Deviating(each.name, each.versions, each.reason, each.link, counts[each.where]) for each in listed]
+    found = [
+        Deviating(each.name, each.versions, each.reason, each.link, counts[each.where])
+        for each in listed
+    ]
     return tuple(sorted(found, key=lambda each: each.shown == 0))
 
 
-def _sources(groups: Sequence[Group], columns: Sequence[Column], of: Column) -> dict[str, dict[str, int]]:
+def _sources(
+    groups: Sequence[Group], columns: Sequence[Column], of: Column
+) -> dict[str, dict[str, int]]:
     place = next((at for at, column in enumerate(columns) if column is of or column == of), None)
     found: dict[str, Counter[str]] = {}
     for group in groups if place is not None else ():
@@ -207,13 +232,18 @@ def _sources(groups: Sequence[Group], columns: Sequence[Column], of: Column) -> 
             cell = row.cells[place] if place is not None else None
             if cell is not None:
                 found.setdefault(group.source, Counter())[cell.verdict] += 1
-    return {source: {each: counts[each] for each in VERDICTS if each in counts} for source, counts in found.items()}
+    return {
+        source: {each: counts[each] for each in VERDICTS if each in counts}
+        for source, counts in found.items()
+    }
 
 
 def _skips(cases: DataFrame) -> dict[tuple[str, str], list[tuple[str, int]]]:
     """The reasons for skips, the most frequent first, by run and target."""
     counted = (
-        cases.where(F.col("verdict") == "SKIP").groupBy("run", "target", "detail").agg(F.count("*").alias("cases"))
+        cases.where(F.col("verdict") == "SKIP")
+        .groupBy("run", "target", "detail")
+        .agg(F.count("*").alias("cases"))
     )
     found: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for row in counted.orderBy(F.desc("cases"), "detail").limit(2000).collect():
@@ -225,7 +255,9 @@ def _skips(cases: DataFrame) -> dict[tuple[str, str], list[tuple[str, int]]]:
 
 def _known(findings: DataFrame) -> dict[tuple[str, str], list[tuple[str, str, str]]]:
     """Case, requirement and detail of findings that are known deviations, by run and target."""
-    rows = findings.where(F.col("verdict") == "KNOWN").select("run", "target", "case", "requirement", "detail")
+    rows = findings.where(F.col("verdict") == "KNOWN").select(
+        "run", "target", "case", "requirement", "detail"
+    )
     found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     for row in rows.limit(20_000).collect():
         found.setdefault((row.run, row.target), []).append((row.case, row.requirement, row.detail))

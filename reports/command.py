@@ -1,8 +1,8 @@
 """``brokerproof report``: from run folders to a report to read and to publish.
 
-``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--json] [--quiet]``. Exit: 0 the report was written, whatever
-it says; 3 there is no usable Java or Spark; 4 a path that holds no readable run, or an ``--out`` that cannot be written; 5
-our own error.
+``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--json] [--quiet]``. Exit: 0 the
+report was written, whatever it says; 3 there is no usable Java or Spark; 4 a path that holds no
+readable run, or an ``--out`` that cannot be written; 5 our own error.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ import click
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from harness.catalogue.requirements import load
-from harness.catalogue.tables import BadData
-from harness.java import NoJava
-from harness.verdicts.results import UnreadableResults
-from reports.brokers import read_measured
-from reports.gateway import NoGateway
-from reports.outcomes import flatten
-from reports.pipeline import Report, Step, build
-from reports.requirements import Requirements
-from reports.runs import UnreadableRun, check_data, open_runs
-from reports.session import session
+from brokerproof.harness.catalogue.requirements import load
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.results.records import UnreadableResults
+from brokerproof.harness.targets.java_runtime import NoJava
+from brokerproof.reports.brokers import read_measured
+from brokerproof.reports.gateway import NoGateway
+from brokerproof.reports.outcomes import flatten
+from brokerproof.reports.pipeline import Report, Step, build
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.runs import UnreadableRun, check_data, open_runs
+from brokerproof.reports.session import session
 
 BRIEF_EVENTS = 400_000
 """Fewer events than this are over before an optimising compiler pays."""
 
 
 class Refusal(click.ClickException):
-    """Why no report was written, in one sentence: what was given is no run, or the folder cannot be written."""
+    """Why no report was written, in one sentence: what was given is no run, or the folder cannot be
+    written."""
 
     exit_code = 4
 
@@ -62,7 +63,9 @@ class OurError(Refusal):
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Where the report goes; for one run RUN/report by default."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where the report goes; for one run RUN/report by default.",
 )
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
 @click.option(
@@ -84,7 +87,8 @@ def report(
 ) -> None:
     """Write the conformance report on one or more run folders.
 
-    Exit: 0 written · 3 no usable Java or Spark · 4 a path that is no readable run, or an --out that cannot be written.
+    Exit: 0 written · 3 no usable Java or Spark · 4 a path that is no readable run, or an --out that
+    cannot be written.
     """
     if not runs:
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
@@ -106,11 +110,11 @@ def write(
     step: Step = lambda _: None,
     inferred: Iterable[str] = (),
 ) -> Report:
-    """Writes the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises what :func:`report` turns
-    into sentences.
+    """Writes the report on ``runs`` to ``out``, with ``inferred`` as ``--infer`` takes it; raises
+    what :func:`report` turns into sentences.
 
-    Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment with a whole footer,
-    shows later, and is then looked for without Spark so that it can be named.
+    Bad input is found before a JVM is started. Only what Spark alone can see, a damaged segment
+    with a whole footer, shows later, and is then looked for without Spark so that it can be named.
     """
     requirements = Requirements(load().values())
     opened = open_runs(runs)
@@ -119,7 +123,9 @@ def write(
     out.mkdir(parents=True, exist_ok=True)
     try:
         with session(master, brief=sum(run.events() for run in opened) < BRIEF_EVENTS) as spark:
-            return build(spark, opened, out, requirements, outcomes=outcomes, measured=measured, step=step)
+            return build(
+                spark, opened, out, requirements, outcomes=outcomes, measured=measured, step=step
+            )
     except (PySparkException, Py4JError):
         check_data(opened)
         raise
@@ -132,10 +138,16 @@ def facts(written: Report) -> dict[str, object]:
         "report": str(written.folder),
         "index": str(written.index),
         "runs": [
-            {"run": run.name, "folder": str(run.folder), "finished": run.footer is not None} for run in shown.runs
+            {"run": run.name, "folder": str(run.folder), "finished": run.footer is not None}
+            for run in shown.runs
         ],
         "targets": [
-            {"run": bar.column.run, "target": bar.column.target, "cases": bar.cases, "verdicts": dict(bar.counts)}
+            {
+                "run": bar.column.run,
+                "target": bar.column.target,
+                "cases": bar.cases,
+                "verdicts": dict(bar.counts),
+            }
             for bar in shown.bars
         ],
         "requirements": {"judged": shown.judged_total, "unjudged": shown.unjudged_total},
@@ -146,7 +158,8 @@ def facts(written: Report) -> dict[str, object]:
 
 @contextmanager
 def in_one_sentence() -> Iterator[None]:
-    """Turns what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says so."""
+    """Turns what goes wrong on the way to a report or a judgement into a :class:`Refusal` that says
+    so."""
     try:
         yield
     except (UnreadableRun, UnreadableResults) as problem:
@@ -155,7 +168,9 @@ def in_one_sentence() -> Iterator[None]:
         raise SetUpFailed(str(problem)) from None
     except OSError as problem:
         named = f"{problem.filename}: " if problem.filename else ""
-        raise Refusal(f"{named}the report cannot be written ({problem.strerror or problem})") from None
+        raise Refusal(
+            f"{named}the report cannot be written ({problem.strerror or problem})"
+        ) from None
     except BadData as problem:
         raise OurError(str(problem)) from None
     except (PySparkException, Py4JError) as problem:

@@ -1,4 +1,5 @@
-"""The counterexample of a case, carried inside its page: the page stays whole wherever it is copied to."""
+"""The counterexample of a case, carried inside its page: the page stays whole wherever it is copied
+to."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import base64
 import shlex
 from dataclasses import dataclass
 
-from harness.counterexamples import case_file
-from reports.model import CaseRow
-from reports.runs import Run
+from brokerproof.harness.counterexamples import case_file
+from brokerproof.reports.model import CaseRow
+from brokerproof.reports.runs import Run
 
 MOST_OCTETS = 256 * 1024
 """A larger file is named, not carried."""
@@ -22,7 +23,8 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """One file: its name, what it is, its text, and a link that holds it (both empty when it is too large)."""
+    """One file: its name, what it is, its text, and a link that holds it (both empty when it is too
+    large)."""
 
     name: str
     what: str
@@ -41,7 +43,11 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
         path = main.with_name(stem + suffix)
         if path.is_file():
             data = path.read_bytes() if path.stat().st_size <= MOST_OCTETS else b""
-            link = f"data:text/plain;charset=utf-8;base64,{base64.b64encode(data).decode()}" if data else ""
+            link = (
+                f"data:text/plain;charset=utf-8;base64,{base64.b64encode(data).decode()}"
+                if data
+                else ""
+            )
             found.append(Kept(path.name, what, data.decode("utf-8", "replace"), link))
     return found
 

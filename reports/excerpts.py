@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from reports.read import CASE
-from reports.secrets import blanked, blanked_octets
+from brokerproof.reports.read import CASE
+from brokerproof.reports.redaction import blanked, blanked_octets
 
 EXAMPLES = 3
 """Examples of a property on its page."""
@@ -38,9 +38,9 @@ _MARKED = (
 class Excerpt:
     """Some of one example's events, as rows by column name, in order.
 
-    ``part`` is 0 for a case that is no property, otherwise which of its ``examples`` this is, from 1; the trace has
-    ``events`` of it. ``index`` in a row is the event's place in the example, from 1; a jump shows where events were
-    left out.
+    ``part`` is 0 for a case that is no property, otherwise which of its ``examples`` this is, from
+    1; the trace has ``events`` of it. ``index`` in a row is the event's place in the example, from
+    1; a jump shows where events were left out.
     """
 
     part: int
@@ -50,14 +50,15 @@ class Excerpt:
 
 
 def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
-    """The events for the pages of ``examples`` (see :func:`chosen_examples`), a bounded number of each: its beginning, its
-    end, and what was judged and measured between; ``choice`` and ``position`` are their order."""
+    """The events for the pages of ``examples`` (see :func:`chosen_examples`), a bounded number of
+    each: its beginning, its end, and what was judged and measured between; ``choice`` and
+    ``position`` are their order."""
     events = trace.join(F.broadcast(examples), [*CASE, "part"])
     of_example = Window.partitionBy("page", "part")
     marked = F.col("kind").isin(*_MARKED).cast("long")
-    numbered = events.withColumn("index", F.row_number().over(of_example.orderBy("position"))).withColumn(
-        "mark", F.sum(marked).over(of_example.orderBy("position"))
-    )
+    numbered = events.withColumn(
+        "index", F.row_number().over(of_example.orderBy("position"))
+    ).withColumn("mark", F.sum(marked).over(of_example.orderBy("position")))
     in_reach = (F.col("index") <= HEAD) | (F.col("index") > F.col("events") - TAIL)
     return (
         numbered.where(in_reach | ((marked == 1) & (F.col("mark") <= MARKED)))
@@ -70,7 +71,9 @@ def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
                 F.slice("headers", 1, HEADERS),
                 lambda each: F.struct(
                     F.substring(each["name"], 1, HEADER_LENGTH).alias("name"),
-                    F.substring(blanked(each["name"], each["value"]), 1, HEADER_LENGTH).alias("value"),
+                    F.substring(blanked(each["name"], each["value"]), 1, HEADER_LENGTH).alias(
+                        "value"
+                    ),
                 ),
             ),
         )
@@ -79,11 +82,11 @@ def excerpts(trace: DataFrame, examples: DataFrame) -> DataFrame:
 
 
 def chosen_examples(trace: DataFrame, chosen: DataFrame) -> DataFrame:
-    """``page, part, choice, events, examples`` with the case: the examples to show on the pages of ``chosen`` (``run, target,
-    case, page, examples``: at most so many of each).
+    """``page, part, choice, events, examples`` with the case: the examples to show on the pages of
+    ``chosen`` (``run, target, case, page, examples``: at most so many of each).
 
-    Of a property: failing examples first, the last of them (the shrunk one) before the others; then those nearest to
-    a bound.
+    Of a property: failing examples first, the last of them (the shrunk one) before the others; then
+    those nearest to a bound.
     """
     events = trace.join(F.broadcast(chosen.withColumnRenamed("examples", "most")), list(CASE))
     violated = F.max(((F.col("kind") == "Judged") & (F.col("seen") == "VIOLATED")).cast("int"))
@@ -98,9 +101,15 @@ def chosen_examples(trace: DataFrame, chosen: DataFrame) -> DataFrame:
     )
     return (
         events.groupBy("page", *CASE, "part", "most")
-        .agg(violated.alias("violated"), F.min(room / width).alias("nearest"), F.count("*").alias("events"))
+        .agg(
+            violated.alias("violated"),
+            F.min(room / width).alias("nearest"),
+            F.count("*").alias("events"),
+        )
         .withColumn("choice", F.row_number().over(ranked))
-        .withColumn("examples", F.sum((F.col("part") > 0).cast("long")).over(Window.partitionBy("page")))
+        .withColumn(
+            "examples", F.sum((F.col("part") > 0).cast("long")).over(Window.partitionBy("page"))
+        )
         .where(F.col("choice") <= F.col("most"))
         .select("page", *CASE, "part", "choice", "events", "examples")
     )

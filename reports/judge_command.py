@@ -1,9 +1,10 @@
 """``brokerproof judge``: judges recordings of any size, without the broker.
 
-``judge TRACE… [--profile NAME] [--whole] [--master URL] [--json]``. A TRACE is a run folder, a folder of segments, a segment,
-a URI of such a folder that Spark can read; or captured packets: a file (pcap, pcapng, gzip), a folder or a pattern. Exit:
-0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive · 3 no usable Java or Spark · 4 a path that is no
-readable trace, or an unknown profile · 5 our own error.
+``judge TRACE… [--profile NAME] [--whole] [--master URL] [--json]``. A TRACE is a run folder, a
+folder of segments, a segment, a URI of such a folder that Spark can read; or captured packets: a
+file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 nothing is violated · 1 a violation · 2
+nothing worse than inconclusive · 3 no usable Java or Spark · 4 a path that is no readable trace, or
+an unknown profile · 5 our own error.
 """
 
 from __future__ import annotations
@@ -14,36 +15,44 @@ from collections.abc import Sequence
 import click
 from pyspark.sql import SparkSession
 
-from harness.catalogue import profiles
-from harness.catalogue.requirements import load
-from harness.oracles.ground import NOTHING, Ground, ground
-from harness.oracles.unseen import OF_ALL
-from harness.trace.read import UnreadableTrace
-from harness.verdicts.verdict import exit_code
-from reports.command import Refusal, in_one_sentence
-from reports.judges.conclusion import Conclusion, conclude, witness
-from reports.judges.judge import LOOKED_AT
-from reports.judges.judge import judge as judge_source
-from reports.judges.unseen import missing_in
-from reports.requirements import Requirements
-from reports.session import session
-from reports.sources import Source, captures, segments
+from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.catalogue.requirements import load
+from brokerproof.harness.oracles.capture_gaps import OF_ALL
+from brokerproof.harness.oracles.expectations import NOTHING, Ground, ground
+from brokerproof.harness.results.verdict import exit_code
+from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.reports.command import Refusal, in_one_sentence
+from brokerproof.reports.judging.capture_gaps import missing_in
+from brokerproof.reports.judging.conclusion import Conclusion, conclude, witness
+from brokerproof.reports.judging.judge import LOOKED_AT
+from brokerproof.reports.judging.judge import judge as judge_source
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.session import session
+from brokerproof.reports.sources import Source, captures, segments
 
 HEAP = "2g"
-"""The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which are few, and what is
-looked at again, which it may write to disk."""
+"""The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which
+are few, and what is looked at again, which it may write to disk."""
 
 
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1)
-@click.option("--profile", metavar="NAME", help="What to hold it against: a profile; by default the run folder's.")
+@click.option(
+    "--profile",
+    metavar="NAME",
+    help="What to hold it against: a profile; by default the run folder's.",
+)
 @click.option("--whole", is_flag=True, help="The captures hold every connection of one broker.")
 @click.option("--master", metavar="URL", help="Spark master; local[*] by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the judgement as JSON.")
-def judge(traces: tuple[str, ...], profile: str | None, whole: bool, master: str | None, as_json: bool) -> int:
-    """Judge recordings or captured packets of any size: order, loss, duplication, marks, windows, heart-beats and TTL.
+def judge(
+    traces: tuple[str, ...], profile: str | None, whole: bool, master: str | None, as_json: bool
+) -> int:
+    """Judge recordings or captured packets of any size: order, loss, duplication, marks, windows,
+    heart-beats and TTL.
 
-    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no readable trace.
+    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no
+    readable trace.
     """
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
@@ -55,32 +64,49 @@ def judge(traces: tuple[str, ...], profile: str | None, whole: bool, master: str
         missing = missing_in(judgement.merged)
         doubt = not source.whole and any(each.kind in OF_ALL for each in found.wrong)
     if as_json:
-        click.echo(json.dumps({**as_data(found, named), "unseen": [each.as_data() for each in missing]}, indent=1))
+        click.echo(
+            json.dumps(
+                {**as_data(found, named), "unseen": [each.as_data() for each in missing]}, indent=1
+            )
+        )
         return exit_code([found.verdict])
     click.echo(text(found, named))
     for each in missing:
         click.echo(f"not seen  {each}")
     if doubt:
-        click.echo("A connection that was not captured may explain it; --whole says that all of one broker are there.")
+        click.echo(
+            "A connection that was not captured may explain it; --whole says that all of one broker"
+            " are there."
+        )
     return exit_code([found.verdict])
 
 
 def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
-    """Where the traces are read from; ``whole`` is about captures. Raises :class:`harness.trace.read.UnreadableTrace`."""
-    captured = [name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)]
+    """Where the traces are read from; ``whole`` is about captures. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
+    captured = [
+        name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)
+    ]
     if captured and len(captured) < len(traces):
-        raise UnreadableTrace("give either captured packets or recorded traces; judge them one after the other")
+        raise UnreadableTrace(
+            "give either captured packets or recorded traces; judge them one after the other"
+        )
     if captured:
         return captures.local(captured, spark.sparkContext.defaultParallelism, whole=whole)
     away = [name for name in traces if segments.is_elsewhere(name)]
     if away and len(away) < len(traces):
         raise UnreadableTrace("give either paths or URIs, not both; judge them one after the other")
-    return segments.elsewhere(spark, away) if away else segments.local(traces, spark.sparkContext.defaultParallelism)
+    return (
+        segments.elsewhere(spark, away)
+        if away
+        else segments.local(traces, spark.sparkContext.defaultParallelism)
+    )
 
 
 def ground_of(profile: str, *, guessed: bool) -> Ground:
-    """What a profile promises. ``guessed``: nobody said that the broker had the profile's defaults, so only what every
-    configuration has in common counts. Raises :class:`harness.catalogue.profiles.UnknownProfile`."""
+    """What a profile promises. ``guessed``: nobody said that the broker had the profile's defaults,
+    so only what every configuration has in common counts. Raises
+    :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     if profile == "stomp":
         return NOTHING
     return ground(profile, profiles.load(profile).parameters, defaults=not guessed)
@@ -94,7 +120,13 @@ def text(found: Conclusion, profile: str) -> str:
         lines.append(f"  {groups} {LOOKED_AT[what]}{looked}")
     for wrong in found.wrong:
         first = wrong.first
-        where = ", ".join([first["case"], *([first["queue"]] if first["queue"] else []), f"connection {first['conn']}"])
+        where = ", ".join(
+            [
+                first["case"],
+                *([first["queue"]] if first["queue"] else []),
+                f"connection {first['conn']}",
+            ]
+        )
         lines += [
             f"{wrong.verdict.value}  {wrong.kind} ×{wrong.count}  {wrong.requirement}".rstrip(),
             f"  {first['what']}",
@@ -108,9 +140,17 @@ def as_data(found: Conclusion, profile: str) -> dict[str, object]:
     return {
         "verdict": found.verdict.value,
         "profile": profile,
-        "looked_at": {what: {"groups": groups, "again": again} for what, (groups, again) in found.looked_at.items()},
+        "looked_at": {
+            what: {"groups": groups, "again": again}
+            for what, (groups, again) in found.looked_at.items()
+        },
         "wrong": [
-            {"kind": each.kind, "requirement": each.requirement, "verdict": each.verdict.value, "count": each.count}
+            {
+                "kind": each.kind,
+                "requirement": each.requirement,
+                "verdict": each.verdict.value,
+                "count": each.count,
+            }
             for each in found.wrong
         ],
         "irregularities": list(found.listed),

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from harness.verdicts.verdict import WORST_FIRST
-from reports.past import Past
-from reports.requirements import Words
-from reports.runs import Run
+from brokerproof.harness.results.verdict import WORST_FIRST
+from brokerproof.reports.requirements import Words
+from brokerproof.reports.runs import Run
+from brokerproof.reports.target_history import Past
 
 LETTERS: Mapping[str, str] = {
     "ERROR": "E",
@@ -41,9 +41,11 @@ VERDICTS: tuple[str, ...] = tuple(each.value for each in WORST_FIRST)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One target of one run: a column of the matrix. ``label`` names it, with its run when there are several runs.
+    """One target of one run: a column of the matrix. ``label`` names it, with its run when there
+    are several runs.
 
-    ``facts`` are the broker's version and its profile; ``latest`` is whether no later run judged the same target.
+    ``facts`` are the broker's version and its profile; ``latest`` is whether no later run judged
+    the same target.
     """
 
     run: str
@@ -69,9 +71,11 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case on one target. ``page`` is the path of its page from the report's folder, None when it has none.
+    """One case on one target. ``page`` is the path of its page from the report's folder, None when
+    it has none.
 
-    ``place`` is its number in the list where its page is packed with others; None where it has a file of its own.
+    ``place`` is its number in the list where its page is packed with others; None where it has a
+    file of its own.
     """
 
     run: str
@@ -92,7 +96,8 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The worst verdict on a requirement for a column, over how many cases, and the page of the worst one."""
+    """The worst verdict on a requirement for a column, over how many cases, and the page of the
+    worst one."""
 
     verdict: str
     cases: int
@@ -132,7 +137,8 @@ class Document:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are those that are listed."""
+    """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are those
+    that are listed."""
 
     source: str
     words: tuple[Words, ...]
@@ -142,8 +148,8 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Again:
-    """What the recordings show when they are judged again: the first rows, how many there are, and how many of them are in
-    cases that were content."""
+    """What the recordings show when they are judged again: the first rows, how many there are, and
+    how many of them are in cases that were content."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     total: int = 0
@@ -183,7 +189,10 @@ class Model:
     @property
     def documents(self) -> list[Document]:
         """The matrix by source, in the order of :attr:`groups`."""
-        return [Document(source, tuple(some)) for source, some in groupby(self.groups, key=lambda group: group.source)]
+        return [
+            Document(source, tuple(some))
+            for source, some in groupby(self.groups, key=lambda group: group.source)
+        ]
 
     @property
     def listed(self) -> int:
@@ -193,16 +202,29 @@ class Model:
     def halved(self) -> Model:
         """The same with lists half as long; the counts stay."""
         groups = _first(self.groups, self.listed // 2)
-        unjudged = [replace(each, words=each.words[: len(each.words) // 2]) for each in self.unjudged]
+        unjudged = [
+            replace(each, words=each.words[: len(each.words) // 2]) for each in self.unjudged
+        ]
         cases = self.cases[: len(self.cases) // 2]
-        pasts = [replace(each, changed=each.changed[: len(each.changed) // 2]) for each in self.pasts]
+        pasts = [
+            replace(each, changed=each.changed[: len(each.changed) // 2]) for each in self.pasts
+        ]
         errors = self.errors[: len(self.errors) // 2]
         again = replace(self.again, rows=self.again.rows[: len(self.again.rows) // 2])
-        return replace(self, cases=cases, groups=groups, unjudged=unjudged, errors=errors, pasts=pasts, again=again)
+        return replace(
+            self,
+            cases=cases,
+            groups=groups,
+            unjudged=unjudged,
+            errors=errors,
+            pasts=pasts,
+            again=again,
+        )
 
     @property
     def totals(self) -> dict[str, int]:
-        """Cases by verdict over all columns, worst first; verdicts that do not occur are left out."""
+        """Cases by verdict over all columns, worst first; verdicts that do not occur are left
+        out."""
         return _total(self.bars)
 
     @property

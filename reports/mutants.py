@@ -1,4 +1,5 @@
-"""The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites caught, and through what."""
+"""The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites caught, and
+through what."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.runs import UnreadableRun
+from brokerproof.reports.runs import UnreadableRun
 
 NAME = "mutants.json"
 FORMAT = 1
@@ -27,7 +28,8 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One requirement: ``marks`` has for each mutant that breaks it its name, its mark and its fault."""
+    """One requirement: ``marks`` has for each mutant that breaks it its name, its mark and its
+    fault."""
 
     requirement: str
     marks: tuple[tuple[str, str, str], ...]
@@ -55,17 +57,21 @@ class Matrix:
 
 
 def read(folder: Path) -> Matrix | None:
-    """The matrix in ``folder``; None where there is none. Raises :class:`UnreadableRun` for one of another format."""
+    """The matrix in ``folder``; None where there is none. Raises :class:`UnreadableRun` for one of
+    another format."""
     path = folder / NAME
     try:
         data = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as problem:
-        raise UnreadableRun(f"{path}: is no kill matrix ({problem}); brokerproof mutants --out writes one") from None
+        raise UnreadableRun(
+            f"{path}: is no kill matrix ({problem}); brokerproof mutants --out writes one"
+        ) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UnreadableRun(
-            f"{path}: is a kill matrix of another version; write it anew with brokerproof mutants --out"
+            f"{path}: is a kill matrix of another version; write it anew with brokerproof mutants"
+            " --out"
         )
     return _matrix(data)
 
@@ -83,7 +89,10 @@ def _matrix(data: Mapping[str, Any]) -> Matrix:
         seed=int(data["seed"]),
         groups=tuple(Caught(group, count, killed[group]) for group, count in every.items()),
         rows=tuple(
-            Row(requirement, tuple((name, mark, faults.get(name, "")) for name, mark in marks.items()))
+            Row(
+                requirement,
+                tuple((name, mark, faults.get(name, "")) for name, mark in marks.items()),
+            )
             for requirement, marks in data["requirements"].items()
         ),
         left=tuple(each for each in mutants if each["status"] != KILLED),

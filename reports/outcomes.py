@@ -1,6 +1,7 @@
 """Turns ``results.ndjson`` into rows: results, and findings with a verdict of their own.
 
-The lines are read one by one and kept as Arrow batches, so a line that is no result is named by file and number.
+The lines are read one by one and kept as Arrow batches, so a line that is no result is named by
+file and number.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.verdicts.finding import Finding
-from harness.verdicts.judged import LevelOf, judged
-from harness.verdicts.results import Result, last_of_each, read
-from harness.words import Verdict
-from reports.runs import Run
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.finding_verdicts import LevelOf, judged
+from brokerproof.harness.results.records import Result, last_of_each, read
+from brokerproof.reports.runs import Run
 
 BATCH_ROWS = 5_000
 
@@ -60,7 +61,8 @@ class Outcomes:
 
 
 def flatten(runs: Iterable[Run], level_of: LevelOf) -> Outcomes:
-    """Every result of every run; raises :class:`harness.verdicts.results.UnreadableResults` for a line that is none."""
+    """Every result of every run; raises
+    :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is none."""
     results, findings = _Batches(RESULTS), _Batches(FINDINGS)
     for run in runs:
         for result in (told.result for told in last_of_each(read(run.folder))):
@@ -90,7 +92,9 @@ def _result_row(run: Run, result: Result) -> dict[str, Any]:
     }
 
 
-def _finding_row(run: Run, result: Result, number: int, finding: Finding, verdict: Verdict) -> dict[str, Any]:
+def _finding_row(
+    run: Run, result: Result, number: int, finding: Finding, verdict: Verdict
+) -> dict[str, Any]:
     return {
         "run": run.name,
         "target": _text(result.target),

@@ -1,8 +1,10 @@
-"""The pages of cases: rendered where their events are, in Spark's workers, and written by the driver.
+"""The pages of cases: rendered where their events are, in Spark's workers, and written by the
+driver.
 
-The worst cases get a file each: it can be sent to somebody as it is. The pages of all others are packed by :data:`EACH` into
-chunks, which ``cases/more.html`` shows: a hundred thousand files help nobody. A chunk is a script, because a page that was
-opened from a disk may load scripts and nothing else.
+The worst cases get a file each: it can be sent to somebody as it is. The pages of all others are
+packed by :data:`EACH` into chunks, which ``cases/more.html`` shows: a hundred thousand files help
+nobody. A chunk is a script, because a page that was opened from a disk may load scripts and nothing
+else.
 """
 
 from __future__ import annotations
@@ -23,26 +25,27 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from reports.curves import Settings
-from reports.excerpts import EXAMPLES, chosen_examples, excerpts, of_page
-from reports.html.case_page import CasePages
-from reports.model import CaseRow
-from reports.read import CASE, arrow
-from reports.runs import Run
-from reports.schema import spark_schema
-from reports.series import series
+from brokerproof.reports.curves.compute import Settings
+from brokerproof.reports.curves.sample import series
+from brokerproof.reports.excerpts import EXAMPLES, chosen_examples, excerpts, of_page
+from brokerproof.reports.html.case_page import CasePages
+from brokerproof.reports.model import CaseRow
+from brokerproof.reports.read import CASE, arrow
+from brokerproof.reports.runs import Run
+from brokerproof.reports.schema import spark_schema
 
 EACH = 50
 """Pages in a chunk."""
 PER_TASK = 200
 """Pages that a task renders."""
 FETCHED = 8
-"""Tasks whose pages the driver fetches at once, some tens of megabytes: every fetch is a job, and a job with so much behind it
-takes longer to set up than a task's pages to fetch."""
+"""Tasks whose pages the driver fetches at once, some tens of megabytes: every fetch is a job, and a
+job with so much behind it takes longer to set up than a task's pages to fetch."""
 PACKED_EXAMPLES = 1
 """Examples of a property on a page that is packed: the one that came nearest to a bound."""
 KEPT = "<!--kept-->"
-"""Where the driver puts the counterexample of a case: the files lie in its folder, not on the workers."""
+"""Where the driver puts the counterexample of a case: the files lie in its folder, not on the
+workers."""
 
 _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
 _CHUNK = re.compile(r"\d{5}\.js")
@@ -70,13 +73,18 @@ def write(
     pages: CasePages,
     folder: Path,
 ) -> int:
-    """Writes the page of every case of ``cases`` below ``folder``, over older ones; how many there are."""
+    """Writes the page of every case of ``cases`` below ``folder``, over older ones; how many there
+    are."""
     _clear(folder)
     if not cases:
         return 0
     alone = sum(row.place is None for row in cases)
     by_name = {run.name: run for run in runs}
-    settings = {(run.name, str(each["name"])): each.get("addresses") or () for run in runs for each in run.targets}
+    settings = {
+        (run.name, str(each["name"])): each.get("addresses") or ()
+        for run in runs
+        for each in run.targets
+    }
     for group, page, octets in _rendered(spark, cases, alone, events, findings, pages, settings):
         if group < alone:
             row = cases[page]
@@ -110,12 +118,15 @@ def _rendered(
     pages: CasePages,
     settings: Mapping[tuple[str, str], Settings],
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Group, page and octets: of a page alone its HTML (zlib), of a chunk the JSON of its pages (gzip)."""
+    """Group, page and octets: of a page alone its HTML (zlib), of a chunk the JSON of its pages
+    (gzip)."""
     chosen = arrow(spark, _chosen(cases, alone)).persist(StorageLevel.MEMORY_AND_DISK)
     keys = chosen.select("page", *CASE, "examples")
     parts = chosen_examples(events, keys).persist(StorageLevel.MEMORY_AND_DISK)
     judged = findings.join(F.broadcast(keys.select("page", *CASE)), list(CASE))
-    in_order = F.sort_array(F.collect_list(F.struct("number", "requirement", "seen", "detail", "uncertain", "verdict")))
+    in_order = F.sort_array(
+        F.collect_list(F.struct("number", "requirement", "seen", "detail", "uncertain", "verdict"))
+    )
     together = (
         chosen.join(judged.groupBy("page").agg(in_order.alias("findings")), "page", "left")
         .join(_together(excerpts(events, parts)), "page", "left")
@@ -144,37 +155,55 @@ def _worker(pages: CasePages, alone: int) -> Any:
         for group, some in groupby(rows, key=lambda row: int(row["group"])):
             if group < alone:
                 (row,) = some
-                octets, page = zlib.compress(_page(pages, row, alone=True).encode("utf-8", "replace"), 1), row["page"]
+                octets, page = (
+                    zlib.compress(_page(pages, row, alone=True).encode("utf-8", "replace"), 1),
+                    row["page"],
+                )
             else:
                 texts = [_page(pages, row, alone=False) for row in some]
-                octets, page = gzip.compress(packed(texts).encode("utf-8", "replace"), 6, mtime=0), -1
-            yield pa.RecordBatch.from_pylist([{"group": group, "page": page, "octets": octets}], schema=_RENDERED)
+                octets, page = (
+                    gzip.compress(packed(texts).encode("utf-8", "replace"), 6, mtime=0),
+                    -1,
+                )
+            yield pa.RecordBatch.from_pylist(
+                [{"group": group, "page": page, "octets": octets}], schema=_RENDERED
+            )
 
     return render
 
 
 def packed(texts: Iterable[str]) -> str:
-    """Pages as JSON: every different line once, and the numbers of the lines of each page. Pages are much alike, and longer
-    than what gzip looks back."""
+    """Pages as JSON: every different line once, and the numbers of the lines of each page. Pages
+    are much alike, and longer than what gzip looks back."""
     numbers: dict[str, int] = {}
-    pages = [[numbers.setdefault(line, len(numbers)) for line in text.split("\n")] for text in texts]
+    pages = [
+        [numbers.setdefault(line, len(numbers)) for line in text.split("\n")] for text in texts
+    ]
     return json.dumps([list(numbers), pages], ensure_ascii=False, separators=(",", ":"))
 
 
 def _page(pages: CasePages, row: dict[str, Any], *, alone: bool) -> str:
-    case = CaseRow(**{**(told := json.loads(row["row"])), "requirements": tuple(told["requirements"])})
+    case = CaseRow(
+        **{**(told := json.loads(row["row"])), "requirements": tuple(told["requirements"])}
+    )
     curves = {each["part"]: each["curves"] for each in row["curves"] or ()}
-    return pages.case(case, row["findings"] or (), list(of_page(row["events"] or ())), curves, alone=alone)
+    return pages.case(
+        case, row["findings"] or (), list(of_page(row["events"] or ())), curves, alone=alone
+    )
 
 
 def _together(events: DataFrame) -> DataFrame:
     """One row a page; what a page shows is bounded."""
     return events.groupBy("page").agg(
-        F.collect_list(F.struct(*[name for name in events.columns if name != "page"])).alias("events")
+        F.collect_list(F.struct(*[name for name in events.columns if name != "page"])).alias(
+            "events"
+        )
     )
 
 
-def _curves(events: DataFrame, parts: DataFrame, settings: Mapping[tuple[str, str], Settings]) -> DataFrame:
+def _curves(
+    events: DataFrame, parts: DataFrame, settings: Mapping[tuple[str, str], Settings]
+) -> DataFrame:
     found = series(events, parts.select("page", "part", *CASE), settings)
     return found.groupBy("page").agg(F.collect_list(F.struct("part", "curves")).alias("curves"))
 
@@ -188,9 +217,13 @@ def _chosen(cases: Sequence[CaseRow], alone: int) -> pa.Table:
             "run": [row.run for row in cases],
             "target": [row.target for row in cases],
             "group": pa.array(
-                [at if at < alone else alone + (at - alone) // EACH for at in range(len(cases))], pa.int64()
+                [at if at < alone else alone + (at - alone) // EACH for at in range(len(cases))],
+                pa.int64(),
             ),
-            "examples": pa.array([EXAMPLES if at < alone else PACKED_EXAMPLES for at in range(len(cases))], pa.int64()),
+            "examples": pa.array(
+                [EXAMPLES if at < alone else PACKED_EXAMPLES for at in range(len(cases))],
+                pa.int64(),
+            ),
             "row": [json.dumps({name: getattr(row, name) for name in names}) for row in cases],
         },
         schema=_PAGES,

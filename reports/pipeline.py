@@ -11,40 +11,40 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from harness.catalogue import profiles
-from harness.oracles.ground import Ground, ground
-from reports import places
-from reports.brokers import Broker, Measured, brokers
-from reports.collect import Limits, Tables, case_row, model
-from reports.exports import badge, ctrf, junit, summary
-from reports.html.case_page import CasePages
-from reports.html.render import Pages
-from reports.html.templates import STYLE
-from reports.keepers import Keeper, keepers
-from reports.model import CaseRow, Model
-from reports.outcomes import Outcomes, flatten
-from reports.pages import write
-from reports.past import in_order
-from reports.read import arrow, trace
-from reports.requirements import Requirements
-from reports.runs import Run
-from reports.slugs import plain_slug
-from reports.tables.addresses import addresses
-from reports.tables.again import again, beside_verdicts
-from reports.tables.cases import cases
-from reports.tables.counts import counts
-from reports.tables.coverage import coverage
-from reports.tables.deliveries import deliveries
-from reports.tables.errors import errors
-from reports.tables.frames import frames
-from reports.tables.held import credit, held
-from reports.tables.history import history
-from reports.tables.kills import kills
-from reports.tables.latencies import latencies
-from reports.tables.liveness import liveness
-from reports.tables.matrix import matrix
-from reports.tables.measurements import measurements
-from reports.tables.stalls import stalls
+from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.oracles.expectations import Ground, ground
+from brokerproof.reports import spark_paths as places
+from brokerproof.reports.brokers import Broker, Measured, brokers
+from brokerproof.reports.exports import badge, ctrf, junit, summary
+from brokerproof.reports.html.case_page import CasePages
+from brokerproof.reports.html.render import Pages
+from brokerproof.reports.html.templates import STYLE
+from brokerproof.reports.index_model_builder import Limits, Tables, case_row, model
+from brokerproof.reports.model import CaseRow, Model
+from brokerproof.reports.outcomes import Outcomes, flatten
+from brokerproof.reports.pages import write
+from brokerproof.reports.read import arrow, trace
+from brokerproof.reports.requirement_compliance import Keeper, keepers
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.runs import Run
+from brokerproof.reports.slugs import plain_slug
+from brokerproof.reports.tables.addresses import addresses
+from brokerproof.reports.tables.cases import cases
+from brokerproof.reports.tables.counts import counts
+from brokerproof.reports.tables.coverage import coverage
+from brokerproof.reports.tables.deliveries import deliveries
+from brokerproof.reports.tables.errors import errors
+from brokerproof.reports.tables.frames import frames
+from brokerproof.reports.tables.history import history
+from brokerproof.reports.tables.kills import kills
+from brokerproof.reports.tables.latencies import latencies
+from brokerproof.reports.tables.liveness import liveness
+from brokerproof.reports.tables.matrix import matrix
+from brokerproof.reports.tables.measurements import measurements
+from brokerproof.reports.tables.stalls import stalls
+from brokerproof.reports.tables.trace_verdicts import again, beside_verdicts
+from brokerproof.reports.tables.unsettled import credit, held
+from brokerproof.reports.target_history import in_order
 
 INDEX_OCTETS = 5_000_000
 """The index is never larger: its lists are halved until it fits."""
@@ -52,9 +52,19 @@ INDEX_OCTETS = 5_000_000
 _SMALL = ("cases", "counts", "matrix", "coverage", "history", "kills")
 """Tables of results, written as one file."""
 _FEW = ("errors", "again", "latencies")
-"""Tables of the trace that come out small, written as one file: their rows are brought together at the end. Were they
-coalesced, one task would do all that leads to them, from numbering the events to judging them again."""
-_TALL = ("frames", "measurements", "liveness", "deliveries", "held", "credit", "stalls", "addresses")
+"""Tables of the trace that come out small, written as one file: their rows are brought together at
+the end. Were they coalesced, one task would do all that leads to them, from numbering the events to
+judging them again."""
+_TALL = (
+    "frames",
+    "measurements",
+    "liveness",
+    "deliveries",
+    "held",
+    "credit",
+    "stalls",
+    "addresses",
+)
 """Tables that grow with the trace."""
 
 Step = Callable[[str], None]
@@ -86,11 +96,11 @@ def build(
     measured: Measured | None = None,
     step: Step = lambda _: None,
 ) -> Report:
-    """Writes the report on ``runs`` into ``out``, over an older one if there is one; ``measured`` is what was inferred of
-    targets (:func:`reports.brokers.read_measured`).
+    """Writes the report on ``runs`` into ``out``, over an older one if there is one; ``measured``
+    is what was inferred of targets (:func:`brokerproof.reports.brokers.read_measured`).
 
-    Raises :class:`harness.verdicts.results.UnreadableResults` for a line that is no result, and ``OSError`` when
-    ``out`` cannot be written.
+    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
+    result, and ``OSError`` when ``out`` cannot be written.
     """
     found = outcomes if outcomes is not None else flatten(runs, requirements.level)
     limits = limits or Limits()
@@ -106,8 +116,12 @@ def build(
         pages = Pages(requirements)
         _write_index(shown, pages, out / "index.html")
         step("targets and requirements")
-        places = {(row.run, row.target, row.case): row.page for row in shown.cases if row.page is not None}
-        of_targets = brokers(runs, shown.bars, shown.groups, shown.columns, tables.cases, findings, measured or {})
+        places = {
+            (row.run, row.target, row.case): row.page for row in shown.cases if row.page is not None
+        }
+        of_targets = brokers(
+            runs, shown.bars, shown.groups, shown.columns, tables.cases, findings, measured or {}
+        )
         _write_brokers(out / "targets", of_targets, pages)
         _write_requirements(out / "requirements", keepers(findings, shown.columns, places), pages)
         step("case pages")
@@ -155,10 +169,13 @@ def tables_of(
 
 
 def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Ground]:
-    """What each target's recordings are held against: what its profile has in common for every acceptor."""
+    """What each target's recordings are held against: what its profile has in common for every
+    acceptor."""
     known = profiles.names()
     return {
-        (run.name, str(target["name"])): ground(name, profiles.load(name).parameters, defaults=False)
+        (run.name, str(target["name"])): ground(
+            name, profiles.load(name).parameters, defaults=False
+        )
         for run in runs
         for target in run.targets
         if (name := str(target.get("profile", ""))) in known
@@ -178,7 +195,8 @@ def _write_tables(tables: Tables, folder: Path, at_once: int) -> None:
 
 
 def gathered(name: str, table: DataFrame) -> DataFrame:
-    """The table ``name`` in as many partitions as it is written in files: a small one in a single one."""
+    """The table ``name`` in as many partitions as it is written in files: a small one in a single
+    one."""
     if name in _SMALL:
         return table.coalesce(1)
     return table.repartition(1) if name in _FEW else table
@@ -224,7 +242,9 @@ def _write_exports(tables: Tables, runs: Sequence[Run], shown: Model, out: Path)
 def _in_columns(table: DataFrame, runs: Sequence[Run], shown: Model) -> Iterator[CaseRow]:
     """Every case, grouped in the order of the bars; only a few are in memory at a time."""
     places = {(bar.column.run, bar.column.target): place for place, bar in enumerate(shown.bars)}
-    place = F.create_map(*[F.lit(each) for (run, target), at in places.items() for each in (f"{run}\0{target}", at)])
+    place = F.create_map(
+        *[F.lit(each) for (run, target), at in places.items() for each in (f"{run}\0{target}", at)]
+    )
     key = F.concat("run", F.lit("\0"), "target")
     facts = {run.name: run.cases for run in runs}
     if not places:

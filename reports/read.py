@@ -1,4 +1,5 @@
-"""From run folders to DataFrames: the trace through Spark, the results and the catalogue through Arrow."""
+"""From run folders to DataFrames: the trace through Spark, the results and the catalogue through
+Arrow."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from reports import places
-from reports.runs import Run
-from reports.schema import TRACE, spark_schema
+from brokerproof.reports import spark_paths
+from brokerproof.reports.runs import Run
+from brokerproof.reports.schema import TRACE, spark_schema
 
 CASE = ("run", "target", "case")
 """What names one case of one run against one target."""
@@ -30,43 +31,66 @@ def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
     """No rows, without the Python worker that an empty list would start."""
-    return spark.range(0).select([F.lit(None).cast(field.dataType).alias(field.name) for field in schema])
+    return spark.range(0).select(
+        [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    )
 
 
 def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
-    """Every recorded event of ``runs`` with its ``position`` in its case and the ``part`` it belongs to.
+    """Every recorded event of ``runs`` with its ``position`` in its case and the ``part`` it
+    belongs to.
 
     A case that was recorded more than once (a resumed run) counts as it was recorded last.
     """
-    reader = spark.read.schema(TRACE).option("recursiveFileLookup", True).option("pathGlobFilter", "part-*.parquet")
+    reader = (
+        spark.read.schema(TRACE)
+        .option("recursiveFileLookup", True)
+        .option("pathGlobFilter", "part-*.parquet")
+    )
     segment = F.struct("_metadata.file_modification_time", "_metadata.file_path")
     parts = [
         # The folder decides which run it is: two machines may have given their runs one name.
-        reader.parquet(places.read(run.trace))
-        .withColumns({"segment": segment, "row": F.col("_metadata.row_index"), "once": F.lit(LOAD in run.header)})
+        reader.parquet(spark_paths.read(run.trace))
+        .withColumns(
+            {
+                "segment": segment,
+                "row": F.col("_metadata.row_index"),
+                "once": F.lit(LOAD in run.header),
+            }
+        )
         .withColumn("run", F.lit(run.name))
         for run in runs
         if run.segments()
     ]
     if not parts:
-        return ordered(empty(spark, TRACE).withColumns({"segment": F.lit(""), "row": F.lit(0), "once": F.lit(False)}))
+        return ordered(
+            empty(spark, TRACE).withColumns(
+                {"segment": F.lit(""), "row": F.lit(0), "once": F.lit(False)}
+            )
+        )
     return ordered(reduce(DataFrame.unionByName, parts))
 
 
 def ordered(events: DataFrame) -> DataFrame:
-    """Events with columns ``segment``, ``row`` and ``once``: keeps each case's last segment, or where cases are recorded but
-    ``once`` all of them (a load goes on over many segments of several recorders), numbers its events and parts.
+    """Events with columns ``segment``, ``row`` and ``once``: keeps each case's last segment, or
+    where cases are recorded but ``once`` all of them (a load goes on over many segments of several
+    recorders), numbers its events and parts.
 
-    ``position`` counts from 0 in each case; ``part`` is 0 before a property's first example, then 1, 2, ….
+    ``position`` counts from 0 in each case; ``part`` is 0 before a property's first example, then
+    1, 2, ….
     """
     case = Window.partitionBy(*CASE)
     order = case.orderBy("segment", "row")
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    throughout = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)  # one order, one sort
+    throughout = order.rowsBetween(
+        Window.unboundedPreceding, Window.unboundedFollowing
+    )  # one order, one sort
     starts = (F.col("kind") == "ExampleStarted").cast("long")
     return (
         events.withColumn("latest", F.max("segment").over(throughout))
         .where(F.col("once") | (F.col("segment") == F.col("latest")))
-        .withColumns({"position": F.row_number().over(order) - 1, "part": F.sum(starts).over(until_now)})
+        .withColumns(
+            {"position": F.row_number().over(order) - 1, "part": F.sum(starts).over(until_now)}
+        )
         .drop("segment", "latest", "row", "once")
     )

@@ -1,4 +1,5 @@
-"""The requirement catalogue as the report needs it. An id that it does not know is shown as an id and no more."""
+"""The requirement catalogue as the report needs it. An id that it does not know is shown as an id
+and no more."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from harness.catalogue.requirements import Requirement
-from harness.words import Level
+from brokerproof.harness.catalogue.requirements import Requirement
+from brokerproof.harness.model.verdicts import Level
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A requirement in the report's words; everything but the id is empty when the catalogue does not know it.
+    """A requirement in the report's words; everything but the id is empty when the catalogue does
+    not know it.
 
-    ``judgeable`` is whether a broker can be judged on it; ``profile`` is the family of brokers that it speaks of, empty
-    when it speaks of all.
+    ``judgeable`` is whether a broker can be judged on it; ``profile`` is the family of brokers that
+    it speaks of, empty when it speaks of all.
     """
 
     id: str

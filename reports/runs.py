@@ -1,4 +1,5 @@
-"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses what is no run of this version."""
+"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses what is no run of
+this version."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.trace.columns import FINGERPRINT, SCHEMA
-from harness.verdicts.results import NAME as RESULTS
+from brokerproof.harness.results.records import NAME as RESULTS
+from brokerproof.harness.trace.columns import FINGERPRINT, SCHEMA
 
 HEADER = "run.json"
 CASES = "cases.json"
@@ -20,12 +21,14 @@ FORMAT = 1
 
 
 class UnreadableRun(Exception):
-    """A folder holds no run that can be reported: one sentence that says which file, what is wrong and what would be right."""
+    """A folder holds no run that can be reported: one sentence that says which file, what is wrong
+    and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFacts:
-    """What a case says of itself: its docstring, and where it stands (``suites/stomp/test_x.py:12``)."""
+    """What a case says of itself: its docstring, and where it stands
+    (``suites/stomp/test_x.py:12``)."""
 
     doc: str = ""
     source: str = ""
@@ -51,7 +54,9 @@ class Run:
         """The targets as the header lists them."""
         listed = self.header.get("targets")
         listed = listed if isinstance(listed, list) else []
-        return tuple(each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str))
+        return tuple(
+            each for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str)
+        )
 
     @property
     def results(self) -> Path:
@@ -84,8 +89,8 @@ class Run:
 def open_runs(folders: Iterable[Path]) -> list[Run]:
     """The runs in ``folders``, in that order, each with a name of its own.
 
-    Raises :class:`UnreadableRun` for a folder that holds none. The footer of every segment is looked at, so a damaged
-    one is named before Spark meets it.
+    Raises :class:`UnreadableRun` for a folder that holds none. The footer of every segment is
+    looked at, so a damaged one is named before Spark meets it.
     """
     runs: list[Run] = []
     for folder in folders:
@@ -102,18 +107,22 @@ def open_run(folder: Path) -> Run:
     path = folder / HEADER
     if not path.is_file():
         raise UnreadableRun(
-            f"{folder} is no run folder: it has no {HEADER}; give a folder that `brokerproof run` wrote"
+            f"{folder} is no run folder: it has no {HEADER}; give a folder that `brokerproof run`"
+            " wrote"
         )
     header = _json_object(path)
     if header.get("format") != FORMAT:
-        raise UnreadableRun(f"{path}: format is {header.get('format')!r}; this version reads format {FORMAT}")
+        raise UnreadableRun(
+            f"{path}: format is {header.get('format')!r}; this version reads format {FORMAT}"
+        )
     name = header.get("run")
     if not isinstance(name, str) or not name:
         raise UnreadableRun(f"{path}: run is {name!r}; it must be the name of the run")
     if header.get("fingerprint") != FINGERPRINT:
         raise UnreadableRun(
-            f"{path}: the trace was recorded with the event table {header.get('fingerprint')!r} and this version has "
-            f"{FINGERPRINT!r}; report it with brokerproof {header.get('brokerproof', 'of that time')}, or record again"
+            f"{path}: the trace was recorded with the event table {header.get('fingerprint')!r} and"
+            f" this version has {FINGERPRINT!r}; report it with brokerproof"
+            f" {header.get('brokerproof', 'of that time')}, or record again"
         )
     run = Run(folder, name, header, _case_facts(folder / CASES))
     for segment in run.segments():
@@ -137,7 +146,9 @@ def _case_facts(path: Path) -> dict[str, CaseFacts]:
     facts: dict[str, CaseFacts] = {}
     for case, values in _json_object(path).items():
         if not isinstance(values, dict):
-            raise UnreadableRun(f"{path}: {case} holds a {type(values).__name__}; it must be a JSON object")
+            raise UnreadableRun(
+                f"{path}: {case} holds a {type(values).__name__}; it must be a JSON object"
+            )
         facts[case] = CaseFacts(str(values.get("doc") or ""), str(values.get("source") or ""))
     return facts
 
@@ -152,7 +163,8 @@ def _check_segment(segment: Path) -> None:
 
 
 def check_data(runs: Iterable[Run]) -> None:
-    """Reads every segment to its end, a batch at a time; raises :class:`UnreadableRun` for the first damaged one."""
+    """Reads every segment to its end, a batch at a time; raises :class:`UnreadableRun` for the
+    first damaged one."""
     for run in runs:
         for segment in run.segments():
             try:
@@ -165,4 +177,6 @@ def check_data(runs: Iterable[Run]) -> None:
 
 def _damaged(segment: Path, problem: Exception) -> UnreadableRun:
     why = str(problem).splitlines()[0].rstrip(".")
-    return UnreadableRun(f"{segment}: is no readable Parquet segment ({why}); delete it or record again")
+    return UnreadableRun(
+        f"{segment}: is no readable Parquet segment ({why}); delete it or record again"
+    )

@@ -1,4 +1,5 @@
-"""Spark's view of the trace table, derived from the recorder's Arrow schema: there is no second list of columns."""
+"""Spark's view of the trace table, derived from the recorder's Arrow schema: there is no second
+list of columns."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from harness.trace.columns import SCHEMA
+from brokerproof.harness.trace.columns import SCHEMA
 
 _SIMPLE: dict[pa.DataType, DataType] = {
     pa.string(): StringType(),

@@ -16,26 +16,33 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from harness.java import find_java
-from reports.gateway import gateway
+from brokerproof.harness.targets.java_runtime import find_java
+from brokerproof.reports.gateway import gateway
 
 JAVA_MINIMUM = 17
-# Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: without saying so first, every
-# step on the way there is a collection of the whole heap.
+# Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: without
+# saying so first, every step on the way there is a collection of the whole heap.
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 @contextlib.contextmanager
 def session(
-    master: str | None = None, *, cores: int | None = None, brief: bool = False, heap: str | None = None
+    master: str | None = None,
+    *,
+    cores: int | None = None,
+    brief: bool = False,
+    heap: str | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session on ``master`` (default ``local[*]``), ended and cleaned up when the block ends.
+    """A Spark session on ``master`` (default ``local[*]``), ended and cleaned up when the block
+    ends.
 
-    ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for a little data: the JVM
-    then spends no time on optimising code that runs once. ``heap`` is the driver's memory as Spark writes it (``4g``; by
-    default 1g where it is brief, else a part of the machine's). Raises :class:`harness.java.NoJava` without a
-    Java of version 17 or newer and :class:`reports.gateway.NoGateway` when the JVM does not start.
+    ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for a
+    little data: the JVM then spends no time on optimising code that runs once. ``heap`` is the
+    driver's memory as Spark writes it (``4g``; by default 1g where it is brief, else a part of the
+    machine's). Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of
+    version 17 or newer and :class:`brokerproof.reports.gateway.NoGateway` when the JVM does not
+    start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))
@@ -47,9 +54,15 @@ def session(
             if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started one already
                 java, home = find_java(JAVA_MINIMUM), spark_home()
                 port, secret = stack.enter_context(gateway(java, home, conf, scratch))
-                stack.enter_context(_environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret))
+                stack.enter_context(
+                    _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
+                )
             if where.startswith("local"):
-                stack.enter_context(_environment(PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable))
+                stack.enter_context(
+                    _environment(
+                        PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
+                    )
+                )
             spark = _connect(conf)
             stack.callback(_disconnect, spark)
             if brief and not where.startswith("local"):
@@ -65,7 +78,8 @@ def spark_home() -> Path:
 
 
 def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False) -> dict[str, str]:
-    """Every setting of the session; ``scratch`` is a folder that goes away with it, ``cores`` sizes local shuffles."""
+    """Every setting of the session; ``scratch`` is a folder that goes away with it, ``cores`` sizes
+    local shuffles."""
     options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     conf = {
         "spark.master": master,
@@ -78,11 +92,13 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-        # Names of headers are ASCII: Unicode's rules for lower case cost a tenth of a table of frames and change nothing.
+        # Names of headers are ASCII: Unicode's rules for lower case cost a tenth of a table of
+        # frames and change nothing.
         "spark.sql.icu.caseMappings.enabled": "false",
     }
     if brief:
-        # Planning anew between stages and compiling a class per query cost more here than they save.
+        # Planning anew between stages and compiling a class per query cost more here than they
+        # save.
         conf |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
         # So does compressing what is kept in memory.
         conf |= {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
@@ -95,7 +111,8 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
             "spark.driver.memory": "1g" if brief else f"{_memory_mb()}m",
             "spark.sql.shuffle.partitions": str(min(max(cores, 2), 16)),
             "spark.default.parallelism": str(min(max(cores, 2), 16)),
-            # A sum over every row that is shuffled finds out a task that was run twice; here none is.
+            # A sum over every row that is shuffled finds out a task that was run twice; here none
+            # is.
             "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
             "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         }
@@ -103,16 +120,20 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
 
 
 def _few_partitions(spark: SparkSession) -> None:
-    """Shuffles for a little data, or for summaries, have a few partitions for each core of the cluster instead of Spark's
-    200, each of which would be a task that starts Python; what a ``spark-defaults.conf`` says stands."""
+    """Shuffles for a little data, or for summaries, have a few partitions for each core of the
+    cluster instead of Spark's 200, each of which would be a task that starts Python; what a
+    ``spark-defaults.conf`` says stands."""
     said = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
     if said is None:
-        cores = spark.sparkContext.defaultParallelism  # of the executors that are there already, two at least
+        cores = (
+            spark.sparkContext.defaultParallelism
+        )  # of the executors that are there already, two at least
         spark.conf.set("spark.sql.shuffle.partitions", str(min(2 * cores, 200)))
 
 
 def _memory_mb() -> int:
-    """A quarter of the machine's memory, between 1 and 16 GiB: the driver of a local master does all the work."""
+    """A quarter of the machine's memory, between 1 and 16 GiB: the driver of a local master does
+    all the work."""
     octets = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(max(octets // 4, 2**30), 2**34) // 2**20
 

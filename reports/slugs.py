@@ -7,12 +7,14 @@ import re
 
 
 def slug(run: str, target: str, case: str) -> str:
-    """A name of at most 90 ASCII characters; a digest of all three parts keeps apart what reads alike."""
+    """A name of at most 90 ASCII characters; a digest of all three parts keeps apart what reads
+    alike."""
     return _named(f"{target}-{case}".lower(), "\0".join((run, target, case)))
 
 
 def plain_slug(name: str) -> str:
-    """``name`` itself where it is a safe file name, as ids of requirements are; else with a digest."""
+    """``name`` itself where it is a safe file name, as ids of requirements are; else with a
+    digest."""
     return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}", name) else _named(name, name)
 
 

@@ -1,19 +1,23 @@
-"""ActiveMQ Classic: messages of one producer are overtaken by its later ones when they had to wait for room.
+"""ActiveMQ Classic: messages of one producer are overtaken by its later ones when they had to wait
+for room.
 
-Needs nothing but Python, and a broker that takes STOMP and has queues with a small limit whose messages wait in memory:
+Needs nothing but Python, and a broker that takes STOMP and has queues with a small limit whose
+messages wait in memory:
 
     <policyEntry queue="full.vm.&gt;" memoryLimit="20480">
       <pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy>
     </policyEntry>
 
-(fixtures/brokers/activemq/flow.xml). One connection sends 150 messages to a queue, each with a receipt, without waiting for the
-receipts; another one takes and acknowledges them meanwhile. The documentation says that with a single consumer on a queue the
-order of a single producer's messages is preserved.
+(fixtures/brokers/activemq/flow.xml). One connection sends 150 messages to a queue, each with a
+receipt, without waiting for the receipts; another one takes and acknowledges them meanwhile. The
+documentation says that with a single consumer on a queue the order of a single producer's messages
+is preserved.
 
     python3 activemq_flow_control_loses_order.py HOST:PORT [LOGIN PASSCODE]
 
-Repeats that up to 40 times with new queues. Exits with 0 if everything came in order, with 1 if something did not, with 2 if it
-cannot tell. On a queue without flow control (full.off., if the broker has it so) the same comes in order.
+Repeats that up to 40 times with new queues. Exits with 0 if everything came in order, with 1 if
+something did not, with 2 if it cannot tell. On a queue without flow control (full.off., if the
+broker has it so) the same comes in order.
 """
 
 # ruff: noqa: T201 - it speaks to whoever runs it
@@ -71,7 +75,10 @@ class Connection:
 def came(address: str, login: list[str], queue: str) -> list[int]:
     """The numbers of the messages in the order in which they came."""
     consumer, producer = Connection(address, login), Connection(address, login)
-    consumer.send("SUBSCRIBE", {"id": "1", "destination": queue, "ack": "client-individual", "receipt": "subscribed"})
+    consumer.send(
+        "SUBSCRIBE",
+        {"id": "1", "destination": queue, "ack": "client-individual", "receipt": "subscribed"},
+    )
     consumer.frame()
     for number in range(COUNT):
         headers = {"destination": queue, "receipt": f"r{number}", "content-length": str(SIZE)}
@@ -97,7 +104,9 @@ def main(address: str, *login: str) -> int:
         if late:
             print(
                 f"round {attempt + 1}: "
-                + "; ".join(f"message {after} came behind message {before}" for before, after in late)
+                + "; ".join(
+                    f"message {after} came behind message {before}" for before, after in late
+                )
             )
             return 1
     print(f"in {ROUNDS} rounds all messages came in order")

@@ -1,15 +1,20 @@
-"""ActiveMQ Classic: a message that waits for room in a full store holds up its whole connection, acknowledgements included.
+"""ActiveMQ Classic: a message that waits for room in a full store holds up its whole connection,
+acknowledgements included.
 
-Needs nothing but Python, and a broker whose store is soon full and that takes STOMP, for instance with
+Needs nothing but Python, and a broker whose store is soon full and that takes STOMP, for instance
+with
 
-    <systemUsage><systemUsage><storeUsage><storeUsage limit="2 mb"/></storeUsage></systemUsage></systemUsage>
-    <persistenceAdapter><kahaDB directory="kahadb" journalMaxFileLength="256kb" cleanupInterval="500"/></persistenceAdapter>
+    <systemUsage><systemUsage><storeUsage><storeUsage limit="2
+    mb"/></storeUsage></systemUsage></systemUsage> <persistenceAdapter><kahaDB directory="kahadb"
+    journalMaxFileLength="256kb" cleanupInterval="500"/></persistenceAdapter>
 
-(fixtures/brokers/activemq/usage.xml). One connection consumes from a queue and sends persistent messages to it, each with a
-receipt, until one is not confirmed. Then it acknowledges what it consumed, and sends a message that is not persistent, for
-which there is room, to another queue. The documentation says that producers on a shared connection are slowed down one by one
-when a memory, temp-store or file-store limit is exceeded, and that synchronous sends use that automatically. So the
-acknowledgements should count, more messages should come, and the other message should be confirmed.
+(fixtures/brokers/activemq/usage.xml). One connection consumes from a queue and sends persistent
+messages to it, each with a receipt, until one is not confirmed. Then it acknowledges what it
+consumed, and sends a message that is not persistent, for which there is room, to another queue. The
+documentation says that producers on a shared connection are slowed down one by one when a memory,
+temp-store or file-store limit is exceeded, and that synchronous sends use that automatically. So
+the acknowledgements should count, more messages should come, and the other message should be
+confirmed.
 
     python3 activemq_full_store_stalls_a_connection.py HOST:PORT [LOGIN PASSCODE]
 
@@ -52,7 +57,8 @@ class Connection:
         self.send("SEND", {**headers, "content-length": str(len(BODY))}, BODY)
 
     def next(self, command: str, **headers: str) -> dict[str, str] | None:
-        """The headers of the next frame of that kind with those headers; None when none comes in time."""
+        """The headers of the next frame of that kind with those headers; None when none comes in
+        time."""
         while True:
             for frame in self.waiting:
                 if frame[0] == command and headers.items() <= frame[1].items():
@@ -93,7 +99,12 @@ def main(address: str, *login: str) -> int:
     """Plays it; returns the exit status."""
     both = Connection(address, list(login))
     queue, other = "/queue/store.full", "/queue/beside"
-    subscription = {"id": "1", "destination": queue, "ack": "client-individual", "activemq.prefetchSize": "10"}
+    subscription = {
+        "id": "1",
+        "destination": queue,
+        "ack": "client-individual",
+        "activemq.prefetchSize": "10",
+    }
     both.send("SUBSCRIBE", {**subscription, "receipt": "subscribed"})
     both.next("RECEIPT", **{"receipt-id": "subscribed"})
     for number in range(MOST):
@@ -104,7 +115,10 @@ def main(address: str, *login: str) -> int:
         print(f"{MOST} messages did not fill the store")
         return 2
     held = [both.next("MESSAGE") for _ in range(10)]
-    print(f"{number} messages were confirmed, the next one waits; {sum(map(bool, held))} came to the subscription")
+    print(
+        f"{number} messages were confirmed, the next one waits; {sum(map(bool, held))} came to the"
+        " subscription"
+    )
     for message in held:
         if message is not None:
             both.send("ACK", {"id": message["ack"]})

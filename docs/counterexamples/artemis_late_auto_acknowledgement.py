@@ -1,13 +1,17 @@
-"""Artemis since 2.36: a STOMP message is delivered twice because an acknowledgement of another subscription came too late.
+"""Artemis since 2.36: a STOMP message is delivered twice because an acknowledgement of another
+subscription came too late.
 
-Needs nothing but Python, and an Artemis with an acceptor for STOMP. One connection has two subscriptions in the mode auto, to
-two queues. While messages of the first are coming it takes that subscription back. When this is confirmed, one message is sent
-to the second queue. It should come once: in this mode it counts as received as soon as it was sent (STOMP 1.2, SUBSCRIBE).
+Needs nothing but Python, and an Artemis with an acceptor for STOMP. One connection has two
+subscriptions in the mode auto, to two queues. While messages of the first are coming it takes that
+subscription back. When this is confirmed, one message is sent to the second queue. It should come
+once: in this mode it counts as received as soon as it was sent (STOMP 1.2, SUBSCRIBE).
 
-StompSession acknowledges what it sends in the mode auto later, on the event loop, for the consumer and in the session's one
-transaction. If the consumer is closed by then, ServerSessionImpl.findConsumer marks the transaction as to be rolled back, and
-throws; so StompSession does not come to commit(), and no new transaction begins. The next message of the connection, of
-whatever subscription, is acknowledged in that transaction. Its commit fails, it is rolled back, and delivered again.
+StompSession acknowledges what it sends in the mode auto later, on the event loop, for the consumer
+and in the session's one transaction. If the consumer is closed by then,
+ServerSessionImpl.findConsumer marks the transaction as to be rolled back, and throws; so
+StompSession does not come to commit(), and no new transaction begins. The next message of the
+connection, of whatever subscription, is acknowledged in that transaction. Its commit fails, it is
+rolled back, and delivered again.
 
     python3 artemis_late_auto_acknowledgement.py HOST:STOMP-PORT [LOGIN PASSCODE]
 
@@ -38,7 +42,10 @@ class Client:
         self.socket = socket.create_connection(address, PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.unread = b""
-        self.send("CONNECT", {"accept-version": "1.2", "host": "localhost", "login": login, "passcode": passcode})
+        self.send(
+            "CONNECT",
+            {"accept-version": "1.2", "host": "localhost", "login": login, "passcode": passcode},
+        )
         if not self.next(PATIENCE_S).startswith("CONNECTED"):
             print("the broker refused the connection")
             sys.exit(2)
@@ -65,7 +72,10 @@ class Client:
     def confirmed(self, receipt: str) -> list[str]:
         """What came before this RECEIPT."""
         before = []
-        while not (frame := self.next(PATIENCE_S)).startswith("RECEIPT") or f"receipt-id:{receipt}" not in frame:
+        while (
+            not (frame := self.next(PATIENCE_S)).startswith("RECEIPT")
+            or f"receipt-id:{receipt}" not in frame
+        ):
             if not frame or frame.startswith("ERROR"):
                 print(f"no receipt came, but {frame[:200]!r}")
                 sys.exit(2)
@@ -77,7 +87,13 @@ def turn(consumer: Client, producer: Client, name: str) -> list[str]:
     """The frames by which the one message of the second queue came."""
     first, second = f"{name}-first", f"{name}-second"
     for queue in (first, second):
-        about = {"id": queue, "destination": queue, "ack": "auto", "subscription-type": "ANYCAST", "receipt": queue}
+        about = {
+            "id": queue,
+            "destination": queue,
+            "ack": "auto",
+            "subscription-type": "ANYCAST",
+            "receipt": queue,
+        }
         consumer.send("SUBSCRIBE", about)
         consumer.confirmed(queue)
     for _ in range(SENT):
@@ -87,7 +103,9 @@ def turn(consumer: Client, producer: Client, name: str) -> list[str]:
         sys.exit(2)
     consumer.send("UNSUBSCRIBE", {"id": first, "receipt": "over"})
     consumer.confirmed("over")
-    producer.send("SEND", {"destination": second, "destination-type": "ANYCAST", "receipt": "sent"}, b"once")
+    producer.send(
+        "SEND", {"destination": second, "destination-type": "ANYCAST", "receipt": "sent"}, b"once"
+    )
     producer.confirmed("sent")
     came = []
     while frame := consumer.next(QUIET_S):

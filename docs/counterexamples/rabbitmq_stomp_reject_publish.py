@@ -1,15 +1,17 @@
-"""RabbitMQ up to 4.3: a STOMP connection ends without a word when a queue refuses one of its messages.
+"""RabbitMQ up to 4.3: a STOMP connection ends without a word when a queue refuses one of its
+messages.
 
-Needs nothing but Python, and a RabbitMQ with the plugins for STOMP and management. A queue of at most one message with the
-overflow reject-publish is declared over the management API; then two messages are sent to it, each with a receipt. The first is
-confirmed. The second is refused by the queue, so by STOMP 1.2 an ERROR is due. Releases 3.10.8 to 4.3.5 answer nothing: the
-channel's basic.nack reaches rabbit_stomp_reader, whose handle_info has no clause for it, and the process of the connection
-crashes (function_clause in the log).
+Needs nothing but Python, and a RabbitMQ with the plugins for STOMP and management. A queue of at
+most one message with the overflow reject-publish is declared over the management API; then two
+messages are sent to it, each with a receipt. The first is confirmed. The second is refused by the
+queue, so by STOMP 1.2 an ERROR is due. Releases 3.10.8 to 4.3.5 answer nothing: the channel's
+basic.nack reaches rabbit_stomp_reader, whose handle_info has no clause for it, and the process of
+the connection crashes (function_clause in the log).
 
     python3 rabbitmq_stomp_reject_publish.py HOST:STOMP-PORT HOST:MANAGEMENT-PORT [LOGIN PASSCODE]
 
-Exits with 0 if an ERROR came, with 1 if the connection ended without one or the second message was confirmed, with 2 if it
-cannot tell.
+Exits with 0 if an ERROR came, with 1 if the connection ended without one or the second message was
+confirmed, with 2 if it cannot tell.
 """
 
 # ruff: noqa: T201 - it speaks to whoever runs it
@@ -63,7 +65,11 @@ def main() -> int:
         pass
     queue = f"/amq/queue/{name}"
     peer = socket.create_connection((host, int(port)), PATIENCE_S)
-    send(peer, "CONNECT", {"accept-version": "1.2", "host": "/", "login": login, "passcode": passcode})
+    send(
+        peer,
+        "CONNECT",
+        {"accept-version": "1.2", "host": "/", "login": login, "passcode": passcode},
+    )
     if not answer(peer).startswith("CONNECTED"):
         return 2
     send(peer, "SEND", {"destination": queue, "receipt": "first"}, b"kept")
@@ -73,7 +79,9 @@ def main() -> int:
     send(peer, "SEND", {"destination": queue, "receipt": "second"}, b"refused")
     said = answer(peer)
     print(
-        f"the second message, which the queue refuses, was answered with {said[:200]!r}" if said else "no answer came"
+        f"the second message, which the queue refuses, was answered with {said[:200]!r}"
+        if said
+        else "no answer came"
     )
     return 0 if said.startswith("ERROR") else 1
 

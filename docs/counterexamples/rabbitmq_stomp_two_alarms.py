@@ -1,15 +1,18 @@
-"""RabbitMQ 3.10 to 4.1.5: a STOMP client that two alarms hold back goes on when the first of them is over.
+"""RabbitMQ 3.10 to 4.1.5: a STOMP client that two alarms hold back goes on when the first of them
+is over.
 
-Needs nothing but Python, a RabbitMQ with the STOMP plugin, and the command rabbitmqctl for its node (``--ctl``, in one word
-for a shell). The limits for memory and disk space are set so that both are short. A client sends a message, which is taken,
-and another, which waits: its connection is not read any more. Then the limit for memory is set back. Disk space is short
-still, so the second message should wait on. Up to 4.1.5 it is confirmed: rabbit_stomp_reader keeps one flag for all alarms
-(mended by pull request 14795, in 4.1.6 and 4.2.0).
+Needs nothing but Python, a RabbitMQ with the STOMP plugin, and the command rabbitmqctl for its node
+(``--ctl``, in one word for a shell). The limits for memory and disk space are set so that both are
+short. A client sends a message, which is taken, and another, which waits: its connection is not
+read any more. Then the limit for memory is set back. Disk space is short still, so the second
+message should wait on. Up to 4.1.5 it is confirmed: rabbit_stomp_reader keeps one flag for all
+alarms (mended by pull request 14795, in 4.1.6 and 4.2.0).
 
-    python3 rabbitmq_stomp_two_alarms.py HOST:PORT --ctl 'rabbitmqctl -n rabbit@host' [LOGIN PASSCODE]
+    python3 rabbitmq_stomp_two_alarms.py HOST:PORT --ctl 'rabbitmqctl -n rabbit@host' [LOGIN
+    PASSCODE]
 
-Exits with 0 if the second message waits for the end of both alarms, with 1 if it passes before, with 2 if it cannot tell.
-The limits are set to 0.6 of the memory and 50 MB in the end.
+Exits with 0 if the second message waits for the end of both alarms, with 1 if it passes before,
+with 2 if it cannot tell. The limits are set to 0.6 of the memory and 50 MB in the end.
 """
 
 # ruff: noqa: T201 - it speaks to whoever runs it
@@ -58,7 +61,11 @@ def main() -> int:
         subprocess.run([*control, command, value], check=True, capture_output=True)
 
     peer = socket.create_connection((host, int(port)), PATIENCE_S)
-    send(peer, "CONNECT", {"accept-version": "1.2", "host": "/", "login": login, "passcode": passcode})
+    send(
+        peer,
+        "CONNECT",
+        {"accept-version": "1.2", "host": "/", "login": login, "passcode": passcode},
+    )
     if not answer(peer).startswith("CONNECTED"):
         return 2
     where = {"destination": "/topic/two-alarms"}

@@ -1,7 +1,9 @@
-"""From captured packets to the trace: connections are followed, recognised, read, and told as events.
+"""From captured packets to the trace: connections are followed, recognised, read, and told as
+events.
 
-A connection that carries none of the protocols is left out and counted; one of which only the beginning can be read (TLS)
-is told as unseen. Memory is what waits for missing packets, unfinished frames, and a little for each open connection.
+A connection that carries none of the protocols is left out and counted; one of which only the
+beginning can be read (TLS) is told as unseen. Memory is what waits for missing packets, unfinished
+frames, and a little for each open connection.
 """
 
 from __future__ import annotations
@@ -11,17 +13,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from harness.capture.packets import ACK, SYN, Endpoint, Packet, text
-from harness.capture.reassembly import Ended, Missing, Octets, Piece, Stream
-from harness.capture.recognising import OTHER, TLS, WEBSOCKET, Recognised, recognised
-from harness.capture.series import Moment
-from harness.capture.speaking import Speaker, speaker
-from harness.capture.telling import Telling
-from harness.trace.events import ConnectionAbandoned, ConnectionClosed, ConnectionOpened, Event
-from harness.words import CloseHow, Duration, Instant, Vantage, ms
+from brokerproof.harness.capture.capture_events import Telling
+from brokerproof.harness.capture.merge import Moment
+from brokerproof.harness.capture.packets import ACK, SYN, Endpoint, Packet, text
+from brokerproof.harness.capture.protocol_decoding import Speaker, speaker
+from brokerproof.harness.capture.protocol_detection import (
+    OTHER,
+    TLS,
+    WEBSOCKET,
+    Recognised,
+    recognised,
+)
+from brokerproof.harness.capture.reassembly import Ended, Missing, Octets, Piece, Stream
+from brokerproof.harness.model.enums import CloseHow, Vantage
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.harness.trace.events import (
+    ConnectionAbandoned,
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+)
 
 NEAR: Duration = ms(5)
-"""A broker that answers a SYN within this is not behind a network that could hold up its signs of life unnoticed."""
+"""A broker that answers a SYN within this is not behind a network that could hold up its signs of
+life unnoticed."""
 SWEEP = 512
 """After so many packets it is looked whether something is waited for in vain."""
 OVERTAKEN = 1 << 16
@@ -39,7 +54,8 @@ class Recorded(NamedTuple):
 
 @dataclass
 class _Connection:
-    """One connection: its stream, and what it speaks once that is known. Side 0 is the source of its first packet."""
+    """One connection: its stream, and what it speaks once that is known. Side 0 is the source of
+    its first packet."""
 
     number: int
     ends: tuple[Endpoint, Endpoint]
@@ -95,7 +111,8 @@ class _Connection:
         whole = begun[0] or begun[1] or self.stream.opener is not None
         self.speaker = speaker(found.protocol, self.telling, begun=whole)
         for side in (0, 1):
-            # A side that has said nothing yet, on a connection whose opening was seen, has nothing that went unseen.
+            # A side that has said nothing yet, on a connection whose opening was seen, has nothing
+            # that went unseen.
             unheard = (
                 self.stream.opener is None and side == self.client
             )  # the broker's first words came, the client's did not
@@ -130,7 +147,8 @@ class _Connection:
         else:
             guessed = "; who is the client was told by the ports" if guess else ""
             yield self.telling.noted(
-                self.began, f"{remote} and the broker {self.broker}: the capture begins in the middle{guessed}"
+                self.began,
+                f"{remote} and the broker {self.broker}: the capture begins in the middle{guessed}",
             )
 
     def _tell(self, piece: Piece) -> Iterator[Event]:
@@ -143,7 +161,9 @@ class _Connection:
             case Ended(at, side, how):
                 yield from self._end(at, side, how)
 
-    def _missing(self, at: Instant, since: Instant, side: int, why: str, size: int) -> Iterator[Event]:
+    def _missing(
+        self, at: Instant, since: Instant, side: int, why: str, size: int
+    ) -> Iterator[Event]:
         if self.speaker is not None:
             yield from self.speaker.missing(at, since, side == self.client, why, size)
 
@@ -173,8 +193,8 @@ class _Connection:
 
 
 class Converter:
-    """Turns packets into events. Connections have the numbers ``first``, ``first + step`` …, so that several converters, each
-    with a part of the connections, give none twice."""
+    """Turns packets into events. Connections have the numbers ``first``, ``first + step`` …, so
+    that several converters, each with a part of the connections, give none twice."""
 
     def __init__(self, first: int = 1, step: int = 1) -> None:
         self._number, self._step = first, step
@@ -185,7 +205,8 @@ class Converter:
         self._now: Instant = 0
 
     def events(self, moments: Iterable[Moment]) -> Iterator[Recorded]:
-        """The events of all packets, those of a connection in order. :meth:`finish` gives the rest."""
+        """The events of all packets, those of a connection in order. :meth:`finish` gives the
+        rest."""
         for packet, reset in moments:
             if reset:
                 for each in [*self._open.values()]:
@@ -227,7 +248,9 @@ class Converter:
             return stream.first == packet.seq
         half = stream.halves[0 if found.ends[0] == packet.source else 1]
         # What follows a SYN may overtake it; by chance no other connection begins so near.
-        return half.next is None or 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
+        return (
+            half.next is None or 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
+        )
 
     def _late(self, key: tuple[Endpoint, Endpoint], packet: Packet, opening: bool) -> bool:
         """Whether a packet belongs to a connection that has ended."""

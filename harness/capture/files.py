@@ -1,7 +1,9 @@
-"""Capture files: pcap (microseconds or nanoseconds, either order of octets) and pcapng, plain or compressed with gzip.
+"""Capture files: pcap (microseconds or nanoseconds, either order of octets) and pcapng, plain or
+compressed with gzip.
 
-Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A container is read by hand because time stamps
-are wanted as whole nanoseconds and packets that were cut short with their lengths, of any number of interfaces.
+Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A container is read by
+hand because time stamps are wanted as whole nanoseconds and packets that were cut short with their
+lengths, of any number of interfaces.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from harness.trace.read import UnreadableTrace
-from harness.words import NS_PER_S, Instant
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.trace.read import UnreadableTrace
 
 _PCAP = {
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
@@ -35,8 +37,8 @@ _RESOLUTION, _OFFSET = 9, 14
 
 
 class Captured(NamedTuple):
-    """One packet: when it was captured (ns since 1970), the number of its link layer (https://www.tcpdump.org/linktypes.html),
-    the octets that were kept."""
+    """One packet: when it was captured (ns since 1970), the number of its link layer
+    (https://www.tcpdump.org/linktypes.html), the octets that were kept."""
 
     at: Instant
     link: int
@@ -45,13 +47,15 @@ class Captured(NamedTuple):
 
 @dataclass
 class CaptureFile:
-    """One file. Iterating reads it from the beginning; ``damage`` then says why it ended early, if it did."""
+    """One file. Iterating reads it from the beginning; ``damage`` then says why it ended early, if
+    it did."""
 
     path: Path
     damage: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[Captured]:
-        """The packets in the order of the file. Raises :class:`UnreadableTrace` for what is no capture."""
+        """The packets in the order of the file. Raises :class:`UnreadableTrace` for what is no
+        capture."""
         self.damage = ""
         try:
             with _opened(self.path) as file:
@@ -61,7 +65,9 @@ class CaptureFile:
                 elif magic == _SECTION:
                     yield from self._pcapng(file)
                 else:
-                    raise UnreadableTrace(f"{self.path}: neither pcap nor pcapng (it begins with {magic.hex()})")
+                    raise UnreadableTrace(
+                        f"{self.path}: neither pcap nor pcapng (it begins with {magic.hex()})"
+                    )
         except (OSError, EOFError, zlib.error) as problem:
             if not self.path.exists():
                 raise UnreadableTrace(f"{self.path}: there is no such file") from None
@@ -77,7 +83,10 @@ class CaptureFile:
         while len(head := file.read(16)) == 16:
             second, fraction, kept, _ = record.unpack(head)
             if kept > _LARGEST:
-                self.damage = f"{self.path}: a packet says that it has {kept} octets; what follows was not read"
+                self.damage = (
+                    f"{self.path}: a packet says that it has {kept} octets; what follows was not"
+                    " read"
+                )
                 return
             octets = file.read(kept)
             if len(octets) < kept:
@@ -100,7 +109,10 @@ class CaptureFile:
                 order, interfaces, rest = ("<" if mark == b"\x4d\x3c\x2b\x1a" else ">"), [], 4
             kind, length = struct.unpack(order + "II", magic + head)
             if length < 12 or length > _LARGEST or length % 4:
-                self.damage = f"{self.path}: a block says that it has {length} octets; what follows was not read"
+                self.damage = (
+                    f"{self.path}: a block says that it has {length} octets; what follows was not"
+                    " read"
+                )
                 return
             block = file.read(length - 8 - rest)
             if len(block) < length - 8 - rest:
@@ -134,7 +146,11 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
                 link,
                 snap,
                 1 << (base & 0x7F) if base & 0x80 else 10**base,
-                0 if offset is None else int.from_bytes(offset, "little" if order == "<" else "big", signed=True),
+                (
+                    0
+                    if offset is None
+                    else int.from_bytes(offset, "little" if order == "<" else "big", signed=True)
+                ),
             )
         )
         return
@@ -146,7 +162,8 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
         if number < len(interfaces):
             about = interfaces[number]
             yield Captured(about.instant(high, low), about.link, block[20 : 20 + kept])
-    # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else here knows it.
+    # Packets without a time stamp (simple packet blocks) say nothing about time, and nothing else
+    # here knows it.
 
 
 def _options(block: bytes, order: str) -> Iterator[tuple[int, bytes]]:
@@ -162,7 +179,9 @@ def _options(block: bytes, order: str) -> Iterator[tuple[int, bytes]]:
 def _opened(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         magic = file.read(2)
-    return cast(IO[bytes], gzip.open(path)) if magic == _GZIP else path.open("rb", buffering=_BUFFER)
+    return (
+        cast(IO[bytes], gzip.open(path)) if magic == _GZIP else path.open("rb", buffering=_BUFFER)
+    )
 
 
 def is_capture(path: Path) -> bool:

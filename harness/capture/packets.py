@@ -1,9 +1,9 @@
 """What a captured packet says about a TCP connection.
 
-The usual packets (Ethernet, Linux cooked, loopback, raw IP; IPv4 or IPv6 with TCP directly behind) are read with two
-``struct`` calls: a capture has millions of them, and every task that shares it has to look at each (measured: 4 µs against
-46 µs with objects for each layer). Whatever else stands in front of TCP (VLAN tags, IPv6 extension headers, PPP …) is read by
-dpkt, whose business it is.
+The usual packets (Ethernet, Linux cooked, loopback, raw IP; IPv4 or IPv6 with TCP directly behind)
+are read with two ``struct`` calls: a capture has millions of them, and every task that shares it
+has to look at each (measured: 4 µs against 46 µs with objects for each layer). Whatever else stands
+in front of TCP (VLAN tags, IPv6 extension headers, PPP …) is read by dpkt, whose business it is.
 """
 
 from __future__ import annotations
@@ -16,15 +16,24 @@ from typing import NamedTuple, TypeAlias
 
 import dpkt
 
-from harness.capture.files import Captured
-from harness.words import Instant
+from brokerproof.harness.capture.files import Captured
+from brokerproof.harness.model.time import Instant
 
 Endpoint: TypeAlias = tuple[bytes, int]
 """Address (4 or 16 octets) and port."""
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
-_NULL, _ETHERNET, _RAW, _LOOP, _SLL, _SLL2, _IPV4, _IPV6 = 0, 1, (12, 14, 101), 108, 113, 276, 228, 229
+_NULL, _ETHERNET, _RAW, _LOOP, _SLL, _SLL2, _IPV4, _IPV6 = (
+    0,
+    1,
+    (12, 14, 101),
+    108,
+    113,
+    276,
+    228,
+    229,
+)
 _INTERNET = (b"\x08\x00", b"\x86\xdd")
 _TCP = 6
 _UNBROKEN = (b"\x40\x00", b"\x00\x00")
@@ -53,7 +62,9 @@ class Packets:
     """Reads packets. Fragments of IPv4 are put together as far as they come within a while."""
 
     def __init__(self) -> None:
-        self._fragments: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]] = OrderedDict()
+        self._fragments: OrderedDict[tuple[bytes, bytes, int], dict[int, tuple[bytes, bool]]] = (
+            OrderedDict()
+        )
         self.passed_over = 0
         """Packets that are no TCP, or too short to tell."""
 
@@ -70,14 +81,19 @@ class Packets:
             return None
         version = octets[start] >> 4
         if version == 4:
-            head, _, length, number, part, _, protocol, _, source, target = _IP4.unpack_from(octets, start)
+            head, _, length, number, part, _, protocol, _, source, target = _IP4.unpack_from(
+                octets, start
+            )
             if protocol != _TCP:
                 return None
             behind = start + (head & 15) * 4
-            # A length of 0 is a segment that the network card was to cut; it ends where the packet does.
+            # A length of 0 is a segment that the network card was to cut; it ends where the packet
+            # does.
             end = start + length if length else len(octets)
             if part & 0x3FFF:
-                whole = self._whole((source, target, number), part, octets[behind:end], end - behind)
+                whole = self._whole(
+                    (source, target, number), part, octets[behind:end], end - behind
+                )
                 return None if whole is None else _segment(at, source, target, whole, 0, len(whole))
             return _segment(at, source, target, octets, behind, end)
         if version != 6 or len(octets) < start + 40:
@@ -89,8 +105,11 @@ class Packets:
             return _unusual(at, _IPV6, octets[start:])
         return _segment(at, source, target, octets, behind, end)
 
-    def _whole(self, key: tuple[bytes, bytes, int], part: int, data: bytes, size: int) -> bytes | None:
-        """The payload of a packet once all of its fragments are here; what the capture cut short is never whole."""
+    def _whole(
+        self, key: tuple[bytes, bytes, int], part: int, data: bytes, size: int
+    ) -> bytes | None:
+        """The payload of a packet once all of its fragments are here; what the capture cut short is
+        never whole."""
         if len(data) < size:
             return None
         parts = self._fragments.setdefault(key, {})
@@ -129,7 +148,8 @@ _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sl
 
 
 def _unusual(at: Instant, link: int, octets: bytes) -> Packet | None:
-    """What dpkt finds behind tags, labels, tunnels and extension headers. ``link`` is IPv6's for a packet without frame."""
+    """What dpkt finds behind tags, labels, tunnels and extension headers. ``link`` is IPv6's for a
+    packet without frame."""
     try:
         layer = dpkt.ip6.IP6(octets) if link == _IPV6 else _LAYERS[link](octets)
         while isinstance(layer, dpkt.Packet) and not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6)):
@@ -145,10 +165,21 @@ def _unusual(at: Instant, link: int, octets: bytes) -> Packet | None:
         size = layer.plen - sum(len(each) for each in layer.all_extension_headers)
     payload = bytes(tcp.data)
     cut = max(0, size - tcp.off * 4 - len(payload))
-    return Packet(at, (layer.src, tcp.sport), (layer.dst, tcp.dport), tcp.seq, tcp.ack, tcp.flags, payload, cut)
+    return Packet(
+        at,
+        (layer.src, tcp.sport),
+        (layer.dst, tcp.dport),
+        tcp.seq,
+        tcp.ack,
+        tcp.flags,
+        payload,
+        cut,
+    )
 
 
-def _segment(at: Instant, source: bytes, target: bytes, octets: bytes, start: int, end: int) -> Packet | None:
+def _segment(
+    at: Instant, source: bytes, target: bytes, octets: bytes, start: int, end: int
+) -> Packet | None:
     if len(octets) < start + 14:
         return None
     here, there, seq, ack, offset, flags = _SEGMENT.unpack_from(octets, start)
@@ -156,11 +187,14 @@ def _segment(at: Instant, source: bytes, target: bytes, octets: bytes, start: in
     if begin > end:
         return None
     payload = octets[begin:end]
-    return Packet(at, (source, here), (target, there), seq, ack, flags, payload, end - begin - len(payload))
+    return Packet(
+        at, (source, here), (target, there), seq, ack, flags, payload, end - begin - len(payload)
+    )
 
 
 def part_of(packet: Packet, parts: int) -> int:
-    """Which of so many parts of a capture a packet belongs to; both directions of a connection belong to the same."""
+    """Which of so many parts of a capture a packet belongs to; both directions of a connection
+    belong to the same."""
     one, other = (address + port.to_bytes(2) for address, port in (packet.source, packet.target))
     return zlib.crc32(min(one, other) + max(one, other)) % parts
 

@@ -1,9 +1,11 @@
-"""TCP streams from segments: what was received, in its order, when it could first be read, and what is missing.
+"""TCP streams from segments: what was received, in its order, when it could first be read, and what
+is missing.
 
-An octet's instant is that of the packet by which it and all before it had been captured: what a retransmission fills is dated
-by the retransmission. Of octets that come twice the first ones count. A hole is *lost* once the other side has acknowledged it
-and :data:`GRACE` has passed (so the receiver has it, and the capture never will), or when too much waits behind it. While one
-direction has a hole, the other one waits too, so that both come out in the order of their instants.
+An octet's instant is that of the packet by which it and all before it had been captured: what a
+retransmission fills is dated by the retransmission. Of octets that come twice the first ones count.
+A hole is *lost* once the other side has acknowledged it and :data:`GRACE` has passed (so the
+receiver has it, and the capture never will), or when too much waits behind it. While one direction
+has a hole, the other one waits too, so that both come out in the order of their instants.
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
 """
@@ -16,13 +18,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from harness.capture.packets import ACK, FIN, RST, SYN, Packet
-from harness.words import CloseHow, Duration, Instant, ms, seconds
+from brokerproof.harness.capture.packets import ACK, FIN, RST, SYN, Packet
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 GRACE: Duration = ms(200)
 """How much later than its acknowledgement a packet may have been captured."""
 PATIENCE: Duration = seconds(30)
-"""How long a hole that nobody acknowledged may stay: with only one direction captured nobody ever does."""
+"""How long a hole that nobody acknowledged may stay: with only one direction captured nobody ever
+does."""
 MOST_WAITING = 4 << 20
 """Octets that wait behind holes of one connection, at most."""
 
@@ -40,7 +44,8 @@ class Octets:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``size`` octets were not captured, at ``since`` at the earliest. ``why``: LOST, or CUT off by the capture's limit."""
+    """``size`` octets were not captured, at ``since`` at the earliest. ``why``: LOST, or CUT off by
+    the capture's limit."""
 
     at: Instant
     side: int
@@ -142,7 +147,12 @@ class _Half:
                 yield Missing(self.at, self.side, end - begin, CUT, since)
             else:
                 yield Octets(self.at, self.side, data)
-        if self.end is not None and self.next is not None and self.next >= self.end and not self.ended:
+        if (
+            self.end is not None
+            and self.next is not None
+            and self.next >= self.end
+            and not self.ended
+        ):
             self.ended = True
             yield Ended(self.at, self.side, CloseHow.EOF)
 
@@ -154,28 +164,34 @@ class _Half:
             ends = [each for each in (self.acked, self.end or 0) if each > self.next]
         size, since = min(ends) - self.next, self.at
         # It crossed before it was acknowledged, and before what came behind it.
-        told = [run[2] for run in self.runs[:1]] + ([self.acked_at] if self.acked > self.next else [])
+        told = [run[2] for run in self.runs[:1]] + (
+            [self.acked_at] if self.acked > self.next else []
+        )
         self.at, self.next = max(self.at, min(told, default=now)), self.next + size
         yield Missing(self.at, self.side, size, LOST, since)
         yield from self.ready()
 
 
 def _rank(number: int, piece: Piece) -> tuple[Instant, bool, int]:
-    """The order of pieces of both sides: what is missing may have been what the other side answered at the same instant."""
+    """The order of pieces of both sides: what is missing may have been what the other side answered
+    at the same instant."""
     return piece.at, not isinstance(piece, Missing), number
 
 
 @dataclass
 class Stream:
-    """One connection between two endpoints, in both directions (side 0 is the one whose packet came first)."""
+    """One connection between two endpoints, in both directions (side 0 is the one whose packet came
+    first)."""
 
     halves: tuple[_Half, _Half] = field(default_factory=lambda: (_Half(0), _Half(1)))
     opener: int | None = None
     """The side that asked for the connection, if that was seen."""
     first: int = 0
-    """The sequence number of the SYN; of a second SYN it tells whether it is the same connection."""
+    """The sequence number of the SYN; of a second SYN it tells whether it is the same
+    connection."""
     distance: Duration | None = None
-    """How long the SYN and its answer took from where the packets were captured; None: that was not seen."""
+    """How long the SYN and its answer took from where the packets were captured; None: that was not
+    seen."""
     smooth: bool = False
     """Nothing is waited for and nothing has ended, in either direction."""
     _asked_at: Instant | None = None
@@ -200,14 +216,19 @@ class Stream:
                 return usual
         found = [*self._any(side, packet)]
         self.smooth = not self._held and all(
-            half.next is not None and half.end is None and not half.runs and not half.ended and not half.holed
+            half.next is not None
+            and half.end is None
+            and not half.runs
+            and not half.ended
+            and not half.holed
             for half in self.halves
         )
         return found
 
     @staticmethod
     def _usual(mine: _Half, other: _Half, packet: Packet) -> Sequence[Piece] | None:
-        """What nearly every packet does: it goes on where the last one ended, and acknowledges no more than there is."""
+        """What nearly every packet does: it goes on where the last one ended, and acknowledges no
+        more than there is."""
         assert mine.next is not None
         assert other.next is not None
         if packet.flags & ACK:
@@ -308,7 +329,9 @@ class Stream:
         held, self._held, self._held_octets = self._held, [], 0
         sides = [deque(each for each in enumerate(held) if each[1].side == side) for side in (0, 1)]
         while any(sides):
-            yield min((side for side in sides if side), key=lambda side: _rank(*side[0])).popleft()[1]
+            yield min((side for side in sides if side), key=lambda side: _rank(*side[0])).popleft()[
+                1
+            ]
 
     def _reset(self, side: int, at: Instant) -> Iterator[Piece]:
         for half in self.halves:

@@ -1,6 +1,7 @@
 """What the catalogue needs to know of a case: its name, what it cites, and what it says of itself.
 
-The cases themselves are made by ``harness.case``; they register when their module is imported. Nothing is run here.
+The cases themselves are made by ``brokerproof.harness.cases.case``; they register when their module
+is imported. Nothing is run here.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Registered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CaseInfo:
-    """A case: ``requirements`` in the order of its versions, ``versions`` empty when it is no matter of versions."""
+    """A case: ``requirements`` in the order of its versions, ``versions`` empty when it is no
+    matter of versions."""
 
     id: str
     suite: str
@@ -60,7 +62,9 @@ def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
             id=each.name,
             suite=each.suite,
             function=each.function.__qualname__,
-            requirements=tuple(dict.fromkeys(cited for ids in each.by_version.values() for cited in ids)),
+            requirements=tuple(
+                dict.fromkeys(cited for ids in each.by_version.values() for cited in ids)
+            ),
             versions=tuple(version for version in each.by_version if version is not None),
             needs=each.needs,
             doc=each.doc,
@@ -72,19 +76,25 @@ def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
 
 
 def citations(cases: Mapping[str, CaseInfo]) -> dict[str, tuple[str, ...]]:
-    """The requirements by case, as :mod:`harness.catalogue.coverage` takes them."""
+    """The requirements by case, as :mod:`brokerproof.harness.catalogue.coverage` takes them."""
     return {name: case.requirements for name, case in cases.items()}
 
 
-def import_suites(packages: Sequence[str] = CONFORMANCE, parent: str = "suites") -> list[str]:
-    """Imports every ``test_*`` module of these packages, so that their cases register; returns the modules' names.
+def import_suites(
+    packages: Sequence[str] = CONFORMANCE, parent: str = "brokerproof.suites"
+) -> list[str]:
+    """Imports every ``test_*`` module of these packages, so that their cases register; returns the
+    modules' names.
 
-    Raises ``ImportError`` for a package that does not exist, and whatever a module raises when it is imported.
+    Raises ``ImportError`` for a package that does not exist, and whatever a module raises when it
+    is imported.
     """
     imported = []
     for package in packages:
         root = importlib.import_module(f"{parent}.{package}")
-        for module in sorted(pkgutil.walk_packages(root.__path__, f"{root.__name__}."), key=lambda each: each.name):
+        for module in sorted(
+            pkgutil.walk_packages(root.__path__, f"{root.__name__}."), key=lambda each: each.name
+        ):
             if module.name.rpartition(".")[2].startswith("test_"):
                 importlib.import_module(module.name)
                 imported.append(module.name)

@@ -1,7 +1,8 @@
 """Which case cites which requirement, and the list of those that no case cites yet.
 
-The list, ``fixtures/requirements/uncovered.toml``, only shrinks: an entry is a testable MUST or DOC without a case, with
-the reason. Whatever gains a case leaves the list; whatever is new gets a case or a reason.
+The list, ``fixtures/requirements/uncovered.toml``, only shrinks: an entry is a testable MUST or DOC
+without a case, with the reason. Whatever gains a case leaves the list; whatever is new gets a case
+or a reason.
 """
 
 from __future__ import annotations
@@ -9,16 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.catalogue.requirements import UNCOVERED, Catalogue, Requirement, UnknownRequirement, folder_of_package
-from harness.catalogue.tables import BadData, Key, entries, only, read
+from brokerproof.harness.catalogue.requirements import (
+    UNCOVERED,
+    Catalogue,
+    Requirement,
+    UnknownRequirement,
+    folder_of_package,
+)
+from brokerproof.harness.catalogue.tables import BadData, Key, entries, only, read
 
 _ENTRY = {"id": Key(str), "reason": Key(str)}
 
 
-def coverage(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """For each requirement, in the order of the catalogue, the cases that cite it, in the order given.
+def coverage(
+    catalogue: Catalogue, cases: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """For each requirement, in the order of the catalogue, the cases that cite it, in the order
+    given.
 
-    ``cases`` has the requirement ids by case. Ids that the catalogue does not have are left out: see :func:`unknown`.
+    ``cases`` has the requirement ids by case. Ids that the catalogue does not have are left out:
+    see :func:`unknown`.
     """
     citing: dict[str, list[str]] = {each: [] for each in catalogue}
     for case, cited in cases.items():
@@ -35,7 +46,8 @@ def uncovered(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[
 
 
 def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[str]:
-    """One sentence for each case that cites an id that the catalogue does not have, or cannot be tested."""
+    """One sentence for each case that cites an id that the catalogue does not have, or cannot be
+    tested."""
     sentences = []
     for case, cited in cases.items():
         for each in cited:
@@ -45,12 +57,15 @@ def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[st
                 sentences.append(f"{case} cites {each}, but {problem}")
                 continue
             if not found.testable:
-                sentences.append(f"{case} cites {each}, which the catalogue calls untestable: {found.why_not}")
+                sentences.append(
+                    f"{case} cites {each}, which the catalogue calls untestable: {found.why_not}"
+                )
     return sentences
 
 
 def load_listed(path: Path | None = None) -> dict[str, str]:
-    """The reasons of the list by requirement id (default: the shipped list). Raises ``BadData``; no file is no entry."""
+    """The reasons of the list by requirement id (default: the shipped list). Raises ``BadData``; no
+    file is no entry."""
     path = folder_of_package() / UNCOVERED if path is None else path
     if not path.exists():
         return {}
@@ -59,7 +74,9 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for entry in entries(path, "uncovered", _ENTRY, values, text):
         if entry.text("id") in reasons:
-            raise BadData(f"{entry.where}: {entry.text('id')} stands in the list twice; remove one of them")
+            raise BadData(
+                f"{entry.where}: {entry.text('id')} stands in the list twice; remove one of them"
+            )
         reasons[entry.text("id")] = entry.text("reason")
     return reasons
 
@@ -67,7 +84,8 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
 def disagreements(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], listed: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Where the list and the cases disagree: what is missing in the list (ids), and what should leave it (sentences)."""
+    """Where the list and the cases disagree: what is missing in the list (ids), and what should
+    leave it (sentences)."""
     owed = {each.id for each in uncovered(catalogue, cases)}
     citing = coverage(catalogue, cases)
     missing = [each for each in catalogue if each in owed and each not in listed]
@@ -78,7 +96,9 @@ def disagreements(
         elif citing[each]:
             surplus.append(f"{each}: is now cited by {citing[each][0]}")
         elif each not in owed:
-            surplus.append(f"{each}: owes no case (not a testable MUST or DOC that binds the server)")
+            surplus.append(
+                f"{each}: owes no case (not a testable MUST or DOC that binds the server)"
+            )
     return missing, surplus
 
 
@@ -88,12 +108,18 @@ def entry(requirement: str, reason: str) -> str:
     return f'[[uncovered]]\nid = "{requirement}"\nreason = "{quoted}"\n'
 
 
-def rewritten(catalogue: Catalogue, cases: Mapping[str, Sequence[str]], reasons: Mapping[str, str]) -> str:
+def rewritten(
+    catalogue: Catalogue, cases: Mapping[str, Sequence[str]], reasons: Mapping[str, str]
+) -> str:
     """The whole list as it should be now, in the order of the catalogue.
 
-    Raises ``KeyError`` for the first requirement that belongs there and has no reason in ``reasons``.
+    Raises ``KeyError`` for the first requirement that belongs there and has no reason in
+    ``reasons``.
     """
     head = (
-        "# Testable MUST and DOC requirements that no case cites yet, each with its reason. This list only shrinks.\n"
+        "# Testable MUST and DOC requirements that no case cites yet, each with its reason. This"
+        " list only shrinks.\n"
     )
-    return head + "".join(f"\n{entry(each.id, reasons[each.id])}" for each in uncovered(catalogue, cases))
+    return head + "".join(
+        f"\n{entry(each.id, reasons[each.id])}" for each in uncovered(catalogue, cases)
+    )

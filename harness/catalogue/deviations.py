@@ -1,7 +1,8 @@
-"""Known deviations: where a broker family is known not to keep a requirement, why, and where that can be read.
+"""Known deviations: where a broker family is known not to keep a requirement, why, and where that
+can be read.
 
-A broker's deviation never bends a case. It goes into ``fixtures/brokers/<family>/known_deviations.toml``, one
-``[[deviation]]`` each::
+A broker's deviation never bends a case. It goes into
+``fixtures/brokers/<family>/known_deviations.toml``, one ``[[deviation]]`` each::
 
     requirement = "STOMP12-ENC-10"          # or case, or both
     case = "stomp.headers.blanks_stay*"     # * stands for any text, ? for one character; [1.2] is itself
@@ -15,7 +16,7 @@ A broker's deviation never bends a case. It goes into ``fixtures/brokers/<family
 
 A finding that the entry does not expect is a new finding, and an entry that no longer shows
 fails the run, unless it says ``sometimes``.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from harness.catalogue.tables import BadData, Entry, Key, entries, only, read
+from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
 
 _DEVIATION = {
     "case": Key(str, required=False),
@@ -70,7 +71,7 @@ class Deviation:
 def load(path: Path, target: str | None = None) -> list[Deviation]:
     """The deviations of one file: all of them, or those that speak of the target of that name.
 
-    Raises :class:`~harness.catalogue.tables.BadData` for the first wrong entry.
+    Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first wrong entry.
     """
     values, text = read(path)
     only(path, values, "deviation")
@@ -79,7 +80,8 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
 
 
 def covers(deviation: Deviation, case: str, requirement: str, broker_version: str) -> bool:
-    """Whether ``deviation`` speaks of this requirement in this case on this version, whatever was found.
+    """Whether ``deviation`` speaks of this requirement in this case on this version, whatever was
+    found.
 
     A version that is not known (no number in it) is covered only by an entry for every version.
     """
@@ -90,11 +92,14 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
     if not deviation.versions:
         return True
     number = re.search(r"\d+(\.\d+)*", broker_version)
-    return number is not None and SpecifierSet(deviation.versions).contains(Version(number.group()), prereleases=True)
+    return number is not None and SpecifierSet(deviation.versions).contains(
+        Version(number.group()), prereleases=True
+    )
 
 
 def _shows(deviation: Deviation, detail: str) -> bool:
-    """Whether ``detail`` is what the deviation says is seen; a broker's own words in it may have several lines."""
+    """Whether ``detail`` is what the deviation says is seen; a broker's own words in it may have
+    several lines."""
     return re.search(deviation.expected, detail, re.DOTALL) is not None
 
 
@@ -110,26 +115,38 @@ def match(
     return None
 
 
-def match_control(deviations: Iterable[Deviation], case: str, detail: str, broker_version: str) -> Deviation | None:
-    """The first deviation by which a control of the case is known to fail in the way that ``detail`` says, or None."""
+def match_control(
+    deviations: Iterable[Deviation], case: str, detail: str, broker_version: str
+) -> Deviation | None:
+    """The first deviation by which a control of the case is known to fail in the way that
+    ``detail`` says, or None."""
     for each in deviations:
         if each.control and covers(each, case, "", broker_version) and _shows(each, detail):
             return each
     return None
 
 
-def not_shown(listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str) -> list[Deviation]:
+def not_shown(
+    listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str
+) -> list[Deviation]:
     """The deviations that were looked for and did not show: every finding they cover held.
 
-    ``held`` has the case, the requirement, and whether it held, of each finding of a run on a broker of that version.
-    A deviation that no finding covers was not looked for, and one that shows only ``sometimes`` need not.
+    ``held`` has the case, the requirement, and whether it held, of each finding of a run on a
+    broker of that version. A deviation that no finding covers was not looked for, and one that
+    shows only ``sometimes`` need not.
     """
     findings = list(held)
     return [
         each
         for each in listed
         if not each.sometimes
-        and (seen := [good for case, requirement, good in findings if covers(each, case, requirement, version)])
+        and (
+            seen := [
+                good
+                for case, requirement, good in findings
+                if covers(each, case, requirement, version)
+            ]
+        )
         and all(seen)
     ]
 
@@ -139,30 +156,39 @@ def _deviation(entry: Entry) -> Deviation:
     sometimes, control = (bool(entry.values.get(key)) for key in ("sometimes", "control"))
     found = Deviation(**texts, where=entry.where, sometimes=sometimes, control=control)
     if not found.name:
-        raise BadData(f"{entry.where}: case and requirement are both missing; a deviation names at least one")
+        raise BadData(
+            f"{entry.where}: case and requirement are both missing; a deviation names at least one"
+        )
     if found.control and (found.requirement or not found.case):
         raise BadData(f"{entry.where}: control speaks of a case; name that and no requirement")
     try:
         SpecifierSet(found.versions)
     except InvalidSpecifier:
         raise BadData(
-            f'{entry.where}: versions is {found.versions!r}; it should look like ">=2.50" or ">=2.6, <2.60"'
+            f'{entry.where}: versions is {found.versions!r}; it should look like ">=2.50" or'
+            ' ">=2.6, <2.60"'
         ) from None
     try:
         re.compile(found.expected)
     except re.error as problem:
-        raise BadData(f"{entry.where}: expected is no regular expression ({problem}): {found.expected!r}") from None
+        raise BadData(
+            f"{entry.where}: expected is no regular expression ({problem}): {found.expected!r}"
+        ) from None
     if re.search(found.expected, "") is not None:
         raise BadData(
-            f"{entry.where}: expected is {found.expected!r}, which matches anything; say what the finding says"
+            f"{entry.where}: expected is {found.expected!r}, which matches anything; say what the"
+            " finding says"
         )
     if not re.match(r"https?://\S+$", found.link):
         raise BadData(
-            f"{entry.where}: link is {found.link!r}; it should be the address of documentation, source or tracker"
+            f"{entry.where}: link is {found.link!r}; it should be the address of documentation,"
+            " source or tracker"
         )
     return found
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
     """``*`` and ``?`` as in file names. Brackets are themselves: case ids have them."""
-    return re.compile("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in glob), re.DOTALL)
+    return re.compile(
+        "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in glob), re.DOTALL
+    )

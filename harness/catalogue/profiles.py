@@ -1,7 +1,8 @@
 """Profiles: the parameters and capabilities that are expected of a broker family.
 
-``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities`` and ``[parameters]``. A parameter's value is
-the family's default; a target file or the broker's own configuration overrides it. ``_ms`` parameters are milliseconds.
+``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities`` and ``[parameters]``. A
+parameter's value is the family's default; a target file or the broker's own configuration overrides
+it. ``_ms`` parameters are milliseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from harness.catalogue.tables import BadData, Key, read, table
+from brokerproof.harness.catalogue.tables import BadData, Key, read, table
 
 Value: TypeAlias = int | float | str | bool
 
@@ -42,9 +43,11 @@ def names(folder: Path | None = None) -> list[str]:
 
 
 def load(name: str, folder: Path | None = None) -> Profile:
-    """The profile of that name (default folder: the shipped one), or the one in the file ``name``, if it ends in .toml.
+    """The profile of that name (default folder: the shipped one), or the one in the file ``name``,
+    if it ends in .toml.
 
-    Raises :class:`UnknownProfile`, and :class:`~harness.catalogue.tables.BadData` for a file that is no profile.
+    Raises :class:`UnknownProfile`, and :class:`~brokerproof.harness.catalogue.tables.BadData` for a
+    file that is no profile.
     """
     if name.endswith(".toml"):
         return _read(Path(name))
@@ -61,12 +64,16 @@ def _read(path: Path) -> Profile:
     entry = table(str(path), _PROFILE, values, "profile")
     for each in entry.values["capabilities"]:
         if not isinstance(each, str) or not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", each):
-            raise BadData(f"{path}: the capability {each!r} should be small letters, digits and hyphens")
+            raise BadData(
+                f"{path}: the capability {each!r} should be small letters, digits and hyphens"
+            )
     if len(set(entry.values["capabilities"])) != len(entry.values["capabilities"]):
         raise BadData(f"{path}: a capability stands in the list twice; remove one of them")
     for key, value in entry.values["parameters"].items():
         if not isinstance(value, (int, float, str, bool)):
-            raise BadData(f"{path}: parameter {key} should be a number, text or true/false, it is {value!r}")
+            raise BadData(
+                f"{path}: parameter {key} should be a number, text or true/false, it is {value!r}"
+            )
     return Profile(
         name=path.stem,
         parameters=MappingProxyType(dict(entry.values["parameters"])),
@@ -76,4 +83,4 @@ def _read(path: Path) -> Profile:
 
 
 def _folder(folder: Path | None) -> Path:
-    return Path(str(files("fixtures"))) / "profiles" if folder is None else folder
+    return Path(str(files("brokerproof.fixtures"))) / "profiles" if folder is None else folder

@@ -1,12 +1,14 @@
 """The requirement catalogue: every normative sentence that verdicts rest on, by id.
 
-One TOML file of ``fixtures/requirements/`` is one document: a ``[document]`` table that says which, with a fragment for
-each section in ``[document.anchors]``, and one ``[[requirement]]`` per statement, in our own words.
+One TOML file of ``fixtures/requirements/`` is one document: a ``[document]`` table that says which,
+with a fragment for each section in ``[document.anchors]``, and one ``[[requirement]]`` per
+statement, in our own words.
 
-``level`` is how strongly the statement binds and ``verb`` the document's own word for it. ``subject`` is on whom the
-duty lies: ``server``, ``client``, or ``both`` where the sentence binds the frame itself or either end, so that a broker
-can break its half. A duty of clients alone cannot be judged on a broker. ``observe`` is where it shows: on the ``wire``,
-on the wire with a clock (``wire+time``), or nowhere (``none``).
+``level`` is how strongly the statement binds and ``verb`` the document's own word for it.
+``subject`` is on whom the duty lies: ``server``, ``client``, or ``both`` where the sentence binds
+the frame itself or either end, so that a broker can break its half. A duty of clients alone cannot
+be judged on a broker. ``observe`` is where it shows: on the ``wire``, on the wire with a clock
+(``wire+time``), or nowhere (``none``).
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
-from harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
-from harness.words import Level
+from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
+from brokerproof.harness.model.verdicts import Level
 
 UNCOVERED = "uncovered.toml"
-"""Lies in the same folder and is no document (see :mod:`harness.catalogue.coverage`)."""
+"""Lies in the same folder and is no document (see
+:mod:`brokerproof.harness.catalogue.coverage`)."""
 
 SUBJECTS = ("server", "client", "both")
 OBSERVE = ("wire", "wire+time", "none")
@@ -74,13 +77,16 @@ class Document:
     title: str
     url: str
     profile: str | None
-    """The profile whose brokers a vendor's document describes; None for a specification, which binds all."""
+    """The profile whose brokers a vendor's document describes; None for a specification, which
+    binds all."""
     group: str
-    """What ``list`` may call it together with others: ``seeds`` are the vendors' chapters that this project began with."""
+    """What ``list`` may call it together with others: ``seeds`` are the vendors' chapters that this
+    project began with."""
     about: str
     anchors: Mapping[str, str]
-    """The fragment behind ``url`` by section; empty where the section has none. A document in several files has a ``url``
-    that ends in a slash, and what follows it here: ``part-2.html#frames``."""
+    """The fragment behind ``url`` by section; empty where the section has none. A document in
+    several files has a ``url`` that ends in a slash, and what follows it here:
+    ``part-2.html#frames``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +133,17 @@ class Requirement:
 
     @property
     def owed(self) -> bool:
-        """Whether a suite is incomplete without a case for it: a testable MUST or DOC that binds the server."""
+        """Whether a suite is incomplete without a case for it: a testable MUST or DOC that binds
+        the server."""
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
 
 
 class Catalogue(Mapping[str, Requirement]):
     """Every requirement by id, in the order of the files and within them."""
 
-    def __init__(self, documents: tuple[Document, ...], requirements: Mapping[str, Requirement]) -> None:
+    def __init__(
+        self, documents: tuple[Document, ...], requirements: Mapping[str, Requirement]
+    ) -> None:
         self.documents = documents
         self._by_id = MappingProxyType(dict(requirements))
 
@@ -148,27 +157,32 @@ class Catalogue(Mapping[str, Requirement]):
         return len(self._by_id)
 
     def find(self, requirement: str) -> Requirement:
-        """The requirement of that id. Raises :class:`UnknownRequirement`, which names the nearest ids."""
+        """The requirement of that id. Raises :class:`UnknownRequirement`, which names the nearest
+        ids."""
         found = self._by_id.get(requirement)
         if found is None:
-            raise UnknownRequirement(f"no requirement has the id {requirement!r}; {_nearest(requirement, self._by_id)}")
+            raise UnknownRequirement(
+                f"no requirement has the id {requirement!r}; {_nearest(requirement, self._by_id)}"
+            )
         return found
 
 
 def folder_of_package() -> Path:
     """The folder of the requirement files that come with brokerproof."""
-    return Path(str(files("fixtures"))) / "requirements"
+    return Path(str(files("brokerproof.fixtures"))) / "requirements"
 
 
 def load(folder: Path | None = None) -> Catalogue:
     """Reads every requirement file of ``folder`` (default: the shipped one).
 
-    Raises :class:`~harness.catalogue.tables.BadData` for the first thing that is wrong.
+    Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first thing that is wrong.
     """
     folder = folder_of_package() if folder is None else folder
     paths = sorted(path for path in folder.glob("*.toml") if path.name != UNCOVERED)
     if not paths:
-        raise BadData(f"{folder}: holds no requirement files; there should be one .toml file per document")
+        raise BadData(
+            f"{folder}: holds no requirement files; there should be one .toml file per document"
+        )
     documents: list[Document] = []
     requirements: dict[str, Requirement] = {}
     for path in paths:
@@ -178,14 +192,16 @@ def load(folder: Path | None = None) -> Catalogue:
         for other in documents:
             if document.prefix == other.prefix:
                 raise BadData(
-                    f"{path}: prefix {document.prefix!r} is that of {other.name}.toml; ids would get mixed up"
+                    f"{path}: prefix {document.prefix!r} is that of {other.name}.toml; ids would"
+                    " get mixed up"
                 )
         documents.append(document)
         for entry in entries(path, "requirement", _REQUIREMENT, values, text):
             each = _requirement(document, entry)
             if each.id in requirements:
                 raise BadData(
-                    f"{entry.where}: {each.id} stands already at {requirements[each.id].where}; ids are unique"
+                    f"{entry.where}: {each.id} stands already at {requirements[each.id].where}; ids"
+                    " are unique"
                 )
             requirements[each.id] = each
     return Catalogue(tuple(documents), requirements)
@@ -198,7 +214,10 @@ def _document(path: Path, values: object) -> Document:
     anchors = entry.values["anchors"]
     for section, anchor in anchors.items():
         if not isinstance(anchor, str):
-            raise BadData(f"{path}: the anchor of section {section!r} should be text in quotes, it is {anchor!r}")
+            raise BadData(
+                f"{path}: the anchor of section {section!r} should be text in quotes, it is"
+                f" {anchor!r}"
+            )
     return Document(
         name=path.stem,
         source=entry.text("source"),
@@ -224,20 +243,33 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
     for key, allowed in (("level", tuple(Level)), ("subject", SUBJECTS), ("observe", OBSERVE)):
         if entry.values[key] not in allowed:
             raise bad(f"{key} is {entry.values[key]!r}; it should be one of {', '.join(allowed)}")
-    level, subject, observe = Level(entry.text("level")), entry.text("subject"), entry.text("observe")
+    level, subject, observe = (
+        Level(entry.text("level")),
+        entry.text("subject"),
+        entry.text("observe"),
+    )
     if (level is Level.DOC) != (document.profile is not None):
         raise bad("level DOC belongs to documents with a profile, and they have no other level")
     if entry.text("section") not in document.anchors:
-        raise bad(f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or correct its name")
+        raise bad(
+            f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or"
+            " correct its name"
+        )
     testable, why_not = bool(entry.values["testable"]), entry.text("why_not")
     if testable and why_not:
         raise bad("why_not explains why testable is false; here it is true")
     if not testable and not why_not:
         raise bad("why_not is missing; say why testable is false")
     if testable and subject == "client":
-        raise bad("a duty of clients alone cannot be tested on a broker; set testable to false, or subject to both")
+        raise bad(
+            "a duty of clients alone cannot be tested on a broker; set testable to false, or"
+            " subject to both"
+        )
     if testable and observe == "none":
-        raise bad("what can be observed nowhere cannot be tested; set testable to false, or say where it shows")
+        raise bad(
+            "what can be observed nowhere cannot be tested; set testable to false, or say where it"
+            " shows"
+        )
     return Requirement(
         id=name,
         document=document,

@@ -1,4 +1,5 @@
-"""What ``brokerproof list`` and ``brokerproof explain`` show, as data for ``--json`` and as text."""
+"""What ``brokerproof list`` and ``brokerproof explain`` show, as data for ``--json`` and as
+text."""
 
 from __future__ import annotations
 
@@ -8,15 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.catalogue.cases import CaseInfo, citations
-from harness.catalogue.coverage import coverage
-from harness.catalogue.requirements import Catalogue, Document, Requirement
+from brokerproof.harness.catalogue.cases import CaseInfo, citations
+from brokerproof.harness.catalogue.coverage import coverage
+from brokerproof.harness.catalogue.requirements import Catalogue, Document, Requirement
 
-_BINDS = {
-    "server": "the server",
-    "client": "the client",
-    "both": "the server and the client",
-}
+_BINDS = {"server": "the server", "client": "the client", "both": "the server and the client"}
 _SHOWS = {
     "wire": "on the wire",
     "wire+time": "on the wire, against a clock",
@@ -39,7 +36,8 @@ class Row:
 
     @property
     def coverage(self) -> str:
-        """``covered``, ``uncovered`` (owes a case and has none), ``optional`` (owes none, has none) or ``untestable``."""
+        """``covered``, ``uncovered`` (owes a case and has none), ``optional`` (owes none, has none)
+        or ``untestable``."""
         if self.cases:
             return "covered"
         if not self.requirement.testable:
@@ -62,9 +60,10 @@ def rows(
 ) -> list[Row]:
     """What ``list`` shows, in the order of the catalogue. Raises :class:`UnknownSource`.
 
-    ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``, ``STOMP12``), or the group of
-    several (``seeds``), in any case; ``uncovered`` keeps only requirements that owe a case and have none. ``listed`` has the
-    reasons of the uncovered list by id.
+    ``source`` is a file's name, a document's name or its prefix (``stomp12``, ``STOMP 1.2``,
+    ``STOMP12``), or the group of several (``seeds``), in any case; ``uncovered`` keeps only
+    requirements that owe a case and have none. ``listed`` has the reasons of the uncovered list by
+    id.
     """
     wanted = None if source is None else _documents(catalogue, source)
     citing = coverage(catalogue, citations(cases))
@@ -106,11 +105,19 @@ def rows_text(found: Sequence[Row], width: int = 100) -> str:
         indent = " " * len(head)
         room = max(width, 60, len(head) + 24)
         lines += textwrap.wrap(
-            each.statement, room, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+            each.statement,
+            room,
+            initial_indent=head,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
         )
         if row.why_not:
             lines += textwrap.wrap(
-                f"no case: {row.why_not}", room, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+                f"no case: {row.why_not}",
+                room,
+                initial_indent=indent,
+                subsequent_indent=indent,
+                break_on_hyphens=False,
             )
         lines += [f"{indent}· {case}" for case in row.cases]
     return "\n".join([*lines, "", *textwrap.wrap(totals(found), max(width, 60))]) + "\n"
@@ -119,17 +126,23 @@ def rows_text(found: Sequence[Row], width: int = 100) -> str:
 def totals(found: Sequence[Row]) -> str:
     """One line: how many requirements, and how many of each coverage."""
     counts = {
-        kind: sum(row.coverage == kind for row in found) for kind in ("covered", "uncovered", "optional", "untestable")
+        kind: sum(row.coverage == kind for row in found)
+        for kind in ("covered", "uncovered", "optional", "untestable")
     }
-    return f"{len(found)} requirements: " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return f"{len(found)} requirements: " + ", ".join(
+        f"{count} {kind}" for kind, count in counts.items()
+    )
 
 
 def explanation(
-    catalogue: Catalogue, cases: Mapping[str, CaseInfo], requirement: str, listed: Mapping[str, str] | None = None
+    catalogue: Catalogue,
+    cases: Mapping[str, CaseInfo],
+    requirement: str,
+    listed: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """``explain --json``. ``listed`` has the reasons of the uncovered list by id.
 
-    Raises :class:`~harness.catalogue.requirements.UnknownRequirement`.
+    Raises :class:`~brokerproof.harness.catalogue.requirements.UnknownRequirement`.
     """
     each = catalogue.find(_spelled(catalogue, requirement))
     citing = [case for case in cases.values() if each.id in case.requirements]
@@ -140,13 +153,20 @@ def explanation(
         "owed": each.owed,
         "uncovered_reason": (listed or {}).get(each.id),
         "cases": [
-            {"id": case.id, "says": case.summary, "source": case.source, "needs": sorted(case.needs)} for case in citing
+            {
+                "id": case.id,
+                "says": case.summary,
+                "source": case.source,
+                "needs": sorted(case.needs),
+            }
+            for case in citing
         ],
     }
 
 
 def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
-    """``explain`` for people; ``facts`` are those of :func:`explanation`, ``width`` is in characters."""
+    """``explain`` for people; ``facts`` are those of :func:`explanation`, ``width`` is in
+    characters."""
 
     def wrapped(text: str, indent: str = "  ") -> str:
         return textwrap.fill(
@@ -178,7 +198,10 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
     parts += ["", f"  Cases that cite it: {len(facts['cases'])}"]
     for case in facts["cases"]:
         needs = f" [needs {', '.join(case['needs'])}]" if case["needs"] else ""
-        parts += [f"  · {case['id']}{needs}", *([wrapped(case["says"], "      ")] if case["says"] else [])]
+        parts += [
+            f"  · {case['id']}{needs}",
+            *([wrapped(case["says"], "      ")] if case["says"] else []),
+        ]
         parts.append(f"      {case['source']}")
     if not facts["cases"] and facts["uncovered_reason"]:
         parts.append(wrapped(f"Listed as uncovered: {facts['uncovered_reason']}"))
@@ -189,10 +212,11 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
 def contest(facts: Mapping[str, Any]) -> str:
     """How to object to a requirement or to a verdict that rests on it."""
     return (
-        f"To contest it: compare the statement with the source. If we misread it, change {facts['id']} in "
-        f"{facts['catalogue_file']} and quote the sentence in the pull request. If a case asks for more than the "
-        "statement says, the case is wrong: name it in an issue, with the trace. If your broker departs from it on "
-        "purpose, list it in fixtures/brokers/<family>/known_deviations.toml with the reason and a link."
+        "To contest it: compare the statement with the source. If we misread it, change"
+        f" {facts['id']} in {facts['catalogue_file']} and quote the sentence in the pull request."
+        " If a case asks for more than the statement says, the case is wrong: name it in an issue,"
+        " with the trace. If your broker departs from it on purpose, list it in"
+        " fixtures/brokers/<family>/known_deviations.toml with the reason and a link."
     )
 
 
@@ -231,7 +255,11 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
         return known[wanted]
     near = difflib.get_close_matches(wanted, known, n=1)
     nearest = known[near[0]] if near else []
-    hint = f"did you mean {nearest[0].group if len(nearest) > 1 else nearest[0].name!r}?" if nearest else ""
+    hint = (
+        f"did you mean {nearest[0].group if len(nearest) > 1 else nearest[0].name!r}?"
+        if nearest
+        else ""
+    )
     names = ", ".join(f"{each.name} ({each.source})" for each in catalogue.documents)
     groups = sorted({each.group for each in catalogue.documents if each.group})
     names += "".join(f", and {group} for all of its documents" for group in groups)

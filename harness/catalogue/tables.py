@@ -1,7 +1,8 @@
-"""TOML files read strictly: every key known, every value of its type, every complaint one sentence with file and line.
+"""TOML files read strictly: every key known, every value of its type, every complaint one sentence
+with file and line.
 
-``tomllib`` forgets lines. Entries of an array of tables stand in the order of their headers, so the n-th entry is found
-at the n-th ``[[name]]``.
+``tomllib`` forgets lines. Entries of an array of tables stand in the order of their headers, so the
+n-th entry is found at the n-th ``[[name]]``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 
 class BadData(Exception):
-    """A data file is not what it should be: one sentence with the file, the line or entry, and what would be right."""
+    """A data file is not what it should be: one sentence with the file, the line or entry, and what
+    would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,18 @@ class Entry:
         return str(self.values.get(key, "")).strip()
 
 
-_NAMES = {str: "text in quotes", bool: "true or false", dict: "a table", list: "a list", int: "a whole number"}
+_NAMES = {
+    str: "text in quotes",
+    bool: "true or false",
+    dict: "a table",
+    list: "a list",
+    int: "a whole number",
+}
 
 
 def read(path: Path) -> tuple[dict[str, Any], str]:
-    """What a TOML file holds, and its text. Raises :class:`BadData` for a file that is missing or is not TOML."""
+    """What a TOML file holds, and its text. Raises :class:`BadData` for a file that is missing or
+    is not TOML."""
     try:
         text = path.read_text("utf-8")
         return tomllib.loads(text), text
@@ -52,8 +61,11 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
         raise BadData(f"{path}: is not TOML ({problem})") from None
 
 
-def entries(path: Path, name: str, keys: Mapping[str, Key], values: Mapping[str, Any], text: str) -> Iterator[Entry]:
-    """The ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData` at the first wrong one."""
+def entries(
+    path: Path, name: str, keys: Mapping[str, Key], values: Mapping[str, Any], text: str
+) -> Iterator[Entry]:
+    """The ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData` at the
+    first wrong one."""
     rows = values.get(name, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadData(f"{path}: {name} should be an array of tables, each begun by [[{name}]]")

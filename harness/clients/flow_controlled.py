@@ -1,6 +1,8 @@
-"""Clients that keep to windows and rates, over raw peers: consumers and producers of STOMP and of AMQP 1.0.
+"""Clients that keep to windows and rates, over raw peers: consumers and producers of STOMP and of
+AMQP 1.0.
 
-What they do is worked out in :mod:`harness.clients.flow_core`; here it is said on the wire:
+What they do is worked out in :mod:`brokerproof.harness.clients.flow_limits`; here it is said on the
+wire:
 
 ===================  ===================================================  ================================================
                      STOMP                                                AMQP
@@ -12,28 +14,31 @@ at -1                header of -1                                         :data:
 producer's window    octets of SEND frames without their RECEIPT          octets of messages that are not settled
 ===================  ===================================================  ================================================
 
-So over STOMP the broker keeps the window to the octet, and over AMQP it is kept as long as no message is larger than those
-before it: credit that was given cannot be counted in octets afterwards.
+So over STOMP the broker keeps the window to the octet, and over AMQP it is kept as long as no
+message is larger than those before it: credit that was given cannot be counted in octets
+afterwards.
 
-Each client has a connection of its own. Clients are moved by :func:`drive`, several together if need be, in either
-kind of time.
-"""
+Each client has a connection of its own. Clients are moved by :func:`drive`, several together if
+need be, in either kind of time.
+"""  # noqa: E501
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.flow_core import ConsumerFlow, ProducerFlow
-from harness.clients.flow_options import FlowOptions
-from harness.clients.raw_amqp import AmqpPeer, Node
-from harness.clients.raw_stomp import Destination, StompPeer
-from harness.wire import amqp, amqp_messages, stomp
-from harness.wire.conversation import Conversation
-from harness.wire.stomp import Frame
-from harness.words import Duration, Instant
-from harness.worlds.world import World
+from brokerproof.harness.clients.flow_limits import ConsumerFlow, ProducerFlow
+from brokerproof.harness.clients.flow_options import FlowOptions
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
+from brokerproof.harness.protocols.amqp10 import messages
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.conversation import Conversation
+from brokerproof.harness.protocols.stomp import codec as stomp_codec
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.worlds.world import World
 
 MUCH = 1000
 """Credit of an AMQP consumer without a window."""
@@ -45,30 +50,40 @@ class FlowClient(Protocol):
     peer: Conversation[Any]
 
     def step(self) -> Instant | None:
-        """Does what can be done now; returns when something more can be done though nothing arrives, None for never."""
+        """Does what can be done now; returns when something more can be done though nothing
+        arrives, None for never."""
 
     def stirs(self) -> bool:
         """Whether something has arrived that :meth:`step` has not seen."""
 
 
-def drive(world: World, clients: Sequence[FlowClient], done: Callable[[], bool], within: Duration) -> bool:
-    """Lets ``clients`` do what they may until ``done()``, a connection of theirs ends, or time is up; returns ``done()``."""
+def drive(
+    world: World, clients: Sequence[FlowClient], done: Callable[[], bool], within: Duration
+) -> bool:
+    """Lets ``clients`` do what they may until ``done()``, a connection of theirs ends, or time is
+    up; returns ``done()``."""
     until = world.now() + within
     while True:
         due = [instant for each in clients if (instant := each.step()) is not None]
         if done() or world.now() >= until or any(each.peer.ended is not None for each in clients):
             return done()
         world.wait_until(
-            lambda: any(each.stirs() or each.peer.ended is not None for each in clients), min([until, *due])
+            lambda: any(each.stirs() or each.peer.ended is not None for each in clients),
+            min([until, *due]),
         )
 
 
 class StompConsumer:
-    """A subscription in mode client-individual. ``consumed`` are the messages that were taken, in order."""
+    """A subscription in mode client-individual. ``consumed`` are the messages that were taken, in
+    order."""
 
-    def __init__(self, peer: StompPeer, source: Destination, options: FlowOptions, id: str = "0") -> None:
+    def __init__(
+        self, peer: StompPeer, source: Destination, options: FlowOptions, id: str = "0"
+    ) -> None:
         self.peer = peer
-        self.flow: ConsumerFlow[Frame] = ConsumerFlow(options.consumer_window_size, options.consumer_max_rate)
+        self.flow: ConsumerFlow[Frame] = ConsumerFlow(
+            options.consumer_window_size, options.consumer_max_rate
+        )
         self.consumed: list[Frame] = []
         self._unasked: Frame | None = None
         """At a window of 0: what was consumed, and is not acknowledged so that no other comes."""
@@ -107,7 +122,9 @@ class AmqpConsumer:
 
     def __init__(self, peer: AmqpPeer, source: Node, options: FlowOptions) -> None:
         self.peer = peer
-        self.flow: ConsumerFlow[Delivery] = ConsumerFlow(options.consumer_window_size, options.consumer_max_rate)
+        self.flow: ConsumerFlow[Delivery] = ConsumerFlow(
+            options.consumer_window_size, options.consumer_max_rate
+        )
         self.consumed: list[Delivery] = []
         self.link: Link = peer.receiver(source)
         self._largest = 0
@@ -142,23 +159,41 @@ class StompProducer:
 
     def __init__(self, peer: StompPeer, target: Destination, options: FlowOptions) -> None:
         self.peer, self._target = peer, target
-        self.flow: ProducerFlow[bytes] = ProducerFlow(options.producer_window_size, options.producer_max_rate)
+        self.flow: ProducerFlow[bytes] = ProducerFlow(
+            options.producer_window_size, options.producer_max_rate
+        )
         self.sent = self.confirmed = 0
         self._sizes: dict[str, int] = {}
 
     def offer(self, body: bytes) -> None:
         """``body`` is to be sent behind all that was offered before."""
-        self.flow.offer(body, len(stomp.encode("SEND", self._headers(body, "r" * 8), body, version=self.peer.version)))
+        self.flow.offer(
+            body,
+            len(
+                stomp_codec.encode(
+                    "SEND", self._headers(body, "r" * 8), body, version=self.peer.version
+                )
+            ),
+        )
 
     def _headers(self, body: bytes, receipt: str) -> tuple[tuple[str, str], ...]:
         length = ("content-length", str(len(body)))
-        return (("destination", self._target.name), *self._target.send_headers, length, ("receipt", receipt))
+        return (
+            ("destination", self._target.name),
+            *self._target.send_headers,
+            length,
+            ("receipt", receipt),
+        )
 
     def stirs(self) -> bool:
         return bool(self._receipts())
 
     def _receipts(self) -> list[Frame]:
-        return [each for each in self.peer.inbox if each.command == "RECEIPT" and each.get("receipt-id") in self._sizes]
+        return [
+            each
+            for each in self.peer.inbox
+            if each.command == "RECEIPT" and each.get("receipt-id") in self._sizes
+        ]
 
     def step(self) -> Instant | None:
         world, flow = self.peer.world, self.flow
@@ -177,11 +212,14 @@ class StompProducer:
 
 
 class AmqpProducer:
-    """A sender of unsettled messages. ``sent`` counts them, ``confirmed`` those that were accepted."""
+    """A sender of unsettled messages. ``sent`` counts them, ``confirmed`` those that were
+    accepted."""
 
     def __init__(self, peer: AmqpPeer, target: Node, options: FlowOptions) -> None:
         self.peer = peer
-        self.flow: ProducerFlow[bytes] = ProducerFlow(options.producer_window_size, options.producer_max_rate)
+        self.flow: ProducerFlow[bytes] = ProducerFlow(
+            options.producer_window_size, options.producer_max_rate
+        )
         self.link: Link = peer.sender(target)
         self.sent = self.confirmed = 0
         self._sizes: dict[int, int] = {}
@@ -189,9 +227,9 @@ class AmqpProducer:
 
     def offer(self, body: bytes) -> None:
         """``body`` is to be sent behind all that was offered before."""
-        self.flow.offer(body, len(amqp_messages.message(body)))
+        self.flow.offer(body, len(messages.message(body)))
 
-    def _answered(self) -> list[tuple[int, amqp.Frame]]:
+    def _answered(self) -> list[tuple[int, amqp10_codec.Frame]]:
         outcomes = self.link.session.outcomes
         return [(each, found) for each in self._sizes if (found := outcomes.get(each)) is not None]
 
@@ -204,7 +242,11 @@ class AmqpProducer:
             flow.confirmed(self._sizes.pop(delivery))
             self.confirmed += answer.kind("state") == "accepted"
         at = None
-        while self.link.credit > 0 and (at := flow.next_at(world.now())) is not None and at <= world.now():
+        while (
+            self.link.credit > 0
+            and (at := flow.next_at(world.now())) is not None
+            and at <= world.now()
+        ):
             body, size = flow.waiting[0]
             self._sizes[self.peer.post(self.link, body)] = size
             flow.sent(world.now())

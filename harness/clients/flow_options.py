@@ -1,7 +1,8 @@
-"""What a client with flow control is told: windows in octets and rates in messages a second, as URI parameters.
+"""What a client with flow control is told: windows in octets and rates in messages a second, as URI
+parameters.
 
-Names and values are those of the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1,
--producer-1, -producer-rate-1)::
+Names and values are those of the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1,
+-consumer-rate-1, -producer-1, -producer-rate-1)::
 
     stomp://HOST:PORT?consumerWindowSize=0&consumerMaxRate=10&producerWindowSize=65536&producerMaxRate=-1
 """
@@ -12,8 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.targets import endpoint
-from harness.targets.endpoint import BadEndpoint, Endpoint
+from brokerproof.harness.targets import endpoint
+from brokerproof.harness.targets.endpoint import BadEndpoint, Endpoint
 
 NO_LIMIT = -1
 MEBIBYTE = 1024 * 1024
@@ -24,8 +25,9 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """-1 is no limit, everywhere. A rate is otherwise at least 1, a producer's window at least 1 octet; a consumer's window
-    may be 0, by which it has nothing waiting with it. Raises :class:`BadEndpoint` for anything else."""
+    """-1 is no limit, everywhere. A rate is otherwise at least 1, a producer's window at least 1
+    octet; a consumer's window may be 0, by which it has nothing waiting with it. Raises
+    :class:`BadEndpoint` for anything else."""
 
     consumer_window_size: int = MEBIBYTE
     consumer_max_rate: int = NO_LIMIT
@@ -50,8 +52,9 @@ _PARAMETERS = {
 
 
 def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
-    """Where a URI leads, and its options. Raises :class:`BadEndpoint` for a URI that is none, an unknown parameter, and a
-    value that is no number or out of range; ``folder`` is where relative paths of TLS options begin."""
+    """Where a URI leads, and its options. Raises :class:`BadEndpoint` for a URI that is none, an
+    unknown parameter, and a value that is no number or out of range; ``folder`` is where relative
+    paths of TLS options begin."""
     names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
     found = endpoint.read(uri, folder, options=tuple(names))
     values: dict[str, int] = {}

@@ -1,7 +1,8 @@
-"""ActiveMQ's own client, in Java and in a process of its own: goes through ``JmsClient.java`` and tells how far it came.
+"""ActiveMQ's own client, in Java and in a process of its own: goes through ``JmsClient.java`` and
+tells how far it came.
 
-Its jars are those of the broker (:func:`harness.targets.activemq.install`). A Java that can run a source file is needed: a JDK,
-from version 11 on.
+Its jars are those of the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). A
+Java that can run a source file is needed: a JDK, from version 11 on.
 """
 
 from __future__ import annotations
@@ -9,42 +10,60 @@ from __future__ import annotations
 import subprocess
 from importlib.resources import as_file, files
 
-from harness.java import NoJava, find_java
-from harness.targets import activemq
-from harness.targets.failure import SetUpFailed
-from harness.wire.conversation import ControlFailed
-from harness.worlds.real import RealWorld
-from harness.worlds.world import World
+from brokerproof.harness.protocols.conversation import ControlFailed
+from brokerproof.harness.targets.activemq import broker
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.java_runtime import NoJava, find_java
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.world import World
 
 STEPS = (
-    *("windows", "prefetch", "pulled", "transacted", "topics", "request", "browsed", "selected", "refused"),
+    *(
+        "windows",
+        "prefetch",
+        "pulled",
+        "transacted",
+        "topics",
+        "request",
+        "browsed",
+        "selected",
+        "refused",
+    ),
     "closed",
 )
 """What it goes through, in order."""
 _WITHIN_S = 120
 
 
-def run(world: World, acceptor: str, login: str | None, passcode: str | None, name: str) -> tuple[list[str], str]:
+def run(
+    world: World, acceptor: str, login: str | None, passcode: str | None, name: str
+) -> tuple[list[str], str]:
     """The steps that it went through, and what ended it before the last one, empty for nothing.
 
-    ``name`` begins the names of what it uses. Raises :class:`ControlFailed` where anything for it is missing.
+    ``name`` begins the names of what it uses. Raises :class:`ControlFailed` where anything for it
+    is missing.
     """
     if not isinstance(world, RealWorld):
         raise ControlFailed(
-            "ActiveMQ's client needs a target that has sockets; use --target activemq or reference-activemq-real"
+            "ActiveMQ's client needs a target that has sockets; use --target activemq or"
+            " reference-activemq-real"
         )
     try:
-        home, java = activemq.install(), find_java(activemq.java_minimum(activemq.default_version()))
+        home, java = broker.install(), find_java(broker.java_minimum(broker.default_version()))
     except (SetUpFailed, NoJava) as problem:
         raise ControlFailed(str(problem)) from None
     host, port = world.endpoint(acceptor)
-    with as_file(files("harness.clients").joinpath("JmsClient.java")) as source:
+    with as_file(files("brokerproof.harness.clients").joinpath("JmsClient.java")) as source:
         command = [str(java), "-cp", f"{home}/*", str(source)]
         asked = [f"tcp://{host}:{port}", login or "", passcode or "", name]
         try:
-            ended = subprocess.run([*command, *asked], capture_output=True, timeout=_WITHIN_S, check=False)
+            ended = subprocess.run(
+                [*command, *asked], capture_output=True, timeout=_WITHIN_S, check=False
+            )
         except subprocess.TimeoutExpired as late:
             return (late.stdout or b"").decode().split(), f"it was not done within {_WITHIN_S} s"
     lines = ended.stderr.decode("utf-8", "replace").splitlines()
-    wrong = next((each for each in lines if each.startswith(("Exception", "error"))), "it said nothing")
+    wrong = next(
+        (each for each in lines if each.startswith(("Exception", "error"))), "it said nothing"
+    )
     return ended.stdout.decode().split(), "" if ended.returncode == 0 else wrong[:300]

@@ -1,6 +1,8 @@
-"""Proton's own input and output over real sockets: ``BlockingConnection``, and ``Container`` in a thread of its own.
+"""Proton's own input and output over real sockets: ``BlockingConnection``, and ``Container`` in a
+thread of its own.
 
-Both are Proton as it comes. The octets are noted on their way through its input-output handler, nothing else.
+Both are Proton as it comes. The octets are noted on their way through its input-output handler,
+nothing else.
 """
 
 from __future__ import annotations
@@ -12,19 +14,30 @@ from typing import Any, TypeVar
 
 import proton
 from proton import reactor, utils
-from proton._handlers import IOHandler  # the one that a Container uses; there is no public name for it
+from proton._handlers import (
+    IOHandler,  # the one that a Container uses; there is no public name for it
+)
 from proton.handlers import MessagingHandler, TransactionHandler
 
-from harness.clients.amqp_tap import PROTOCOL, Tap
-from harness.clients.proton_engine import Arrived, Told, has_tls
-from harness.trace.events import ConnectionAbandoned, ConnectionOpened
-from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Judge, Match, Requirements, Violated
-from harness.words import NS_PER_S, CloseHow, Duration, Instant
-from harness.worlds.bell import Bell
-from harness.worlds.ending import Ending
-from harness.worlds.real import RealWorld
-from harness.worlds.tls import Certificate, TlsFailed
-from harness.worlds.world import Unreachable
+from brokerproof.harness.clients.proton_engine import Arrived, Told, has_tls
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, Tap
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Conversation,
+    Judge,
+    Match,
+    Requirements,
+    Violated,
+)
+from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionOpened
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.socket_close import Ending
+from brokerproof.harness.worlds.thread_bridge import Bell
+from brokerproof.harness.worlds.tls import Certificate, TlsFailed
+from brokerproof.harness.worlds.world import Unreachable
 
 T = TypeVar("T")
 Tell = Callable[[str, Any], None]
@@ -33,7 +46,8 @@ _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _TappedIO(IOHandler):
-    """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` octets, ``closed`` how."""
+    """Proton's input and output; what passes is told: ``octets`` that arrived, ``sent`` octets,
+    ``closed`` how."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__()
@@ -87,7 +101,10 @@ def _endpoint(world: Any, acceptor: str) -> tuple[str, int]:
 
 
 def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
-    options: dict[str, Any] = {"allowed_mechs": _MECHANISMS[login is not None], "allow_insecure_mechs": True}
+    options: dict[str, Any] = {
+        "allowed_mechs": _MECHANISMS[login is not None],
+        "allow_insecure_mechs": True,
+    }
     if login is not None:
         options |= {"user": login, "password": passcode or ""}
     return options
@@ -96,9 +113,11 @@ def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
 def _secured(
     world: Any, acceptor: str, certificate: Certificate | None, options: dict[str, Any], tell: Tell
 ) -> tuple[str, dict[str, Any], Tell]:
-    """The scheme, the options and the ears for an acceptor, which may have TLS. With TLS the octets say nothing to us.
+    """The scheme, the options and the ears for an acceptor, which may have TLS. With TLS the octets
+    say nothing to us.
 
-    With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton without TLS.
+    With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton
+    without TLS.
     """
     tls = world.tls(acceptor)
     if tls is None:
@@ -108,7 +127,9 @@ def _secured(
     domain = proton.SSLDomain(proton.SSLDomain.MODE_CLIENT)
     if tls.authority is not None:
         domain.set_trusted_ca_db(str(tls.authority))
-    domain.set_peer_authentication(proton.SSLDomain.VERIFY_PEER_NAME if tls.verify else proton.SSLDomain.ANONYMOUS_PEER)
+    domain.set_peer_authentication(
+        proton.SSLDomain.VERIFY_PEER_NAME if tls.verify else proton.SSLDomain.ANONYMOUS_PEER
+    )
     try:
         own = tls.shown(certificate)
     except TlsFailed as problem:
@@ -126,7 +147,8 @@ def _secured(
 
 
 def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
-    """An option for Proton's ``create_sender`` and ``create_receiver``: capabilities of the source or the target."""
+    """An option for Proton's ``create_sender`` and ``create_receiver``: capabilities of the source
+    or the target."""
 
     class Capabilities(reactor.LinkOption):
         def apply(self, link: Any) -> None:
@@ -159,11 +181,15 @@ class BlockingPeer:
                 self.ended = content
 
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
-        """Do what may fail in Proton; a failure is the broker's with ``proves``, and a failed control without."""
+        """Do what may fail in Proton; a failure is the broker's with ``proves``, and a failed
+        control without."""
         try:
             done = action()
         except (proton.ProtonException, OSError) as problem:
-            detail = f"Proton's BlockingConnection could not {words}: {type(problem).__name__}: {problem}"
+            detail = (
+                f"Proton's BlockingConnection could not {words}: {type(problem).__name__}:"
+                f" {problem}"
+            )
             if proves is None:
                 raise ControlFailed(detail) from None
             self.judge.judge(proves, False, detail)
@@ -182,16 +208,25 @@ class BlockingPeer:
         certificate: Certificate | None = None,
         proves: Requirements | None = None,
     ) -> None:
-        """Connect, log in and open. ``heartbeat`` is Proton's: what it announces as its idle time-out."""
+        """Connect, log in and open. ``heartbeat`` is Proton's: what it announces as its idle
+        time-out."""
         host, port = _endpoint(self.judge.world, self.acceptor)
         remote = f"{host}:{port}"
         self.judge.record(
             ConnectionOpened(
-                at_ns=self.judge.world.now(), conn=self.conn, protocol=PROTOCOL, acceptor=self.acceptor, remote=remote
+                at_ns=self.judge.world.now(),
+                conn=self.conn,
+                protocol=PROTOCOL,
+                acceptor=self.acceptor,
+                remote=remote,
             )
         )
-        options = _credentials(login, passcode) | ({"heartbeat": heartbeat / NS_PER_S} if heartbeat else {})
-        scheme, options, tell = _secured(self.judge.world, self.acceptor, certificate, options, self._told)
+        options = _credentials(login, passcode) | (
+            {"heartbeat": heartbeat / NS_PER_S} if heartbeat else {}
+        )
+        scheme, options, tell = _secured(
+            self.judge.world, self.acceptor, certificate, options, self._told
+        )
         container = reactor.Container(global_handler=_TappedIO(tell))
         self.connection = self._ask(
             "connect",
@@ -201,11 +236,19 @@ class BlockingPeer:
             proves,
         )
 
-    def sender(self, address: str, *, capabilities: tuple[str, ...] = (), proves: Requirements | None = None) -> Any:
+    def sender(
+        self,
+        address: str,
+        *,
+        capabilities: tuple[str, ...] = (),
+        proves: Requirements | None = None,
+    ) -> Any:
         """A ``BlockingSender``."""
         option = with_capabilities(capabilities, source=False)
         return self._ask(
-            f"attach a sender to {address}", lambda: self.connection.create_sender(address, options=option), proves
+            f"attach a sender to {address}",
+            lambda: self.connection.create_sender(address, options=option),
+            proves,
         )
 
     def receiver(
@@ -224,19 +267,28 @@ class BlockingPeer:
             proves,
         )
 
-    def publish(self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any) -> Any:
+    def publish(
+        self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any
+    ) -> Any:
         """Send a message and wait until it is settled as accepted (or modified)."""
         message = proton.Message(body=body, **properties)
         return self._ask("send a message", lambda: sender.send(message), proves)
 
-    def receive(self, receiver: Any, *, within: Duration = PATIENCE, proves: Requirements | None = None) -> Any:
-        """The next message; settle it with the receiver's own ``accept``, ``reject`` or ``release``."""
-        return self._ask("receive a message", lambda: receiver.receive(timeout=within / NS_PER_S), proves)
+    def receive(
+        self, receiver: Any, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Any:
+        """The next message; settle it with the receiver's own ``accept``, ``reject`` or
+        ``release``."""
+        return self._ask(
+            "receive a message", lambda: receiver.receive(timeout=within / NS_PER_S), proves
+        )
 
     def close(self, *, proves: Requirements | None = None) -> None:
         """Close, and wait for the broker's close."""
         self._ask("close", self.connection.close, proves)
-        self.judge.record(ConnectionAbandoned(at_ns=self.judge.world.now(), conn=self.conn, how=CloseHow.EOF))
+        self.judge.record(
+            ConnectionAbandoned(at_ns=self.judge.world.now(), conn=self.conn, how=CloseHow.EOF)
+        )
 
 
 class _Ears(MessagingHandler):
@@ -276,10 +328,17 @@ class _Ears(MessagingHandler):
         if name == "link_opened":
             self.once_attached.pop(event.link.name, lambda: None)()
         about = event.link or event.session or event.connection
-        if name == "link_flow" and event.link.is_receiver and event.link.drain_mode and not event.link.draining():
+        if (
+            name == "link_flow"
+            and event.link.is_receiver
+            and event.link.drain_mode
+            and not event.link.draining()
+        ):
             self.tell("told", ("drained", event.link.drained(), None))
         found = None if about is None else about.remote_condition
-        self.tell("told", (name, event.delivery or event.link, None if found is None else found.name))
+        self.tell(
+            "told", (name, event.delivery or event.link, None if found is None else found.name)
+        )
 
 
 _HEARD = frozenset(
@@ -294,7 +353,14 @@ _HEARD = frozenset(
             "released",
             "settled",
         ),
-        *("link_error", "session_error", "connection_error", "link_closed", "session_closed", "connection_closed"),
+        *(
+            "link_error",
+            "session_error",
+            "connection_error",
+            "link_closed",
+            "session_closed",
+            "connection_closed",
+        ),
         *("disconnected", "link_flow"),
     }
 )
@@ -336,7 +402,8 @@ class _Transacting(TransactionHandler):
 
 
 class ContainerPeer(Conversation[Told]):
-    """A ``Container`` in a thread of its own. What it calls back is told to the case, in the thread of the case."""
+    """A ``Container`` in a thread of its own. What it calls back is told to the case, in the thread
+    of the case."""
 
     protocol = PROTOCOL
 
@@ -357,7 +424,9 @@ class ContainerPeer(Conversation[Told]):
         """Start the thread, connect, and wait until the connection is open."""
         host, port = _endpoint(self.world, self.acceptor)
         assert isinstance(self.world, RealWorld)
-        options = _credentials(login, passcode) | ({"heartbeat": heartbeat / NS_PER_S} if heartbeat else {})
+        options = _credentials(login, passcode) | (
+            {"heartbeat": heartbeat / NS_PER_S} if heartbeat else {}
+        )
         self.judge.record(
             ConnectionOpened(
                 at_ns=self.world.now(),
@@ -386,19 +455,27 @@ class ContainerPeer(Conversation[Told]):
         container = reactor.Container(ears, global_handler=_TappedIO(tell))
         thread = threading.Thread(target=container.run, name=f"proton-{self.conn}", daemon=True)
         thread.start()
-        self.expect(Match("connection_opened", lambda each: each.name == "connection_opened"), proves=proves)
+        self.expect(
+            Match("connection_opened", lambda each: each.name == "connection_opened"), proves=proves
+        )
 
     def do(self, action: Callable[[Any, Any], None]) -> None:
-        """Do ``action(container, connection)`` in the container's thread, where its objects may be used."""
+        """Do ``action(container, connection)`` in the container's thread, where its objects may be
+        used."""
         assert self._ears is not None
         with suppress(OSError):  # its pipe is closed: the container has ended
             self._ears.injector.trigger(reactor.ApplicationEvent("do", subject=action))
 
-    def send_all(self, address: str, bodies: list[Any], *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a sender and send messages with these bodies. Proton keeps what there is no credit for."""
+    def send_all(
+        self, address: str, bodies: list[Any], *, capabilities: tuple[str, ...] = ()
+    ) -> None:
+        """Attach a sender and send messages with these bodies. Proton keeps what there is no credit
+        for."""
 
         def action(container: Any, connection: Any) -> None:
-            sender = container.create_sender(connection, address, options=with_capabilities(capabilities, source=False))
+            sender = container.create_sender(
+                connection, address, options=with_capabilities(capabilities, source=False)
+            )
             for body in bodies:
                 sender.send(proton.Message(body=body))
 
@@ -415,7 +492,8 @@ class ContainerPeer(Conversation[Told]):
         self.do(action)
 
     def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver and drain with that credit. The answer is told as ``drained``, with the credit that came back."""
+        """Attach a receiver and drain with that credit. The answer is told as ``drained``, with the
+        credit that came back."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -425,13 +503,15 @@ class ContainerPeer(Conversation[Told]):
         self.do(action)
 
     def _once_attached(self, receiver: Any, action: Callable[[], None]) -> None:
-        """Proton's flow before the broker's attach says that the delivery-count is 0, which it cannot know (2.7.4): on a
-        broker that begins elsewhere it would be another credit than the case means."""
+        """Proton's flow before the broker's attach says that the delivery-count is 0, which it
+        cannot know (2.7.4): on a broker that begins elsewhere it would be another credit than the
+        case means."""
         assert self._ears is not None
         self._ears.once_attached[receiver.name] = action
 
     def settle(self, arrived: Arrived, outcome: str = "accepted") -> None:
-        """Settle a message with an outcome of Proton's: accepted, rejected, released or modified."""
+        """Settle a message with an outcome of Proton's: accepted, rejected, released or
+        modified."""
 
         def action(container: Any, connection: Any) -> None:
             arrived.delivery.update(getattr(proton.Delivery, outcome.upper()))
@@ -448,15 +528,19 @@ class ContainerPeer(Conversation[Told]):
         commit: bool,
         capabilities: tuple[str, ...] = (),
     ) -> None:
-        """In one transaction: send messages with these bodies, accept those ``taken``, and commit or abort.
+        """In one transaction: send messages with these bodies, accept those ``taken``, and commit
+        or abort.
 
-        How it ended is told as ``transaction_committed`` and the like. There has to be credit for all bodies at once.
+        How it ended is told as ``transaction_committed`` and the like. There has to be credit for
+        all bodies at once.
         """
         assert self._ears is not None
         tell = self._ears.tell
 
         def action(container: Any, connection: Any) -> None:
-            sender = container.create_sender(connection, address, options=with_capabilities(capabilities, source=False))
+            sender = container.create_sender(
+                connection, address, options=with_capabilities(capabilities, source=False)
+            )
 
             def work(transaction: Any) -> None:
                 for body in bodies:

@@ -1,23 +1,33 @@
-"""python-qpid-proton, the AMQP 1.0 client that people use from Python, as an engine without a socket or a thread.
+"""python-qpid-proton, the AMQP 1.0 client that people use from Python, as an engine without a
+socket or a thread.
 
-Its transport writes to a harness channel and is fed with what arrives there; its timers run on the world's deadlines. So
-in virtual time a case drives the real client and every run is the same; over sockets it is the same code on a real
-channel. The trace is what crossed the wire, read by the harness's own codec; an expectation sees what Proton told.
+Its transport writes to a harness channel and is fed with what arrives there; its timers run on the
+world's deadlines. So in virtual time a case drives the real client and every run is the same; over
+sockets it is the same code on a real channel. The trace is what crossed the wire, read by the
+harness's own codec; an expectation sees what Proton told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import proton
 
-from harness.clients.amqp_tap import PROTOCOL, Tap
-from harness.trace.events import Noted
-from harness.wire.conversation import PATIENCE, ControlFailed, Conversation, Judge, Match, Requirements
-from harness.words import NS_PER_MS, CloseHow, Duration, Instant
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, Tap
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Conversation,
+    Judge,
+    Match,
+    Requirements,
+)
+from brokerproof.harness.trace.events import Noted
 
 _CLOCK_BEGINS_MS = 1_000
 """Proton takes an instant of 0 for none, so its clock runs this far ahead of the world's."""
@@ -33,23 +43,39 @@ _NAMES = {int(state): name for name, state in _STATES.items()} | {0: None}
 
 _TOLD = frozenset(
     {
-        *("connection_remote_open", "session_remote_open", "link_remote_open", "link_remote_detach", "link_flow"),
-        *("transport_authenticated", "transport_head_closed", "transport_tail_closed", "transport_closed"),
+        *(
+            "connection_remote_open",
+            "session_remote_open",
+            "link_remote_open",
+            "link_remote_detach",
+            "link_flow",
+        ),
+        *(
+            "transport_authenticated",
+            "transport_head_closed",
+            "transport_tail_closed",
+            "transport_closed",
+        ),
     }
 )
-"""Events that expectations may see, besides those of endings and deliveries; the others are Proton talking to itself."""
+"""Events that expectations may see, besides those of endings and deliveries; the others are Proton
+talking to itself."""
 
-_FATAL = frozenset({"transport_error", "connection_remote_close", "session_remote_close", "link_remote_close"})
+_FATAL = frozenset(
+    {"transport_error", "connection_remote_close", "session_remote_close", "link_remote_close"}
+)
 
 
 def has_tls() -> bool:
-    """Whether this build of Proton has TLS: without OpenSSL's headers it compiles silently without."""
+    """Whether this build of Proton has TLS: without OpenSSL's headers it compiles silently
+    without."""
     return bool(proton.SSL.present())
 
 
 @dataclass(frozen=True)
 class Told:
-    """What Proton told: an event by its name without ``PN_``, or ``message`` with the :class:`Arrived` as its subject.
+    """What Proton told: an event by its name without ``PN_``, or ``message`` with the
+    :class:`Arrived` as its subject.
 
     ``subject`` is the connection, session, link, delivery or transport that the event is about.
     """
@@ -96,7 +122,8 @@ def told(name: str, link: Any = None) -> Match[Told]:
 
 
 class ProtonPeer(Conversation[Told]):
-    """One connection of Proton's engine. :attr:`connection` and :attr:`transport` are the client's own objects."""
+    """One connection of Proton's engine. :attr:`connection` and :attr:`transport` are the client's
+    own objects."""
 
     protocol = PROTOCOL
 
@@ -120,7 +147,13 @@ class ProtonPeer(Conversation[Told]):
         while data:
             capacity = self._capacity()
             if capacity <= 0:
-                self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"Proton reads no more ({len(data)} octets)"))
+                self.judge.record(
+                    Noted(
+                        at_ns=at,
+                        conn=self.conn,
+                        detail=f"Proton reads no more ({len(data)} octets)",
+                    )
+                )
                 break
             with suppress(proton.TransportException):  # told as transport_error
                 self.transport.push(data[:capacity])
@@ -141,7 +174,9 @@ class ProtonPeer(Conversation[Told]):
         self.work()
 
     def fatal(self, frame: Told) -> bool:
-        return frame.name in _FATAL and (frame.condition is not None or frame.name == "connection_remote_close")
+        return frame.name in _FATAL and (
+            frame.condition is not None or frame.name == "connection_remote_close"
+        )
 
     def words(self, frame: Told) -> str:
         about = f" of link {frame.link}" if frame.link else ""
@@ -150,7 +185,11 @@ class ProtonPeer(Conversation[Told]):
         if isinstance(frame.subject, Arrived):
             carried = frame.subject.message.body
             # A view's octets may be gone by now, and where they were says nothing.
-            body = f" {carried.nbytes} octets" if isinstance(carried, memoryview) else f" {carried!r}"[:100]
+            body = (
+                f" {carried.nbytes} octets"
+                if isinstance(carried, memoryview)
+                else f" {carried!r}"[:100]
+            )
         return f"{frame.name}{about}{condition}{body}"
 
     def leave(self, how: CloseHow = CloseHow.EOF) -> None:
@@ -160,7 +199,8 @@ class ProtonPeer(Conversation[Told]):
     # the engine
 
     def work(self) -> None:
-        """Let Proton do what is due, now: timers, then output. To be called after the client's own objects were used."""
+        """Let Proton do what is due, now: timers, then output. To be called after the client's own
+        objects were used."""
         now = self.world.now()
         self._collect(now)
         if self._left:
@@ -188,7 +228,9 @@ class ProtonPeer(Conversation[Told]):
         due = self.transport.tick((now // NS_PER_MS + _CLOCK_BEGINS_MS) / 1000)
         if due:
             at = (round(due * 1000) - _CLOCK_BEGINS_MS) * NS_PER_MS
-            if at > now and (self._next_tick is None or at < self._next_tick or self._next_tick <= now):
+            if at > now and (
+                self._next_tick is None or at < self._next_tick or self._next_tick <= now
+            ):
                 self._next_tick = at
                 self.world.at(at, self.work)
 
@@ -228,7 +270,9 @@ class ProtonPeer(Conversation[Told]):
             delivery.link.advance()
             message = proton.Message()
             message.decode(octets)
-            self.inbox.append(Told("message", now, Arrived(delivery, message, octets, delivery.settled)))
+            self.inbox.append(
+                Told("message", now, Arrived(delivery, message, octets, delivery.settled))
+            )
 
     # connecting
 
@@ -243,8 +287,8 @@ class ProtonPeer(Conversation[Told]):
         container: str | None = None,
         proves: Requirements | None = None,
     ) -> None:
-        """SASL, open, and wait until the broker has opened too. ``idle_timeout`` is what Proton enforces; it announces
-        half of it."""
+        """SASL, open, and wait until the broker has opened too. ``idle_timeout`` is what Proton
+        enforces; it announces half of it."""
         sasl = self.transport.sasl()
         sasl.allow_insecure_mechs = True
         sasl.allowed_mechs("ANONYMOUS" if login is None else "PLAIN")
@@ -271,14 +315,17 @@ class ProtonPeer(Conversation[Told]):
     # sessions and links
 
     def session(self, *, incoming_octets: int | None = None, answered: bool = True) -> Any:
-        """A new session. ``incoming_octets`` bounds what it takes in: Proton makes its window in frames of that."""
+        """A new session. ``incoming_octets`` bounds what it takes in: Proton makes its window in
+        frames of that."""
         made = self.connection.session()
         if incoming_octets is not None:
             made.incoming_capacity = incoming_octets
         made.open()
         self.work()
         if answered:
-            self.expect(Match("session_remote_open", lambda each: each.name == "session_remote_open"))
+            self.expect(
+                Match("session_remote_open", lambda each: each.name == "session_remote_open")
+            )
         return made
 
     def sender(
@@ -291,7 +338,8 @@ class ProtonPeer(Conversation[Told]):
         settled: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a sender and wait for the broker's attach. ``settled``: it sends settled messages only."""
+        """Attach a sender and wait for the broker's attach. ``settled``: it sends settled messages
+        only."""
         link = session.sender(name or self._name())
         link.target.address = address
         self._capabilities(link.target, capabilities)
@@ -310,7 +358,8 @@ class ProtonPeer(Conversation[Told]):
         browse: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a receiver, wait for the broker's attach, and grant ``credit``. ``browse``: it takes nothing away."""
+        """Attach a receiver, wait for the broker's attach, and grant ``credit``. ``browse``: it
+        takes nothing away."""
         link = session.receiver(name or self._name())
         link.source.address = address
         self._capabilities(link.source, capabilities)
@@ -324,7 +373,9 @@ class ProtonPeer(Conversation[Told]):
     def _capabilities(self, terminus: Any, names: tuple[str, ...]) -> None:
         if names:
             undescribed: Any = proton.UNDESCRIBED
-            terminus.capabilities.put_object(proton.Array(undescribed, proton.Data.SYMBOL, *map(proton.symbol, names)))
+            terminus.capabilities.put_object(
+                proton.Array(undescribed, proton.Data.SYMBOL, *map(proton.symbol, names))
+            )
 
     def _opened(self, link: Any, proves: Requirements | None) -> Any:
         link.open()
@@ -350,28 +401,43 @@ class ProtonPeer(Conversation[Told]):
         self.work()
 
     def drain(
-        self, receiver: Any, credit: int = 0, *, within: Duration = PATIENCE, proves: Requirements | None = None
+        self,
+        receiver: Any,
+        credit: int = 0,
+        *,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
     ) -> int:
-        """Drain, with ``credit`` more, and wait until the broker has used or given back all of it; returns how many
-        it gave back."""
+        """Drain, with ``credit`` more, and wait until the broker has used or given back all of it;
+        returns how many it gave back."""
         receiver.drain(credit)
         self.work()
         if not self.world.wait_until(
             lambda: not receiver.draining() or self.ended is not None, self.world.now() + within
         ):
-            self._unmet(f"expected the drain of {receiver.name} to be answered, {self.instead()}", proves)
+            self._unmet(
+                f"expected the drain of {receiver.name} to be answered, {self.instead()}", proves
+            )
         back = int(receiver.drained())
         receiver.drain_mode = False
         if proves is not None:
             self.judge.judge(
-                proves, True, f"the drain of {receiver.name} was answered, {back} credits came back unused"
+                proves,
+                True,
+                f"the drain of {receiver.name} was answered, {back} credits came back unused",
             )
         return back
 
     def send(
-        self, sender: Any, body: Any = b"", *, properties: Mapping[str, Any] | None = None, settled: bool = False
+        self,
+        sender: Any,
+        body: Any = b"",
+        *,
+        properties: Mapping[str, Any] | None = None,
+        settled: bool = False,
     ) -> Sent:
-        """A message. ``properties`` are attributes of Proton's message. Without credit Proton keeps it until there is some."""
+        """A message. ``properties`` are attributes of Proton's message. Without credit Proton keeps
+        it until there is some."""
         message = proton.Message(body=body, **dict(properties or {}))
         delivery = sender.send(message)
         found = Sent(delivery)
@@ -381,7 +447,9 @@ class ProtonPeer(Conversation[Told]):
         self.work()
         return found
 
-    def publish(self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any) -> Sent:
+    def publish(
+        self, sender: Any, body: Any = b"", *, proves: Requirements | None = None, **properties: Any
+    ) -> Sent:
         """A message, and wait until the broker has accepted it."""
         sent = self.send(sender, body, properties=properties)
         self.confirmed(sent, proves=proves)
@@ -391,9 +459,14 @@ class ProtonPeer(Conversation[Told]):
         self.work()
         return sent
 
-    def confirmed(self, sent: Sent, *, within: Duration = PATIENCE, proves: Requirements | None = None) -> Sent:
+    def confirmed(
+        self, sent: Sent, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Sent:
         """Wait until the broker has settled what was sent."""
-        ready: Callable[[], bool] = lambda: sent.settled or self.ended is not None or any(map(self.fatal, self.inbox))  # noqa: E731
+
+        def ready() -> bool:
+            return sent.settled or self.ended is not None or any(map(self.fatal, self.inbox))
+
         self.world.wait_until(ready, self.world.now() + within)
         if not sent.settled:
             self._unmet(f"expected a message to be settled, {self.instead()}", proves)
@@ -402,7 +475,11 @@ class ProtonPeer(Conversation[Told]):
         return sent
 
     def message(
-        self, receiver: Any = None, *, within: Duration = PATIENCE, proves: Requirements | None = None
+        self,
+        receiver: Any = None,
+        *,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
     ) -> Arrived:
         """The next message (of that receiver)."""
         found = self.expect(told("message", receiver), within=within, proves=proves)
@@ -416,8 +493,16 @@ class ProtonPeer(Conversation[Told]):
         self.inbox = [each for each in self.inbox if not what.accepts(each)]
         return taken
 
-    def settle(self, arrived: Arrived, outcome: str = "accepted", *, failed: bool = False, here: bool = True) -> None:
-        """Settle a message: ``modified`` may say that the delivery failed, and that it should not come ``here`` again."""
+    def settle(
+        self,
+        arrived: Arrived,
+        outcome: str = "accepted",
+        *,
+        failed: bool = False,
+        here: bool = True,
+    ) -> None:
+        """Settle a message: ``modified`` may say that the delivery failed, and that it should not
+        come ``here`` again."""
         if outcome not in _STATES:
             raise ControlFailed(f"{outcome!r} is no outcome; there are {', '.join(_STATES)}")
         delivery = arrived.delivery
@@ -428,11 +513,12 @@ class ProtonPeer(Conversation[Told]):
         self.work()
 
 
-# --- its codec alone ---------------------------------------------------------------------------------------------------
+# --- its codec alone ------------------------------------------------------------------------------
 
 
 def decode(octets: bytes) -> Any:
-    """What Proton makes of the octets of one value, as its own Python objects. Raises ``ValueError`` for none."""
+    """What Proton makes of the octets of one value, as its own Python objects. Raises
+    ``ValueError`` for none."""
     data = proton.Data()
     try:
         used = data.decode(octets)

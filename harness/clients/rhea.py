@@ -1,7 +1,9 @@
-"""rhea, the AMQP 1.0 client of JavaScript, in a process of node of its own: another client than Proton's, by other people.
+"""rhea, the AMQP 1.0 client of JavaScript, in a process of node of its own: another client than
+Proton's, by other people.
 
-npm puts it into the cache once. A script of ours, ``rhea_client.js``, does in that process what it is asked to and tells what
-rhea calls back; the peer here is its other end. rhea has no transactions. Node and npm are never installed by us.
+npm puts it into the cache once. A script of ours, ``rhea_client.js``, does in that process what it
+is asked to and tells what rhea calls back; the peer here is its other end. rhea has no
+transactions. Node and npm are never installed by us.
 """
 
 from __future__ import annotations
@@ -17,36 +19,55 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from harness.clients.said import Said, said
-from harness.targets import npm
-from harness.targets.cache import cache_folder, once
-from harness.targets.failure import SetUpFailed
-from harness.trace.events import ConnectionOpened, Noted
-from harness.wire.conversation import ControlFailed, Conversation, Judge, Match, Requirements
-from harness.words import Instant, seconds
-from harness.worlds.bell import Bell
-from harness.worlds.real import RealWorld
+from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.model.time import Instant, seconds
+from brokerproof.harness.protocols.conversation import (
+    ControlFailed,
+    Conversation,
+    Judge,
+    Match,
+    Requirements,
+)
+from brokerproof.harness.targets import npm
+from brokerproof.harness.targets.cache import cache_folder, once
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.trace.events import ConnectionOpened, Noted
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.thread_bridge import Bell
 
 VERSION = "3.0.5"
 """The release of rhea that is driven."""
 
 _LOADED_WITHIN = seconds(30)
 _GRACE_S = 5.0
-UNREAD = "node ended its socket at a write that failed, and what the broker had sent before was not read"
+UNREAD = (
+    "node ended its socket at a write that failed, and what the broker had sent before was not read"
+)
 _ENDS = frozenset(
-    {"ended", "failed", "connection_error", "protocol_error", "disconnected", "sender_error", "receiver_error"}
+    {
+        "ended",
+        "failed",
+        "connection_error",
+        "protocol_error",
+        "disconnected",
+        "sender_error",
+        "receiver_error",
+    }
 )
 
 
 class RheaPeer(Conversation[Said]):
-    """rhea in a process of its own. Raises :class:`ControlFailed`, in one sentence, where anything for it is missing."""
+    """rhea in a process of its own. Raises :class:`ControlFailed`, in one sentence, where anything
+    for it is missing."""
 
     protocol = "AMQP.RHEA"
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)
         if not isinstance(self.world, RealWorld):
-            raise ControlFailed("rhea needs a target that has sockets; use --target reference-real or artemis")
+            raise ControlFailed(
+                "rhea needs a target that has sockets; use --target reference-real or artemis"
+            )
         try:
             library, node = _library(), _node()
         except SetUpFailed as problem:
@@ -54,7 +75,7 @@ class RheaPeer(Conversation[Said]):
         self.host, self.port = self.world.endpoint(acceptor)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed when the process has ended)
         environment = {**os.environ, "NODE_PATH": str(library)}
-        with as_file(files("harness.clients").joinpath("rhea_client.js")) as script:
+        with as_file(files("brokerproof.harness.clients").joinpath("rhea_client.js")) as script:
             self._process = subprocess.Popen(
                 [node, str(script)],
                 stdin=subprocess.PIPE,
@@ -64,7 +85,9 @@ class RheaPeer(Conversation[Said]):
                 text=True,
             )
             self._bell = Bell(self.world, self._told, self._close)
-            self._listening = threading.Thread(target=self._listen, name=f"rhea-{conn}", daemon=True)
+            self._listening = threading.Thread(
+                target=self._listen, name=f"rhea-{conn}", daemon=True
+            )
             self._listening.start()
             loaded = self.watch_for(Match("loaded", lambda each: True), within=_LOADED_WITHIN)
         if loaded is None or loaded.step != "loaded":
@@ -78,21 +101,30 @@ class RheaPeer(Conversation[Said]):
         proves: Requirements | None = None,
         **options: Any,
     ) -> None:
-        """Connect, log in, open, and wait until the broker has opened too. ``options`` are rhea's own."""
+        """Connect, log in, open, and wait until the broker has opened too. ``options`` are rhea's
+        own."""
         remote = f"{self.host}:{self.port}"
         self.judge.record(
             ConnectionOpened(
-                at_ns=self.world.now(), conn=self.conn, protocol=self.protocol, acceptor=self.acceptor, remote=remote
+                at_ns=self.world.now(),
+                conn=self.conn,
+                protocol=self.protocol,
+                acceptor=self.acceptor,
+                remote=remote,
             )
         )
         known = {"host": self.host, "port": self.port, "username": login or "anonymous"}
-        self.do("connect", **known, **({} if login is None else {"password": passcode or ""}), **options)
+        self.do(
+            "connect", **known, **({} if login is None else {"password": passcode or ""}), **options
+        )
         self.expect(said("connection_open"), proves=proves)
 
     def do(self, what: str, **about: Any) -> None:
         """Let it do something (see rhea_client.js)."""
         shown = {key: "…" if key == "password" else value for key, value in about.items()}
-        self.judge.record(Noted(at_ns=self.world.now(), conn=self.conn, detail=f"to rhea: {what} {shown}"[:400]))
+        self.judge.record(
+            Noted(at_ns=self.world.now(), conn=self.conn, detail=f"to rhea: {what} {shown}"[:400])
+        )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, which the next expectation notices
             self._process.stdin.write(json.dumps({"what": what, "about": about}) + "\n")
@@ -156,7 +188,15 @@ def _library() -> Path:
     """The folder of modules that has rhea, in the cache, put there by npm if it is not."""
 
     def make(folder: Path) -> Path:
-        install = ["install", "--prefix", str(folder), "--ignore-scripts", "--no-audit", "--no-fund", "--no-save"]
+        install = [
+            "install",
+            "--prefix",
+            str(folder),
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-save",
+        ]
         npm.call([*install, f"rhea@{VERSION}"], folder, f"rhea {VERSION}")
         return folder / "node_modules"
 

@@ -1,7 +1,8 @@
 """@stomp/stompjs in a headless Chromium: what a web page that speaks STOMP meets.
 
-A page of ours is served on a port of this machine, together with the library, which npm puts into the cache once. It
-asks what to do and tells what happened; the peer here is its other end. Chromium and npm are never installed by us.
+A page of ours is served on a port of this machine, together with the library, which npm puts into
+the cache once. It asks what to do and tells what happened; the peer here is its other end. Chromium
+and npm are never installed by us.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from harness.clients.said import Said, said
-from harness.targets import npm
-from harness.targets.cache import cache_folder, once
-from harness.targets.failure import SetUpFailed
-from harness.targets.native import NativeProcess
-from harness.trace.events import ConnectionOpened, Noted
-from harness.wire.conversation import ControlFailed, Conversation, Judge
-from harness.words import Instant, seconds
-from harness.worlds.bell import Bell
-from harness.worlds.real import RealWorld
+from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.model.time import Instant, seconds
+from brokerproof.harness.protocols.conversation import ControlFailed, Conversation, Judge
+from brokerproof.harness.targets import npm
+from brokerproof.harness.targets.cache import cache_folder, once
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import NativeProcess
+from brokerproof.harness.trace.events import ConnectionOpened, Noted
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.thread_bridge import Bell
 
 VERSION = "7.5.0"
 """The release of @stomp/stompjs that is driven."""
 CHROMIUM = "BROKERPROOF_CHROMIUM"
-"""The environment variable that says where Chromium is, if not on the PATH under one of :data:`NAMES`."""
+"""The environment variable that says where Chromium is, if not on the PATH under one of
+:data:`NAMES`."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 _BUNDLE = "package/bundles/stomp.umd.js"
@@ -52,14 +54,17 @@ _GRACE_S = 3.0
 
 
 class StompJsPeer(Conversation[Said]):
-    """A page in a browser of its own. Raises :class:`ControlFailed`, in one sentence, where anything for it is missing."""
+    """A page in a browser of its own. Raises :class:`ControlFailed`, in one sentence, where
+    anything for it is missing."""
 
     protocol = "STOMP.JS"
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         super().__init__(judge, conn, acceptor)
         if not isinstance(self.world, RealWorld):
-            raise ControlFailed("a browser needs a target that has sockets; use --target reference-real or artemis")
+            raise ControlFailed(
+                "a browser needs a target that has sockets; use --target reference-real or artemis"
+            )
         try:
             library = _library()
             browser = chromium()
@@ -70,15 +75,26 @@ class StompJsPeer(Conversation[Said]):
         self.url = f"{'wss' if secure else 'ws'}://{host}:{port}"
         self.agent = ""
         """What the browser calls itself."""
-        self._folder = tempfile.TemporaryDirectory(prefix="brokerproof-chromium-", ignore_cleanup_errors=True)
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="brokerproof-chromium-", ignore_cleanup_errors=True
+        )
         self._to_do: queue.Queue[dict[str, Any]] = queue.Queue()
         self._bell = Bell(self.world, self._told, self._close)
         self._server = _Server(library.read_bytes(), self._bell, self._to_do)
         profile = Path(self._folder.name)
         console = profile / "console.log"
-        believed = [f"--ignore-certificate-errors-spki-list={_key_of(host, port)}"] if secure else []
-        command = [browser, *_FLAGS, *believed, f"--user-data-dir={profile / 'profile'}", self._server.address]
-        # A home of its own as well: Chromium keeps crash reports and caches there, outside the profile.
+        believed = (
+            [f"--ignore-certificate-errors-spki-list={_key_of(host, port)}"] if secure else []
+        )
+        command = [
+            browser,
+            *_FLAGS,
+            *believed,
+            f"--user-data-dir={profile / 'profile'}",
+            self._server.address,
+        ]
+        # A home of its own as well: Chromium keeps crash reports and caches there, outside the
+        # profile.
         environment = {**os.environ, "HOME": str(profile)}
         self._browser = NativeProcess(
             command, folder=profile, console=console, environment=environment, grace_s=_GRACE_S
@@ -90,17 +106,27 @@ class StompJsPeer(Conversation[Said]):
         loaded = self.watch_for(said("loaded"), within=_LOADED_WITHIN)
         if loaded is None:
             lines = console.read_text(errors="replace").strip().splitlines()
-            raise ControlFailed(f"{browser} did not load the page ({lines[-1] if lines else 'it said nothing'})")
+            raise ControlFailed(
+                f"{browser} did not load the page ({lines[-1] if lines else 'it said nothing'})"
+            )
         self.agent = str(loaded.detail["agent"])
         self.judge.record(
             ConnectionOpened(
-                at_ns=self.world.now(), conn=conn, protocol=self.protocol, acceptor=acceptor, remote=self.url
+                at_ns=self.world.now(),
+                conn=conn,
+                protocol=self.protocol,
+                acceptor=acceptor,
+                remote=self.url,
             )
         )
 
     def do(self, what: str, **about: Any) -> None:
         """Let the page do something (see stompjs_page.html)."""
-        self.judge.record(Noted(at_ns=self.world.now(), conn=self.conn, detail=f"to the page: {what} {about}"[:400]))
+        self.judge.record(
+            Noted(
+                at_ns=self.world.now(), conn=self.conn, detail=f"to the page: {what} {about}"[:400]
+            )
+        )
         self._to_do.put({"what": what, "about": about})
 
     def fatal(self, frame: Said) -> bool:
@@ -124,7 +150,7 @@ class _Server:
     """Serves the page and its library on a free port of this machine, from threads of its own."""
 
     def __init__(self, library: bytes, bell: Bell, to_do: queue.Queue[dict[str, Any]]) -> None:
-        page = files("harness.clients").joinpath("stompjs_page.html").read_bytes()
+        page = files("brokerproof.harness.clients").joinpath("stompjs_page.html").read_bytes()
         contents = {"/": (page, "text/html"), "/stomp.umd.js": (library, "text/javascript")}
         ending = self._ending = threading.Event()
 
@@ -157,7 +183,9 @@ class _Server:
 
         self._server = _Quiet(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="page", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="page", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -176,7 +204,8 @@ class _Quiet(ThreadingHTTPServer):
 
 
 def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[str, Any]:
-    """What the page is to do next; nothing after a while, so that the threads of a page that is gone end too."""
+    """What the page is to do next; nothing after a while, so that the threads of a page that is
+    gone end too."""
     try:
         return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
     except queue.Empty:
@@ -184,12 +213,17 @@ def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[s
 
 
 def _key_of(host: str, port: int) -> str:
-    """How Chromium is told of a key that it should believe: SHA-256 of it, in base64. Raises :class:`ControlFailed`."""
+    """How Chromium is told of a key that it should believe: SHA-256 of it, in base64. Raises
+    :class:`ControlFailed`."""
     try:
-        shown = x509.load_pem_x509_certificate(ssl.get_server_certificate((host, port), timeout=10).encode())
+        shown = x509.load_pem_x509_certificate(
+            ssl.get_server_certificate((host, port), timeout=10).encode()
+        )
     except OSError as problem:
         raise ControlFailed(f"{host}:{port} shows no certificate ({problem})") from None
-    key = shown.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    key = shown.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
     return base64.b64encode(hashlib.sha256(key).digest()).decode()
 
 
@@ -198,8 +232,14 @@ def chromium() -> str:
     named = os.environ.get(CHROMIUM)
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
-        where = f"at {named!r}, where {CHROMIUM} says it is" if named else f"on the PATH as {' or '.join(NAMES)}"
-        raise SetUpFailed(f"there is no Chromium {where}; install it, or let {CHROMIUM} say where it is")
+        where = (
+            f"at {named!r}, where {CHROMIUM} says it is"
+            if named
+            else f"on the PATH as {' or '.join(NAMES)}"
+        )
+        raise SetUpFailed(
+            f"there is no Chromium {where}; install it, or let {CHROMIUM} say where it is"
+        )
     return found
 
 

@@ -1,9 +1,11 @@
-"""stomp.py, the STOMP client that people use from Python, as a peer. The only module that imports it.
+"""stomp.py, the STOMP client that people use from Python, as a peer. The only module that imports
+it.
 
-Two forms behind one class. *Over sockets* it is stomp.py as it comes: its own socket, its own threads; the octets are
-noted on their way through its transport, nothing else. *In memory* its transport writes to a harness channel and is fed
-with what arrives there, and its heart-beat loop runs on the world's deadlines: no thread, no socket, no sleep, so a case
-in virtual time drives the real client and every run is the same.
+Two forms behind one class. *Over sockets* it is stomp.py as it comes: its own socket, its own
+threads; the octets are noted on their way through its transport, nothing else. *In memory* its
+transport writes to a harness channel and is fed with what arrives there, and its heart-beat loop
+runs on the world's deadlines: no thread, no socket, no sleep, so a case in virtual time drives the
+real client and every run is the same.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from math import ceil
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
-# Without this the import asks the name service for this host's names, which takes seconds where there is none.
+# Without this the import asks the name service for this host's names, which takes seconds where
+# there is none.
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
 
 import stomp
@@ -29,24 +32,30 @@ import stomp.transport
 from stomp.connect import BaseConnection
 from stomp.protocol import Protocol10, Protocol11, Protocol12
 
-from harness.clients.stomppy_peer import StompPyPeer, Tell
-from harness.wire.conversation import ControlFailed, Judge
-from harness.wire.stomp import Frame, HeadersLike, header_list
-from harness.words import NS_PER_S, CloseHow, Instant
-from harness.worlds.bell import Bell
-from harness.worlds.ending import Ending
-from harness.worlds.real import RealWorld
-from harness.worlds.world import Unreachable
+from brokerproof.harness.clients.stomppy_peer import StompPyPeer, Tell
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.protocols.conversation import ControlFailed, Judge
+from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.socket_close import Ending
+from brokerproof.harness.worlds.thread_bridge import Bell
+from brokerproof.harness.worlds.world import Unreachable
 
 _READ = 16384
 """What stomp.py reads at a time by default; in memory arrivals are cut alike."""
 _JOIN_S = 5.0
 _UNSENDABLE = (OSError, stomp.exception.NotConnectedException)
-_CLOCKED = ("on_connected", "on_send", "_HeartbeatListener__update_heartbeat", "_HeartbeatListener__heartbeat_loop")
+_CLOCKED = (
+    "on_connected",
+    "on_send",
+    "_HeartbeatListener__update_heartbeat",
+    "_HeartbeatListener__heartbeat_loop",
+)
 """What of stomp.py's heart-beating reads a clock or sleeps."""
 
 
-# --- stomp.py's connections, around a transport of ours --------------------------------------------------------------
+# --- stomp.py's connections, around a transport of ours -------------------------------------------
 
 
 class _Connection10(stomp.StompConnection10):  # type: ignore[misc]
@@ -91,15 +100,22 @@ class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
         self._tell("note", "stomp.py told its listeners that the connection has ended")
 
 
-# --- in memory -------------------------------------------------------------------------------------------------------
+# --- in memory ------------------------------------------------------------------------------------
 
 
 class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
-    """stomp.py's transport without a thread: writes through ``write``, reads what :meth:`feed` is given."""
+    """stomp.py's transport without a thread: writes through ``write``, reads what :meth:`feed` is
+    given."""
 
     running: bool
 
-    def __init__(self, vhost: str | None, dial: Callable[[], None], write: Callable[[bytes], None], tell: Tell) -> None:
+    def __init__(
+        self,
+        vhost: str | None,
+        dial: Callable[[], None],
+        write: Callable[[bytes], None],
+        tell: Tell,
+    ) -> None:
         super().__init__(auto_decode=False)
         self.vhost = vhost
         self._dial, self._write, self._tell = dial, write, tell
@@ -128,16 +144,19 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
             return self._arrived.popleft()
         if self._over:
             return b""
-        raise ssl.SSLWantReadError  # how a transport of stomp.py says that there is nothing to read just now
+        # how a transport of stomp.py says that there is nothing to read just now
+        raise ssl.SSLWantReadError
 
     def feed(self, data: bytes) -> None:
-        """What one or more reads brought; dealt with as stomp.py's own reading loop does, to the listeners."""
+        """What one or more reads brought; dealt with as stomp.py's own reading loop does, to the
+        listeners."""
         self._arrived.extend(data[start : start + _READ] for start in range(0, len(data), _READ))
         while self._arrived and self.running:
             self._BaseTransport__read_frames()
 
     def end(self) -> None:
-        """The stream has ended: stomp.py's own loop finds nothing to read, cleans up and says so."""
+        """The stream has ended: stomp.py's own loop finds nothing to read, cleans up and says
+        so."""
         self._over = True
         self._io_loop()
 
@@ -157,7 +176,8 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
 
 
 class _Rounds:
-    """Stands where stomp.py's heart-beat loop has the event that ends it: lets it go round once, and ends its sleep."""
+    """Stands where stomp.py's heart-beat loop has the event that ends it: lets it go round once,
+    and ends its sleep."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -180,15 +200,18 @@ class _Rounds:
         return True
 
     def sleep(self, duration: float) -> None:
-        self.slept = max(duration, 0.001)  # it calls sleep(0) when it has no beats to send: not for ever in one instant
+        self.slept = max(
+            duration, 0.001
+        )  # it calls sleep(0) when it has no beats to send: not for ever in one instant
 
 
 class _Pulse:
     """Runs stomp.py's heart-beat loop, its very code, round by round on a world's deadlines.
 
-    The functions of the loop get another ``monotonic`` and another ``time``. A round that would sleep ends there and is
-    taken up when the sleep is over. Each round enters the loop anew, and the loop begins by counting the next beat from
-    the current instant: so the first reading of the clock in a round gives the instant of the last frame sent.
+    The functions of the loop get another ``monotonic`` and another ``time``. A round that would
+    sleep ends there and is taken up when the sleep is over. Each round enters the loop anew, and
+    the loop begins by counting the next beat from the current instant: so the first reading of the
+    clock in a round gives the instant of the last frame sent.
     """
 
     def __init__(self, peer: StompPyPeer, connection: Any) -> None:
@@ -224,13 +247,14 @@ class _Pulse:
             self._connection._HeartbeatListener__heartbeat_loop()
             self._connection.heartbeat_thread = self._no_thread
             if self._rounds.slept is not None or self._peer.spoke_at == spoke:
-                # A thread wakes after the instant it asked for, never on it, and the loop counts on that.
+                # A thread wakes after the instant it asked for, never on it, and the loop counts on
+                # that.
                 pause = ceil((self._rounds.slept or 0.0) * NS_PER_S) + 1
                 self._peer.world.at(self._peer.world.now() + pause, self._round)
                 return
 
 
-# --- over sockets ----------------------------------------------------------------------------------------------------
+# --- over sockets ---------------------------------------------------------------------------------
 
 
 class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
@@ -246,7 +270,9 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
             super().attempt_connection()
         except stomp.exception.ConnectFailedException:
             host, port = self._address
-            raise Unreachable(f"{host}:{port} does not accept connections; is the broker running?") from None
+            raise Unreachable(
+                f"{host}:{port} does not accept connections; is the broker running?"
+            ) from None
 
     def send(self, encoded_frame: bytes) -> None:
         self._tell("sent", encoded_frame)
@@ -280,7 +306,8 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
         super().disconnect_socket()
 
     def cut(self) -> None:
-        """Ends the connection with a reset: its thread wakes up, and closing sends RST because nothing may linger."""
+        """Ends the connection with a reset: its thread wakes up, and closing sends RST because
+        nothing may linger."""
         self._end("left", CloseHow.RESET)
         self.running = False
         with suppress(OSError, AttributeError):  # it has ended already
@@ -291,13 +318,19 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
         """Would wait for its thread without a limit; waiting is the case's."""
 
 
-# --- both --------------------------------------------------------------------------------------------------------------
+# --- both -----------------------------------------------------------------------------------------
 
 
 def in_memory(
-    judge: Judge, conn: int, acceptor: str, version: str, heart_beat: tuple[int, int], vhost: str | None
+    judge: Judge,
+    conn: int,
+    acceptor: str,
+    version: str,
+    heart_beat: tuple[int, int],
+    vhost: str | None,
 ) -> StompPyPeer:
-    """stomp.py in memory, not yet connected. ``heart_beat`` in milliseconds, as stomp.py's ``heartbeats``."""
+    """stomp.py in memory, not yet connected. ``heart_beat`` in milliseconds, as stomp.py's
+    ``heartbeats``."""
     peer = StompPyPeer(judge, conn, acceptor, version)
 
     def tell(what: str, content: Any) -> None:
@@ -314,9 +347,15 @@ def in_memory(
 
 
 def over_sockets(
-    judge: Judge, conn: int, acceptor: str, version: str, heart_beat: tuple[int, int], vhost: str | None
+    judge: Judge,
+    conn: int,
+    acceptor: str,
+    version: str,
+    heart_beat: tuple[int, int],
+    vhost: str | None,
 ) -> StompPyPeer:
-    """stomp.py with its own socket and threads, not yet connected. Raises :class:`ControlFailed` in virtual time."""
+    """stomp.py with its own socket and threads, not yet connected. Raises :class:`ControlFailed` in
+    virtual time."""
     peer = StompPyPeer(judge, conn, acceptor, version)
     if not isinstance(peer.world, RealWorld):
         raise ControlFailed("stomp.py over sockets needs a target that has sockets")
@@ -345,13 +384,17 @@ def over_sockets(
 
 def _connection(version: str, transport: Any, heart_beat: tuple[int, int], tell: Tell) -> Any:
     if version == "1.0" and heart_beat != (0, 0):
-        raise ControlFailed("STOMP 1.0 has no heart-beats, and stomp.py's 1.0 connection no way to ask for them")
+        raise ControlFailed(
+            "STOMP 1.0 has no heart-beats, and stomp.py's 1.0 connection no way to ask for them"
+        )
     connection = _CONNECTIONS[version](transport, heart_beat)
-    connection.set_listener("~ears", _Ears(tell))  # listeners are told by name: after stomp.py's own
+    connection.set_listener(
+        "~ears", _Ears(tell)
+    )  # listeners are told by name: after stomp.py's own
     return connection
 
 
-# --- its codec alone ---------------------------------------------------------------------------------------------------
+# --- its codec alone ------------------------------------------------------------------------------
 
 
 class _Collecting(_MemoryTransport):
@@ -367,14 +410,17 @@ class _Collecting(_MemoryTransport):
 
 
 def parse(*reads: bytes) -> list[Frame]:
-    """What stomp.py makes of these octets, read by read; signs of life appear as frames named ``heartbeat``."""
+    """What stomp.py makes of these octets, read by read; signs of life appear as frames named
+    ``heartbeat``."""
     transport = _Collecting()
     for data in reads:
         transport.feed(data)
     return transport.read
 
 
-def encode(command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2") -> bytes:
+def encode(
+    command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2"
+) -> bytes:
     """How stomp.py writes a frame: headers sorted by name, repeated ones only as it got them."""
     transport = _Collecting()
     _CONNECTIONS[version](transport, (0, 0)).send_frame(command, dict(header_list(headers)), body)

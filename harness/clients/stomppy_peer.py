@@ -1,8 +1,9 @@
-"""A peer whose words are stomp.py's: the conversation, without the library (that is :mod:`harness.clients.stomppy`).
+"""A peer whose words are stomp.py's: the conversation, without the library (that is
+:mod:`brokerproof.harness.clients.stomppy`).
 
-The trace says what crossed the wire, read by the harness's own codec. An expectation sees a frame once stomp.py has
-handed it to its listeners, and handed out the same: a frame that the client loses or misreads is a failed control and
-never the broker's fault.
+The trace says what crossed the wire, read by the harness's own codec. An expectation sees a frame
+once stomp.py has handed it to its listeners, and handed out the same: a frame that the client loses
+or misreads is a failed control and never the broker's fault.
 """
 
 from __future__ import annotations
@@ -11,9 +12,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from harness.clients.raw_stomp import CONNECTED, MESSAGE, Destination, frame
-from harness.clients.stomp_reading import StompReading
-from harness.trace.events import (
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.byte_log import Expectation
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Ended,
+    Judge,
+    Requirements,
+)
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, MESSAGE, Destination, frame
+from brokerproof.harness.protocols.stomp.trace_recorder import StompReading
+from brokerproof.harness.trace.events import (
+    RECORDED_OCTETS,
     ConnectionAbandoned,
     ConnectionOpened,
     FrameSent,
@@ -21,19 +35,16 @@ from harness.trace.events import (
     Noted,
     OctetsSent,
 )
-from harness.wire import stomp as codec
-from harness.wire.conversation import PATIENCE, RECORDED_OCTETS, ControlFailed, Ended, Judge, Requirements
-from harness.wire.log import Expectation
-from harness.wire.stomp import Frame, HeadersLike, header_list
-from harness.words import CloseHow, Duration, Instant
-from harness.worlds.world import Unreachable
+from brokerproof.harness.worlds.world import Unreachable
 
 Tell: TypeAlias = Callable[[str, Any], None]
-"""``opened``, ``sent`` octets, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or ``left`` how, ``note``."""
+"""``opened``, ``sent`` octets, ``octets`` that arrived, a ``frame`` handed out, ``closed`` or
+``left`` how, ``note``."""
 
 
 class StompPyPeer(StompReading):
-    """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own object."""
+    """One connection of stomp.py that asks for ``version``; :attr:`connection` is the client's own
+    object."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor, version)
@@ -42,7 +53,8 @@ class StompPyPeer(StompReading):
         self.misread: list[str] = []
         """What stomp.py made otherwise of what arrived than the harness's codec did."""
         self.left: Ended | None = None
-        """When and how stomp.py itself ended the connection, if it did: after DISCONNECT, or because it missed heart-beats."""
+        """When and how stomp.py itself ended the connection, if it did: after DISCONNECT, or
+        because it missed heart-beats."""
         self.unsendable: tuple[type[Exception], ...] = (OSError,)
         """What stomp.py raises when it writes to a connection that has ended."""
         self.remote = ""
@@ -60,7 +72,9 @@ class StompPyPeer(StompReading):
             try:
                 self.feed(data)
             except Exception as problem:  # over sockets its thread logs this and closes its socket
-                self._differs(at, f"stomp.py failed on what it read ({type(problem).__name__}: {problem})")
+                self._differs(
+                    at, f"stomp.py failed on what it read ({type(problem).__name__}: {problem})"
+                )
                 self.leave()
 
     def came(self, item: Frame) -> None:
@@ -75,7 +89,8 @@ class StompPyPeer(StompReading):
         return frame.command == "MISREAD" or super().fatal(frame)
 
     def leave(self, how: CloseHow = CloseHow.EOF) -> None:
-        """End the connection without a word, as stomp.py's ``disconnect_socket`` does, or cut it (RESET)."""
+        """End the connection without a word, as stomp.py's ``disconnect_socket`` does, or cut it
+        (RESET)."""
         transport = self.connection.transport
         transport.set_connected(False)
         if how is CloseHow.RESET:
@@ -83,7 +98,9 @@ class StompPyPeer(StompReading):
         else:
             transport.disconnect_socket()
 
-    def _unmet(self, detail: str, proves: Requirements | None, unmet: Expectation | None = None) -> None:
+    def _unmet(
+        self, detail: str, proves: Requirements | None, unmet: Expectation | None = None
+    ) -> None:
         if self.misread:
             raise ControlFailed(self.misread[0])
         if self._unheard:
@@ -98,7 +115,11 @@ class StompPyPeer(StompReading):
             case "opened":
                 self.judge.record(
                     ConnectionOpened(
-                        at_ns=at, conn=self.conn, protocol=self.protocol, acceptor=self.acceptor, remote=self.remote
+                        at_ns=at,
+                        conn=self.conn,
+                        protocol=self.protocol,
+                        acceptor=self.acceptor,
+                        remote=self.remote,
                     )
                 )
             case "sent":
@@ -106,7 +127,9 @@ class StompPyPeer(StompReading):
             case "octets":
                 self.octets_arrived(at, content)
             case "frame":
-                self._heard(at, Frame(content.cmd, header_list(content.headers), content.body or b""))
+                self._heard(
+                    at, Frame(content.cmd, header_list(content.headers), content.body or b"")
+                )
             case "closed":
                 self.channel_closed(at, content)
             case "left":
@@ -129,7 +152,9 @@ class StompPyPeer(StompReading):
 
     def _sent(self, at: Instant, data: bytes) -> None:
         self.spoke_at = at
-        for item in codec.Reader(self.version).feed(data):  # stomp.py hands over one whole frame at a time
+        for item in codec.Reader(self.version).feed(
+            data
+        ):  # stomp.py hands over one whole frame at a time
             match item:
                 case Frame(command, headers, body, size):
                     self.judge.record(
@@ -145,10 +170,17 @@ class StompPyPeer(StompReading):
                         )
                     )
                 case codec.Eol(size):
-                    self.judge.record(HeartBeatSent(at_ns=at, conn=self.conn, protocol=self.protocol, size=size))
+                    self.judge.record(
+                        HeartBeatSent(at_ns=at, conn=self.conn, protocol=self.protocol, size=size)
+                    )
                 case codec.Unreadable(octets):
                     self.judge.record(
-                        OctetsSent(at_ns=at, conn=self.conn, data=octets[:RECORDED_OCTETS], size=len(octets))
+                        OctetsSent(
+                            at_ns=at,
+                            conn=self.conn,
+                            data=octets[:RECORDED_OCTETS],
+                            size=len(octets),
+                        )
                     )
 
     def _heard(self, at: Instant, heard: Frame) -> None:
@@ -159,7 +191,9 @@ class StompPyPeer(StompReading):
         wire = self._unheard.popleft()
         first = dict(reversed(wire.headers))  # of repeated ones the first counts
         if (heard.command, dict(heard.headers), heard.body) != (wire.command, first, wire.body):
-            self._differs(at, f"stomp.py handed out {heard.brief()}, but {wire.brief()} crossed the wire")
+            self._differs(
+                at, f"stomp.py handed out {heard.brief()}, but {wire.brief()} crossed the wire"
+            )
             return
         self.inbox.append(wire)
         if wire.command == "CONNECTED" and self.on_connected is not None:
@@ -180,7 +214,8 @@ class StompPyPeer(StompReading):
         headers: HeadersLike = (),
         proves: Requirements | None = None,
     ) -> Frame:
-        """Connect and wait for CONNECTED. 1.0 says CONNECT, the others STOMP. Raises :class:`ControlFailed`."""
+        """Connect and wait for CONNECTED. 1.0 says CONNECT, the others STOMP. Raises
+        :class:`ControlFailed`."""
         try:
             self.connection.connect(login, passcode, headers=dict(header_list(headers)))
         except Unreachable as problem:
@@ -207,7 +242,11 @@ class StompPyPeer(StompReading):
         """SEND; stomp.py adds content-length to a body that is not empty."""
         with_ = (*to.send_headers, *header_list(headers))
         self._ask(
-            lambda extra: self.connection.send(to.name, body, content_type, {**dict(with_), **extra}), receipt, proves
+            lambda extra: self.connection.send(
+                to.name, body, content_type, {**dict(with_), **extra}
+            ),
+            receipt,
+            proves,
         )
 
     def subscribe(
@@ -222,9 +261,15 @@ class StompPyPeer(StompReading):
     ) -> None:
         """SUBSCRIBE."""
         with_ = (*to.subscribe_headers, *header_list(headers))
-        self._ask(lambda extra: self.connection.subscribe(to.name, id, ack, {**dict(with_), **extra}), receipt, proves)
+        self._ask(
+            lambda extra: self.connection.subscribe(to.name, id, ack, {**dict(with_), **extra}),
+            receipt,
+            proves,
+        )
 
-    def unsubscribe(self, id: str = "0", *, receipt: bool = True, proves: Requirements | None = None) -> None:
+    def unsubscribe(
+        self, id: str = "0", *, receipt: bool = True, proves: Requirements | None = None
+    ) -> None:
         """UNSUBSCRIBE by subscription id."""
         self._ask(lambda extra: self.connection.unsubscribe(id=id, headers=extra), receipt, proves)
 
@@ -238,7 +283,11 @@ class StompPyPeer(StompReading):
     ) -> None:
         """ACK ``message`` as this version names it."""
         names = self._naming(message)
-        self._ask(lambda extra: self.connection.ack(*names, transaction, extra.get("receipt")), receipt, proves)
+        self._ask(
+            lambda extra: self.connection.ack(*names, transaction, extra.get("receipt")),
+            receipt,
+            proves,
+        )
 
     def nack(
         self,
@@ -250,31 +299,48 @@ class StompPyPeer(StompReading):
     ) -> None:
         """NACK ``message``. stomp.py's 1.0 connection has no such method."""
         names = self._naming(message)
-        self._ask(lambda extra: self.connection.nack(*names, transaction, extra.get("receipt")), receipt, proves)
+        self._ask(
+            lambda extra: self.connection.nack(*names, transaction, extra.get("receipt")),
+            receipt,
+            proves,
+        )
 
-    def begin(self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None) -> None:
+    def begin(
+        self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None
+    ) -> None:
         """BEGIN."""
         self._ask(lambda extra: self.connection.begin(transaction, extra), receipt, proves)
 
-    def commit(self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None) -> None:
+    def commit(
+        self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None
+    ) -> None:
         """COMMIT."""
         self._ask(lambda extra: self.connection.commit(transaction, extra), receipt, proves)
 
-    def abort(self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None) -> None:
+    def abort(
+        self, transaction: str, *, receipt: bool = True, proves: Requirements | None = None
+    ) -> None:
         """ABORT."""
         self._ask(lambda extra: self.connection.abort(transaction, extra), receipt, proves)
 
     def settle(self) -> None:
-        """A barrier: everything sent before has been processed by the broker, and heard by stomp.py's listeners."""
+        """A barrier: everything sent before has been processed by the broker, and heard by
+        stomp.py's listeners."""
         name = f"settle-{self.next_receipt()}"
         self.begin(name)
         self.abort(name)
 
     def message(
-        self, *, body: bytes | None = None, within: Duration = PATIENCE, proves: Requirements | None = None
+        self,
+        *,
+        body: bytes | None = None,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
     ) -> Frame:
         """The next MESSAGE (with that body, if given)."""
-        return self.expect(MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves)
+        return self.expect(
+            MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
+        )
 
     def take_messages(self) -> list[Frame]:
         """Every MESSAGE that has been handed out and was not taken, in order."""
@@ -300,19 +366,28 @@ class StompPyPeer(StompReading):
             case _:
                 return (message["ack"],)
 
-    def _ask(self, say: Callable[[dict[str, str]], Any], receipt: bool, proves: Requirements | None) -> None:
+    def _ask(
+        self, say: Callable[[dict[str, str]], Any], receipt: bool, proves: Requirements | None
+    ) -> None:
         wanted = self.next_receipt() if receipt else None
         self._say(lambda: say({} if wanted is None else {"receipt": wanted}))
         if wanted is not None:
             self.expect(frame("RECEIPT", {"receipt-id": wanted}), proves=proves)
 
     def _say(self, call: Callable[[], Any]) -> None:
-        """A call that writes. To a connection that the broker has ended it does nothing, as a raw peer's write."""
+        """A call that writes. To a connection that the broker has ended it does nothing, as a raw
+        peer's write."""
         try:
             call()
         except self.unsendable as problem:
             if self.left is not None:
-                raise ControlFailed("stomp.py has ended this connection itself and cannot send any more") from None
+                raise ControlFailed(
+                    "stomp.py has ended this connection itself and cannot send any more"
+                ) from None
             self.judge.record(
-                Noted(at_ns=self.world.now(), conn=self.conn, detail=f"stomp.py could not send ({problem!r})")
+                Noted(
+                    at_ns=self.world.now(),
+                    conn=self.conn,
+                    detail=f"stomp.py could not send ({problem!r})",
+                )
             )

@@ -1,4 +1,5 @@
-"""``brokerproof brokers``: real brokers to point suites at, installed, started, stopped and listed."""
+"""``brokerproof brokers``: real brokers to point suites at, installed, started, stopped and
+listed."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import click
 from rich.console import Console
 from rich.table import Column, Table
 
-from harness.commands import failing
-from harness.targets import brokers as kept
-from harness.targets import container
-from harness.targets.container_recipes import RECIPES
-from harness.targets.failure import SetUpFailed
-from harness.targets.running import RunningBroker
+from brokerproof.harness.commands import errors
+from brokerproof.harness.targets import brokers as kept
+from brokerproof.harness.targets.container import engine
+from brokerproof.harness.targets.container.recipes import RECIPES
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.managed_broker import RunningBroker
 
-_VERSION = click.option("--version", help="Release; default: the one this brokerproof was tried with.")
+_VERSION = click.option(
+    "--version", help="Release; default: the one this brokerproof was tried with."
+)
 _WIDE = 1000
 """Columns where nothing shows how many there are."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -35,7 +38,7 @@ def install(name: str, version: str | None) -> None:
     try:
         click.echo(str(kept.install(name, version)))
     except SetUpFailed as problem:
-        raise failing.SetUp(str(problem)) from None
+        raise errors.SetUp(str(problem)) from None
 
 
 @brokers.command()
@@ -47,13 +50,16 @@ def start(name: str, version: str | None, as_json: bool) -> None:
     try:
         running = kept.start(name, version)
     except SetUpFailed as problem:
-        raise failing.SetUp(str(problem)) from None
+        raise errors.SetUp(str(problem)) from None
     if as_json:
         click.echo(json.dumps(_facts(running)))
         return
     for acceptor, port in running.ports.items():
         click.echo(f"{running.host}:{port}  {acceptor}")
-    click.echo(f"{name} {running.version} runs as process {running.pid}; its log is {running.log}", err=True)
+    click.echo(
+        f"{name} {running.version} runs as process {running.pid}; its log is {running.log}",
+        err=True,
+    )
 
 
 @brokers.command()
@@ -64,7 +70,7 @@ def stop(name: str, version: str | None) -> None:
     try:
         ended = kept.stop(name, version)
     except SetUpFailed as problem:
-        raise failing.SetUp(str(problem)) from None
+        raise errors.SetUp(str(problem)) from None
     for each in ended:
         click.echo(f"{name} {each.version} stopped")
     if not ended:
@@ -90,13 +96,17 @@ def list_(as_json: bool) -> None:
         return
     table = Table("broker", "version", "running", Column("folder", overflow="fold"))
     for each in found:
-        where = "" if each.running is None else f"{each.running.host}:{next(iter(each.running.ports.values()))}"
+        where = (
+            ""
+            if each.running is None
+            else f"{each.running.host}:{next(iter(each.running.ports.values()))}"
+        )
         table.add_row(each.name, each.version, where, str(each.home))
     console = Console()
     if not console.is_terminal:  # whoever reads it there wants whole paths
         console = Console(width=_WIDE)
     console.print(table)
-    docker = container.daemon()
+    docker = engine.daemon()
     here = f"Docker {docker}" if docker else "there is no Docker here"
     names = ", ".join(f"{each}-container" for each in RECIPES)
     click.echo(f"As containers, while they are judged: targets {names}; {here}")

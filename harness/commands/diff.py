@@ -13,14 +13,22 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from harness.catalogue import requirements
-from harness.commands import failing
-from harness.commands.sides import Side, notes, open_side
-from harness.run_folder import BadRunFolder
-from harness.verdicts.difference import Course, Difference, Kind, Shift, compare, exit_code, shifts
-from harness.verdicts.judged import LevelOf
-from harness.verdicts.results import Told, UnreadableResults
-from harness.words import Level, Verdict
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.commands import errors
+from brokerproof.harness.commands.diff_inputs import Side, notes, open_side
+from brokerproof.harness.model.verdicts import Level, Verdict
+from brokerproof.harness.results.difference import (
+    Course,
+    Difference,
+    Kind,
+    Shift,
+    compare,
+    exit_code,
+    shifts,
+)
+from brokerproof.harness.results.finding_verdicts import LevelOf
+from brokerproof.harness.results.records import Told, UnreadableResults
+from brokerproof.harness.results.run_folder import BadRunFolder
 
 LISTED = 60
 """So many rows of a table are printed; --json prints all."""
@@ -31,14 +39,22 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
 @click.command()
 @click.argument("run_a", type=click.Path(path_type=Path))
 @click.argument("run_b", type=click.Path(path_type=Path))
-@click.option("--across", is_flag=True, help="Pair by case alone: one target of A with one of B, whatever their names.")
+@click.option(
+    "--across",
+    is_flag=True,
+    help="Pair by case alone: one target of A with one of B, whatever their names.",
+)
 @click.option("--target-a", metavar="NAME", help="Only this target of RUN_A.")
 @click.option("--target-b", metavar="NAME", help="Only this target of RUN_B.")
 @click.option("--regressions", is_flag=True, help="List only what got worse from A to B.")
 @click.option(
-    "--only", type=click.Choice(["A", "B"]), help="List only cases violated on this side and kept on the other."
+    "--only",
+    type=click.Choice(["A", "B"]),
+    help="List only cases violated on this side and kept on the other.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, every difference with both details.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, every difference with both details."
+)
 def diff(
     run_a: Path,
     run_b: Path,
@@ -51,8 +67,8 @@ def diff(
 ) -> int:
     """Compare RUN_A with RUN_B, case by case and requirement by requirement.
 
-    What is listed never changes the exit code. Exit: 0 nothing got worse · 1 something got worse · 2 it cannot be said
-    (undecided changes, or a run that was cut off) · 4 no run folders.
+    What is listed never changes the exit code. Exit: 0 nothing got worse · 1 something got worse ·
+    2 it cannot be said (undecided changes, or a run that was cut off) · 4 no run folders.
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     found = compare(a.compared, b.compared, across=across)
@@ -71,23 +87,27 @@ def diff(
     return code
 
 
-def _sides(run_a: Path, run_b: Path, target_a: str | None, target_b: str | None, across: bool) -> tuple[Side, Side]:
+def _sides(
+    run_a: Path, run_b: Path, target_a: str | None, target_b: str | None, across: bool
+) -> tuple[Side, Side]:
     try:
         a, b = open_side("A", run_a).only(target_a), open_side("B", run_b).only(target_b)
     except (BadRunFolder, UnreadableResults, LookupError) as problem:
-        raise failing.Usage(str(problem.args[0])) from None
+        raise errors.Usage(str(problem.args[0])) from None
     except OSError as problem:
-        raise failing.Usage(f"{problem.filename}: cannot be read ({problem.strerror})") from None
+        raise errors.Usage(f"{problem.filename}: cannot be read ({problem.strerror})") from None
     if across:
         for side in (a, b):
             if len(side.targets) != 1:
-                raise failing.Usage(
-                    f"--across compares one target with one, and {side.folder} has {', '.join(side.targets) or 'none'}; "
-                    f"choose with --target-{side.letter.lower()} NAME"
+                raise errors.Usage(
+                    f"--across compares one target with one, and {side.folder} has"
+                    f" {', '.join(side.targets) or 'none'}; choose with"
+                    f" --target-{side.letter.lower()} NAME"
                 )
     if run_a.resolve() == run_b.resolve() and a.targets == b.targets:
-        raise failing.Usage(
-            f"{run_a} was given twice; to compare two targets of one run: --across --target-a X --target-b Y"
+        raise errors.Usage(
+            f"{run_a} was given twice; to compare two targets of one run: --across --target-a X"
+            " --target-b Y"
         )
     return a, b
 
@@ -119,7 +139,13 @@ def _counts(found: Iterable[Difference]) -> dict[str, int]:
 
 
 def _json(
-    a: Side, b: Side, said: list[str], found: list[Difference], shown: list[Difference], moved: list[Shift], code: int
+    a: Side,
+    b: Side,
+    said: list[str],
+    found: list[Difference],
+    shown: list[Difference],
+    moved: list[Shift],
+    code: int,
 ) -> dict[str, Any]:
     return {
         **{
@@ -127,7 +153,9 @@ def _json(
                 "folder": str(side.folder),
                 "started": side.header.get("started"),
                 "finished": not side.partial,
-                "targets": [{"name": name, **dict(side.listed.get(name, {}))} for name in side.targets],
+                "targets": [
+                    {"name": name, **dict(side.listed.get(name, {}))} for name in side.targets
+                ],
             }
             for side in (a, b)
         },
@@ -205,7 +233,9 @@ def _line(text: str) -> None:
 def _summary(counts: dict[str, int]) -> str:
     kinds = ", ".join(f"{counts[kind.value.lower()]} {kind.value.lower()}" for kind in Kind)
     courses = ", ".join(
-        f"{counts[each.value.lower()]} {each.value.lower()}" for each in Course if each is not Course.SAME
+        f"{counts[each.value.lower()]} {each.value.lower()}"
+        for each in Course
+        if each is not Course.SAME
     )
     unsteady = f"; {counts['unsteady']} unsteady" if counts["unsteady"] else ""
     return f"cases: {kinds}; of these {courses}{unsteady}"
@@ -220,12 +250,19 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
                 about.append(f"\n{line}", style="dim")
             style = _STYLES[each.course]
             table.add_row(
-                Text(_word(each), style=style), about, plain(each.target), Text(_way(*each.verdicts), style=style)
+                Text(_word(each), style=style),
+                about,
+                plain(each.target),
+                Text(_way(*each.verdicts), style=style),
             )
         console.print(table)
         _more(console, len(shown))
     if moved:
-        table = Table(*_whole("", "requirement", "target", "A → B"), title="Requirements", title_justify="left")
+        table = Table(
+            *_whole("", "requirement", "target", "A → B"),
+            title="Requirements",
+            title_justify="left",
+        )
         for shift in moved[:LISTED]:
             style = _STYLES[shift.course]
             table.add_row(
@@ -255,7 +292,9 @@ def _lines(shown: list[Difference], moved: list[Shift]) -> Iterator[str]:
             yield f"    {line}"
     for shift in moved:
         way = _way(*shift.verdicts)
-        yield plain(f"requirement {_word(shift)}: {shift.target} {shift.requirement}: {way}{_others(shift)}")
+        yield plain(
+            f"requirement {_word(shift)}: {shift.target} {shift.requirement}: {way}{_others(shift)}"
+        )
 
 
 def _word(each: Difference | Shift) -> str:
@@ -293,4 +332,7 @@ def _others(shift: Shift) -> str:
 
 def plain(text: str) -> str:
     """``text`` on one line without control characters: details quote what a broker sent."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(text.split()))
+    return "".join(
+        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for each in " ".join(text.split())
+    )

@@ -1,4 +1,5 @@
-"""``brokerproof doctor``: whether this machine has what the parts need, and what to do when it has not."""
+"""``brokerproof doctor``: whether this machine has what the parts need, and what to do when it has
+not."""
 
 from __future__ import annotations
 
@@ -12,16 +13,17 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 from rich.console import Console
 
-from harness import java
-from harness.targets import container
-from harness.targets.cache import cache_folder
+from brokerproof.harness.targets import java_runtime
+from brokerproof.harness.targets.cache import cache_folder
+from brokerproof.harness.targets.container import engine
 
 SPARK_JAVA = 17
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: ``needed`` things that are missing fail the doctor, the others only limit what can be done."""
+    """One thing looked at: ``needed`` things that are missing fail the doctor, the others only
+    limit what can be done."""
 
     name: str
     ok: bool
@@ -30,7 +32,9 @@ class Check:
 
 
 def _python() -> Check:
-    return Check("Python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or newer is needed)")
+    return Check(
+        "Python", sys.version_info >= (3, 11), f"{sys.version.split()[0]} (3.11 or newer is needed)"
+    )
 
 
 def _package(name: str) -> Callable[[], Check]:
@@ -45,22 +49,35 @@ def _package(name: str) -> Callable[[], Check]:
 
 def _proton() -> Check:
     try:
-        from harness.clients.proton_engine import has_tls
+        from brokerproof.harness.clients.proton_engine import has_tls
     except ImportError as problem:
         return Check(
-            "python-qpid-proton", False, f"cannot be imported ({problem}); it compiles from source and needs gcc"
+            "python-qpid-proton",
+            False,
+            f"cannot be imported ({problem}); it compiles from source and needs gcc",
         )
     tls = has_tls()
-    advice = "" if tls else "; install pkg-config and libssl-dev and reinstall it, or suites that need TLS are skipped"
-    return Check("python-qpid-proton with TLS", tls, ("yes" if tls else "no") + advice, needed=False)
+    advice = (
+        ""
+        if tls
+        else (
+            "; install pkg-config and libssl-dev and reinstall it, or suites that need TLS are"
+            " skipped"
+        )
+    )
+    return Check(
+        "python-qpid-proton with TLS", tls, ("yes" if tls else "no") + advice, needed=False
+    )
 
 
 def _java() -> Check:
     try:
-        found = java.find_java(SPARK_JAVA)
-    except java.NoJava as problem:
+        found = java_runtime.find_java(SPARK_JAVA)
+    except java_runtime.NoJava as problem:
         return Check("Java for reports and Artemis", False, str(problem))
-    return Check("Java for reports and Artemis", True, f"{found} (Java {java.version_of(found)})")
+    return Check(
+        "Java for reports and Artemis", True, f"{found} (Java {java_runtime.version_of(found)})"
+    )
 
 
 def _maven() -> Check:
@@ -70,8 +87,11 @@ def _maven() -> Check:
 
 
 def _docker() -> Check:
-    found = container.daemon()
-    says = found or "no daemon answers, or the extra containers is not installed; only needed for brokers in containers"
+    found = engine.daemon()
+    says = (
+        found
+        or "no daemon answers, or the extra containers is not installed; only needed for brokers in containers"  # noqa: E501
+    )
     return Check("Docker", found is not None, says, needed=False)
 
 
@@ -102,6 +122,12 @@ def doctor(as_json: bool) -> int:
     else:
         console = Console()
         for each in found:
-            mark = "[green]ok[/]     " if each.ok else "[red]missing[/]" if each.needed else "[yellow]without[/]"
+            mark = (
+                "[green]ok[/]     "
+                if each.ok
+                else "[red]missing[/]"
+                if each.needed
+                else "[yellow]without[/]"
+            )
             console.print(f"{mark} {each.name}: {each.says}", highlight=False)
     return 0 if all(each.ok or not each.needed for each in found) else 3

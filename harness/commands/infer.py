@@ -1,4 +1,5 @@
-"""``brokerproof infer``: a broker's effective parameters, measured, beside what its documents say."""
+"""``brokerproof infer``: a broker's effective parameters, measured, beside what its documents
+say."""
 
 from __future__ import annotations
 
@@ -13,20 +14,21 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.bench import Bench
-from harness.commands import failing
-from harness.infer import profile_file
-from harness.infer.address import infer_address, of_prefix
-from harness.infer.credit import infer_credit
-from harness.infer.estimate import Estimate
-from harness.infer.liveness import infer_liveness
-from harness.infer.window import infer_windows
-from harness.oracles.liveness import initial_ttl_ms
-from harness.targets import parameters, target_file
-from harness.targets.failure import SetUpFailed
-from harness.targets.target import Target
-from harness.wire.conversation import ControlFailed
-from harness.words import Clock, seconds
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.commands import errors
+from brokerproof.harness.inference import profile_file
+from brokerproof.harness.inference.address import infer_address, of_prefix
+from brokerproof.harness.inference.credit import infer_credit
+from brokerproof.harness.inference.estimate import Estimate
+from brokerproof.harness.inference.liveness import infer_liveness
+from brokerproof.harness.inference.window import infer_windows
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.oracles.liveness import initial_ttl_ms
+from brokerproof.harness.protocols.conversation import ControlFailed
+from brokerproof.harness.targets import parameters, target_file
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.target import Target
 
 KINDS = ("liveness", "windows", "credit")
 _VIRTUAL_PATIENCE_S, _REAL_PATIENCE_S = 1000, 70
@@ -34,7 +36,13 @@ _VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
 
 
 @click.command()
-@click.option("--target", "name", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to look at.")
+@click.option(
+    "--target",
+    "name",
+    required=True,
+    metavar="NAME|FILE|HOST:PORT|URL",
+    help="The broker to look at.",
+)
 @click.option(
     "--only",
     "kinds",
@@ -43,13 +51,18 @@ _VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
     help="What to find out; default: all, or only --address.",
 )
 @click.option("--acceptor", help="The STOMP acceptor to look at; default: the one that suites use.")
-@click.option("--amqp-acceptor", help="The AMQP acceptor to look at; default: the one that suites use.")
+@click.option(
+    "--amqp-acceptor", help="The AMQP acceptor to look at; default: the one that suites use."
+)
 @click.option(
     "--address",
     "prefixes",
     multiple=True,
     metavar="PREFIX",
-    help="Fill up fresh addresses with such names, to find their limit and what happens there. May be repeated.",
+    help=(
+        "Fill up fresh addresses with such names, to find their limit and what happens there. May"
+        " be repeated."
+    ),
 )
 @click.option(
     "--patience",
@@ -57,8 +70,14 @@ _VIRTUAL_ROUNDS, _REAL_ROUNDS = 40, 2
     metavar="SECONDS",
     help="The longest silence that is waited for; default: 70 (1000 in virtual time).",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Goes into the names of queues.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write a profile of what was found here.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Goes into the names of queues."
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a profile of what was found here.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the estimates as JSON.")
 def infer(
     name: str,
@@ -78,19 +97,23 @@ def infer(
     try:
         target = target_file.load(name)
     except target_file.BadTarget as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     with tempfile.TemporaryDirectory(prefix="brokerproof-infer-") as logs:
         try:
             target.start(Path(logs))
             known = target.acceptors()
             for given in (acceptor, amqp_acceptor):
                 if given is not None and given not in known:
-                    raise failing.Usage(f"the target has no acceptor {given!r}; it has {', '.join(sorted(known))}")
+                    raise errors.Usage(
+                        f"the target has no acceptor {given!r}; it has {', '.join(sorted(known))}"
+                    )
             stated = documented(target, acceptor, amqp_acceptor, prefixes)
             default = KINDS if not prefixes else ()
-            found = estimates(target, kinds or default, acceptor, amqp_acceptor, patience, seed, prefixes)
+            found = estimates(
+                target, kinds or default, acceptor, amqp_acceptor, patience, seed, prefixes
+            )
         except SetUpFailed as problem:
-            raise failing.SetUp(str(problem)) from None
+            raise errors.SetUp(str(problem)) from None
         finally:
             target.stop()
     if out is not None:
@@ -114,8 +137,8 @@ def estimates(
     seed: int,
     prefixes: Sequence[str] = (),
 ) -> list[Estimate]:
-    """Every estimate of these kinds that the target has the protocol for. A kind whose probes fail says so, and the
-    others go on."""
+    """Every estimate of these kinds that the target has the protocol for. A kind whose probes fail
+    says so, and the others go on."""
     virtual = target.clock is Clock.VIRTUAL
     longest = seconds(patience or (_VIRTUAL_PATIENCE_S if virtual else _REAL_PATIENCE_S))
     rounds = _VIRTUAL_ROUNDS if virtual else _REAL_ROUNDS
@@ -126,7 +149,13 @@ def estimates(
     }
     jobs = [(kind, *probes[kind]) for kind in kinds]
     for prefix in prefixes:
-        jobs.append((f"address {prefix}", "amqp", partial(infer_address, prefix=prefix, acceptor=amqp_acceptor)))
+        jobs.append(
+            (
+                f"address {prefix}",
+                "amqp",
+                partial(infer_address, prefix=prefix, acceptor=amqp_acceptor),
+            )
+        )
     found: list[Estimate] = []
     for number, (kind, capability, probe) in enumerate(jobs):
         if capability not in target.identity.capabilities:
@@ -150,7 +179,11 @@ def documented(
     stomp = known.get(acceptor or identity.default_acceptor, {})
     amqp = known.get(amqp_acceptor or identity.default_amqp_acceptor, {})
     stated: dict[str, object] = {name: value for name, value in stomp.items() if value is not None}
-    stated |= {name: value for name, value in amqp.items() if name.startswith("amqp_") and value is not None}
+    stated |= {
+        name: value
+        for name, value in amqp.items()
+        if name.startswith("amqp_") and value is not None
+    }
     if "connection_ttl_override_ms" in stomp:
         stated["connection_ttl_ms"] = initial_ttl_ms(stomp)
     if "stomp_consumer_window_size" in stated:
@@ -163,7 +196,9 @@ def documented(
     if isinstance(config, Path) and config.suffix == ".xml":
         for prefix in prefixes:
             about = {**identity.profile.parameters, **parameters.of_address(config, f"{prefix}x")}
-            stated |= {of_prefix(name, prefix): about[name] for name in _OF_ADDRESSES if name in about}
+            stated |= {
+                of_prefix(name, prefix): about[name] for name in _OF_ADDRESSES if name in about
+            }
     return stated
 
 
@@ -173,8 +208,8 @@ _SPELLED_OTHERWISE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "heart_beat_to_connection_ttl_modifier": ("silence_intervals_max", int),
     "unit of a window": ("prefetch_unit", str),
 }
-"""What other families' profiles call it, and how their value reads here: a client that never beats is given up after
-``silence_intervals_max`` of its intervals."""
+"""What other families' profiles call it, and how their value reads here: a client that never beats
+is given up after ``silence_intervals_max`` of its intervals."""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 
@@ -197,7 +232,9 @@ _WIDE = 120
 _AGREEMENT = {True: "yes", False: "NO", None: ""}
 
 
-def _table(name: str, found: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool) -> Table:
+def _table(
+    name: str, found: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool
+) -> Table:
     """In a narrow terminal without how it was found, unless that is all there is to say."""
     table = Table(title=f"{name}: measured beside documented", title_justify="left")
     for column in ("parameter", "documented", "measured", "agrees", *(["how"] if wide else [])):

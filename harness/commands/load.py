@@ -1,8 +1,8 @@
 """``brokerproof load``: many connections, producers and consumers against one target, recorded.
 
-It judges nothing: ``brokerproof judge RUN`` does, ``brokerproof soak`` does so meanwhile. Exit: 0 everything that was sent was
-confirmed and came · 2 not everything did, or the broker ended a connection · 3 target unreachable or set-up failed · 4 usage ·
-5 our own error.
+It judges nothing: ``brokerproof judge RUN`` does, ``brokerproof soak`` does so meanwhile. Exit: 0
+everything that was sent was confirmed and came · 2 not everything did, or the broker ended a
+connection · 3 target unreachable or set-up failed · 4 usage · 5 our own error.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from typing import Any
 import click
 from rich.console import Console
 
-from harness import run_folder
-from harness.commands import failing
-from harness.commands.load_options import lasting, load_options, socket_target, wishes
-from harness.load import told as telling
-from harness.load.conductor import Crew, LoadFailed, Outcome, Progress
-from harness.load.crew import LocalCrew
-from harness.load.plan import BadPlan, octets
-from harness.load.recovery import tapes
-from harness.load.session import BACKLOG, Session
-from harness.targets.failure import SetUpFailed
-from harness.verdicts import results
-from harness.words import NS_PER_S, Instant
+from brokerproof.harness.commands import errors
+from brokerproof.harness.commands.load_options import lasting, load_options, socket_target, wishes
+from brokerproof.harness.load import summary as telling
+from brokerproof.harness.load.conductor import Crew, LoadFailed, Outcome, Progress
+from brokerproof.harness.load.local_drivers import LocalCrew
+from brokerproof.harness.load.plan import BadPlan, octets
+from brokerproof.harness.load.recovery import tapes
+from brokerproof.harness.load.session import BACKLOG, Session
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.results import records, run_folder
+from brokerproof.harness.targets.failure import SetUpFailed
 
 CREWS = "brokerproof.crews"
 """Entry points: who drives besides processes of this machine, by the kind of ``--master``."""
@@ -39,16 +38,26 @@ TELL_EVERY = 2 * NS_PER_S
 @click.command()
 @load_options
 @click.option(
-    "--duration", "lasts", metavar="TIME", help="How long to send, such as 30s; default: 10s without --messages."
+    "--duration",
+    "lasts",
+    metavar="TIME",
+    help="How long to send, such as 30s; default: 10s without --messages.",
 )
 @click.option("--messages", type=click.IntRange(1), help="How many to send in all.")
-@click.option("--record/--no-record", default=True, help="Whether to record the wire. Default: it is recorded.")
+@click.option(
+    "--record/--no-record",
+    default=True,
+    help="Whether to record the wire. Default: it is recorded.",
+)
 @click.option(
     "--backlog",
     default=f"{BACKLOG // 1024**3}g",
     show_default=True,
     metavar="2g",
-    help="Octets a driver may record before segments are made of them while the load lasts; 0: from the beginning.",
+    help=(
+        "Octets a driver may record before segments are made of them while the load lasts; 0: from"
+        " the beginning."
+    ),
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:
@@ -58,7 +67,9 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
     time = lasting(lasts or (None if wished.messages else "10s"))
     folder = options["out"] or run_folder.default_folder()
     console = Console(stderr=True, emoji=False)
-    session = Session(target, wished, crew(options["master"]), folder, record=record, backlog=_octets(backlog))
+    session = Session(
+        target, wished, crew(options["master"]), folder, record=record, backlog=_octets(backlog)
+    )
     begin(folder, wished.seed)
     line = _Lines(console)
     outcome = in_one_sentence(lambda: session.run(time, line.watch), folder)
@@ -78,7 +89,7 @@ def _octets(text: str) -> int:
     try:
         return octets(text)
     except BadPlan as problem:
-        raise failing.Usage(f"--backlog: {problem}") from None
+        raise errors.Usage(f"--backlog: {problem}") from None
 
 
 def begin(folder: Path, seed: int) -> None:
@@ -86,37 +97,46 @@ def begin(folder: Path, seed: int) -> None:
     try:
         run_folder.create(folder, command=run_folder.command_line(), seed=seed, effort="load")
     except run_folder.BadRunFolder as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
 
 
 def keep(session: Session, outcome: Outcome, told: dict[str, Any], code: int) -> None:
     """Writes what came of it."""
     plan = dataclasses.asdict(session.wishes)
     telling.keep(session, outcome, told, plan)
-    run_folder.finish(session.folder, results.read(session.folder), code, [])
+    run_folder.finish(session.folder, records.read(session.folder), code, [])
 
 
 def in_one_sentence(run: Callable[[], Outcome], folder: Path) -> Outcome:
-    """Calls ``run`` and turns what can go wrong into the exit codes of the command. ``folder`` is the run's."""
+    """Calls ``run`` and turns what can go wrong into the exit codes of the command. ``folder`` is
+    the run's."""
     try:
         return run()
     except BadPlan as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     except (SetUpFailed, LoadFailed) as problem:
-        raise failing.SetUp(f"{problem}{_left(folder, '; ')}") from None
+        raise errors.SetUp(f"{problem}{_left(folder, '; ')}") from None
     except KeyboardInterrupt:
-        raise failing.Interrupted(_left(folder) or _recorded(folder)) from None
+        raise errors.Interrupted(_left(folder) or _recorded(folder)) from None
 
 
 def _recorded(folder: Path) -> str:
     found = any((folder / "trace").rglob("part-*.parquet"))
-    return f"what was recorded is in {folder}, for brokerproof judge" if found else "nothing was recorded"
+    return (
+        f"what was recorded is in {folder}, for brokerproof judge"
+        if found
+        else "nothing was recorded"
+    )
 
 
 def _left(folder: Path, before: str = "") -> str:
     """What can be done about tapes that lie there; nothing where none does."""
     there = tapes(folder)
-    return f"{before}brokerproof recover {shlex.quote(str(folder))} saves what was recorded" if there else ""
+    return (
+        f"{before}brokerproof recover {shlex.quote(str(folder))} saves what was recorded"
+        if there
+        else ""
+    )
 
 
 def crew(master: str | None) -> Crew:
@@ -127,7 +147,9 @@ def crew(master: str | None) -> Crew:
         if each.name == "spark":
             found: Crew = each.load()(master)
             return found
-    raise failing.Usage("--master needs the part of brokerproof that knows Spark, and it is not installed")
+    raise errors.Usage(
+        "--master needs the part of brokerproof that knows Spark, and it is not installed"
+    )
 
 
 class _Lines:

@@ -9,27 +9,45 @@ from typing import Any, TypeVar
 
 import click
 
-from harness.commands import failing
-from harness.load.plan import BadPlan, Fault, Sizes, duration
-from harness.load.protocols import PROTOCOLS
-from harness.load.setting import PROTOCOL, Wishes
-from harness.targets import target_file
-from harness.targets.sockets import SocketTarget
-from harness.words import Duration
+from brokerproof.harness.commands import errors
+from brokerproof.harness.load.plan import BadPlan, Fault, Sizes, duration
+from brokerproof.harness.load.plan_builder import PROTOCOL, Wishes
+from brokerproof.harness.load.protocols import PROTOCOLS
+from brokerproof.harness.model.time import Duration
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.sockets import SocketTarget
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--target", "target", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to drive."),
-    click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default=PROTOCOL, show_default=True),
+    click.option(
+        "--target",
+        "target",
+        required=True,
+        metavar="NAME|FILE|HOST:PORT|URL",
+        help="The broker to drive.",
+    ),
+    click.option(
+        "--protocol", type=click.Choice(list(PROTOCOLS)), default=PROTOCOL, show_default=True
+    ),
     click.option("--producers", type=click.IntRange(0, 10**5), default=4, show_default=True),
     click.option("--consumers", type=click.IntRange(0, 10**5), default=4, show_default=True),
     click.option(
-        "--connections", type=click.IntRange(0, 10**5), default=0, help="Shared by all in turn; default: one for each."
+        "--connections",
+        type=click.IntRange(0, 10**5),
+        default=0,
+        help="Shared by all in turn; default: one for each.",
     ),
     click.option("--queues", type=click.IntRange(1, 10**5), default=2, show_default=True),
-    click.option("--rate", type=click.IntRange(0), default=0, help="Messages a second in all; 0: as fast as they go."),
-    click.option("--size", default="1k", show_default=True, metavar="1k|100..10k", help="Octets of a body."),
+    click.option(
+        "--rate",
+        type=click.IntRange(0),
+        default=0,
+        help="Messages a second in all; 0: as fast as they go.",
+    ),
+    click.option(
+        "--size", default="1k", show_default=True, metavar="1k|100..10k", help="Octets of a body."
+    ),
     click.option(
         "--ack",
         type=click.Choice(["auto", "client", "client-individual"]),
@@ -42,24 +60,37 @@ _OPTIONS = (
         "--credit",
         type=click.IntRange(0, 2**31 - 1),
         default=0,
-        help="What a consumer asks for: octets or messages as the broker counts in STOMP, credit in AMQP. 0: the default.",
+        help=(
+            "What a consumer asks for: octets or messages as the broker counts in STOMP, credit in"
+            " AMQP. 0: the default."
+        ),
     ),
     click.option(
-        "--in-flight", type=click.IntRange(1, 10**6), default=200, show_default=True, help="Unconfirmed, by producer."
+        "--in-flight",
+        type=click.IntRange(1, 10**6),
+        default=200,
+        show_default=True,
+        help="Unconfirmed, by producer.",
     ),
     click.option(
         "--receipts/--no-receipts",
         "--unsettled/--settled",
         "confirmed",
         default=True,
-        help="Whether messages are confirmed: SENDs with receipts, transfers unsettled. Default: they are.",
+        help=(
+            "Whether messages are confirmed: SENDs with receipts, transfers unsettled. Default:"
+            " they are."
+        ),
     ),
     click.option(
         "--fault",
         "faults",
         multiple=True,
         metavar="cut:5s|stall:2s/500ms|restart:30s",
-        help="What goes wrong how often: a connection cut, a consumer that does not read, the broker started anew.",
+        help=(
+            "What goes wrong how often: a connection cut, a consumer that does not read, the broker"
+            " started anew."
+        ),
     ),
     click.option(
         "--drivers",
@@ -68,8 +99,14 @@ _OPTIONS = (
         show_default=True,
         help="Processes that share the connections.",
     ),
-    click.option("--seed", type=int, help="Of sizes and faults; default: drawn, and kept in run.json."),
-    click.option("--out", type=click.Path(path_type=Path), help="Run folder; default: brokerproof-out/<timestamp>."),
+    click.option(
+        "--seed", type=int, help="Of sizes and faults; default: drawn, and kept in run.json."
+    ),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        help="Run folder; default: brokerproof-out/<timestamp>.",
+    ),
     click.option("--master", metavar="URL", help="A Spark master: its executors are the drivers."),
 )
 
@@ -103,7 +140,7 @@ def wishes(options: dict[str, Any]) -> Wishes:
             random.SystemRandom().randrange(2**32) if seed is None else seed,
         )
     except BadPlan as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
 
 
 def socket_target(text: str) -> SocketTarget:
@@ -111,10 +148,11 @@ def socket_target(text: str) -> SocketTarget:
     try:
         target = target_file.load(text)
     except target_file.BadTarget as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     if not isinstance(target, SocketTarget):
-        raise failing.Usage(
-            f"target {text} has no sockets of its own, so it takes no load; use reference-real or a broker"
+        raise errors.Usage(
+            f"target {text} has no sockets of its own, so it takes no load; use reference-real or a"
+            " broker"
         )
     return target
 
@@ -124,4 +162,4 @@ def lasting(text: str | None) -> Duration | None:
     try:
         return None if text is None else duration(text)
     except BadPlan as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None

@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness import run_folder
-from harness.verdicts import results
-from harness.words import Verdict
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results import records, run_folder
 
 _LOOK_EVERY_S = 0.25
 _PLAIN_EVERY = 50
@@ -20,7 +19,7 @@ _PLAIN_EVERY = 50
 def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, target: str) -> None:
     """Follows ``process`` by the results it writes until it ends."""
     done = bad = total = 0
-    tail = results.Tail(folder)
+    tail = records.Tail(folder)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -48,6 +47,10 @@ def follow(console: Console, process: subprocess.Popen[bytes], folder: Path, tar
                     bad += each.verdict in (Verdict.FAIL, Verdict.ERROR)
             if console.is_terminal and (not total or done > total):
                 total = len(run_folder.cases_of(folder))
-            bar.update(task, completed=done, total=total or None, bad=f"{bad} failed" if bad else "")
-            if not console.is_terminal and (done // _PLAIN_EVERY > before // _PLAIN_EVERY or (ended and done)):
+            bar.update(
+                task, completed=done, total=total or None, bad=f"{bad} failed" if bad else ""
+            )
+            if not console.is_terminal and (
+                done // _PLAIN_EVERY > before // _PLAIN_EVERY or (ended and done)
+            ):
                 console.print(f"{target}: {done} cases, {bad} failed", highlight=False)

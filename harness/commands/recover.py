@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from harness import run_folder
-from harness.commands import failing
-from harness.load.recovery import NotRecovered, recover, tapes
+from brokerproof.harness.commands import errors
+from brokerproof.harness.load.recovery import NotRecovered, recover, tapes
+from brokerproof.harness.results import run_folder
 
 
 @click.command("recover")
@@ -21,11 +21,11 @@ def recover_(run: Path, as_json: bool) -> int:
     try:
         run_folder.read(run, traces=False)
     except run_folder.BadRunFolder as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     try:
         found = [recover(run, each) for each in tapes(run)]
     except NotRecovered as problem:
-        raise failing.SetUp(str(problem)) from None
+        raise errors.SetUp(str(problem)) from None
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(each) for each in found]))
         return 0

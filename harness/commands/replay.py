@@ -9,36 +9,46 @@ from pathlib import Path
 
 import click
 
-from harness.catalogue import requirements
-from harness.catalogue.tables import BadData
-from harness.commands import failing
-from harness.counterexamples import again, case_file
-from harness.counterexamples.again import ERROR, FAILED, FIXED, Answer
-from harness.examples import Run
-from harness.targets import target_file
-from harness.targets.failure import SetUpFailed
-from harness.trace.recorder import Recorder
+from brokerproof.harness.cases.examples import Run
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.commands import errors
+from brokerproof.harness.counterexamples import case_file
+from brokerproof.harness.counterexamples import replay as counterexamples_replay
+from brokerproof.harness.counterexamples.replay import ERROR, FAILED, FIXED, Answer
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.trace.recorder import Recorder
 
 EXIT = {FIXED: 0, FAILED: 1, ERROR: 5}
 
 
 @click.command()
 @click.argument("case", type=click.Path(path_type=Path), metavar="CASE.case.jsonl")
-@click.option("--target", "name", required=True, metavar="NAME|FILE|HOST:PORT|URL", help="The broker to try it on.")
-@click.option("--octets", is_flag=True, help="Play the recorded octets even if the case itself can be run.")
+@click.option(
+    "--target",
+    "name",
+    required=True,
+    metavar="NAME|FILE|HOST:PORT|URL",
+    help="The broker to try it on.",
+)
+@click.option(
+    "--octets", is_flag=True, help="Play the recorded octets even if the case itself can be run."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
-    """Run a counterexample again: FIXED (exit 0), FAILED (1) or ERROR (5), and every step on the way.
+    """Run a counterexample again: FIXED (exit 0), FAILED (1) or ERROR (5), and every step on the
+    way.
 
-    The case itself is run with the recorded arguments. If it has changed since, the recorded octets are played and judged
-    by what was expected then.
+    The case itself is run with the recorded arguments. If it has changed since, the recorded octets
+    are played and judged by what was expected then.
     """
     try:
         file = case_file.read(case)
         target = target_file.load(name)
         catalogue = requirements.load()
     except (case_file.BadCaseFile, target_file.BadTarget, BadData) as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     steps: list[str] = []
 
     def say(text: str) -> None:
@@ -50,10 +60,12 @@ def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
         try:
             facts = target.start(Path(logs))
             recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
-            run = Run(target, facts, catalogue, (), recorder, effort="normal", seed=file.header["seed"])
+            run = Run(
+                target, facts, catalogue, (), recorder, effort="normal", seed=file.header["seed"]
+            )
             answer = _answer(run, file, octets, say)
         except SetUpFailed as problem:
-            raise failing.SetUp(str(problem)) from None
+            raise errors.SetUp(str(problem)) from None
         finally:
             target.stop()
     _tell(answer, file, target.identity.name, steps, as_json)
@@ -62,17 +74,19 @@ def replay(case: Path, name: str, octets: bool, as_json: bool) -> int:
 
 def _answer(run: Run, file: case_file.CaseFile, octets: bool, say: Callable[[str], None]) -> Answer:
     try:
-        again.import_home(str(file.header.get("name")))
+        counterexamples_replay.import_home(str(file.header.get("name")))
         if octets:
-            raise again.Changed("asked for with --octets")
-        call, plan = again.restored(file)
-    except again.Changed as problem:
+            raise counterexamples_replay.Changed("asked for with --octets")
+        call, plan = counterexamples_replay.restored(file)
+    except counterexamples_replay.Changed as problem:
         say(f"The recorded octets are played, not the case: {problem}.")
-        return again.run_octets(run, file, str(problem), say)
-    return again.run_case(run, file, call, plan, say)
+        return counterexamples_replay.run_octets(run, file, str(problem), say)
+    return counterexamples_replay.run_case(run, file, call, plan, say)
 
 
-def _tell(answer: Answer, file: case_file.CaseFile, target: str, steps: list[str], as_json: bool) -> None:
+def _tell(
+    answer: Answer, file: case_file.CaseFile, target: str, steps: list[str], as_json: bool
+) -> None:
     if as_json:
         about = {
             "case": file.header["case"],
@@ -81,7 +95,10 @@ def _tell(answer: Answer, file: case_file.CaseFile, target: str, steps: list[str
             "detail": answer.detail,
             "how": answer.how,
             "why": answer.why,
-            "recorded": {key: file.header.get(key) for key in ("target", "broker", "broker_version", "detail")},
+            "recorded": {
+                key: file.header.get(key)
+                for key in ("target", "broker", "broker_version", "detail")
+            },
             "steps": steps,
         }
         click.echo(json.dumps(about, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """``brokerproof run``: the suites against targets, one after the other, and then the report.
 
-Each target is judged by a pytest process of its own, so that one that crashes takes nothing with it and the next starts
-clean. This process watches ``results.ndjson`` grow and shows it.
+Each target is judged by a pytest process of its own, so that one that crashes takes nothing with it
+and the next starts clean. This process watches ``results.ndjson`` grow and shows it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness import run_folder
-from harness.catalogue import deviations
-from harness.catalogue.cases import CONFORMANCE
-from harness.commands import failing, progress
-from harness.targets import target_file
-from harness.targets.target import Target
-from harness.verdicts import results
-from harness.verdicts.results import Result
-from harness.verdicts.verdict import WORST_FIRST, exit_code
-from harness.words import Clock, Seen, Verdict
+from brokerproof.harness.catalogue import deviations
+from brokerproof.harness.catalogue.cases import CONFORMANCE
+from brokerproof.harness.commands import errors, progress
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results import records, run_folder
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import WORST_FIRST, exit_code
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Target
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE = 3, 4
@@ -59,12 +59,26 @@ _NO_ROOM = 2**20
     help="Repeat for several; `brokerproof targets` lists names.",
 )
 @click.option(
-    "--suite", "suites", multiple=True, type=click.Choice(CONFORMANCE), help="Repeat for several; default: all."
+    "--suite",
+    "suites",
+    multiple=True,
+    type=click.Choice(CONFORMANCE),
+    help="Repeat for several; default: all.",
 )
-@click.option("--case", "pattern", metavar="TEXT", help="Only cases whose name contains TEXT (pytest's -k).")
-@click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="normal", show_default=True)
-@click.option("--seed", type=int, help="Seed of examples and links; default: drawn, and recorded in run.json.")
-@click.option("--out", type=click.Path(path_type=Path), help="Run folder; default: brokerproof-out/<timestamp>.")
+@click.option(
+    "--case", "pattern", metavar="TEXT", help="Only cases whose name contains TEXT (pytest's -k)."
+)
+@click.option(
+    "--effort", type=click.Choice(["smoke", "normal", "deep"]), default="normal", show_default=True
+)
+@click.option(
+    "--seed", type=int, help="Seed of examples and links; default: drawn, and recorded in run.json."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Run folder; default: brokerproof-out/<timestamp>.",
+)
 @click.option(
     "--resume",
     is_flag=True,
@@ -74,12 +88,19 @@ _NO_ROOM = 2**20
     "-n",
     "side_by_side",
     type=click.IntRange(1, 256),
-    help="Cases at the same time; default: 16 in real time, in virtual time as many as there are cores.",
+    help=(
+        "Cases at the same time; default: 16 in real time, in virtual time as many as there are"
+        " cores."
+    ),
 )
 @click.option(
-    "--inconclusive-ok", is_flag=True, help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge."
+    "--inconclusive-ok",
+    is_flag=True,
+    help="Exit 0 instead of 2: for CI on hosts that are too noisy to judge.",
 )
-@click.option("--no-report", is_flag=True, help="Leave the report for later (brokerproof report RUN).")
+@click.option(
+    "--no-report", is_flag=True, help="Leave the report for later (brokerproof report RUN)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def run(
     targets: tuple[str, ...],
@@ -94,7 +115,8 @@ def run(
     no_report: bool,
     as_json: bool,
 ) -> int:
-    """Judge targets. Without arguments: every suite on the embedded reference broker, in virtual and in real time."""
+    """Judge targets. Without arguments: every suite on the embedded reference broker, in virtual
+    and in real time."""
     folder = out or run_folder.default_folder()
     try:
         if resume:
@@ -110,12 +132,14 @@ def run(
             assert seed is not None
             console = Console(stderr=True, emoji=False)
             for name, target in zip(asked.targets, loaded, strict=True):
-                at_once = side_by_side or (len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None)
+                at_once = side_by_side or (
+                    len(os.sched_getaffinity(0)) if target.clock is Clock.VIRTUAL else None
+                )
                 arguments = _arguments(name, asked, effort, seed, folder, resume, at_once)
                 _judge(console, target, arguments, folder, held)
                 if not resume:
                     _complete(target, folder)
-            found = list(results.read(folder))
+            found = list(records.read(folder))
             passing = _known_that_pass(loaded, folder, found)
             code = exit_code((each.verdict for each in found), known_that_passed=bool(passing))
             if code == INCONCLUSIVE and inconclusive_ok:
@@ -123,18 +147,19 @@ def run(
             footer = run_folder.finish(folder, found, code, passing)
             if not no_report:
                 _report(folder)
-    except (target_file.BadTarget, run_folder.BadRunFolder, results.UnreadableResults) as problem:
-        raise failing.Usage(str(problem)) from None
+    except (target_file.BadTarget, run_folder.BadRunFolder, records.UnreadableResults) as problem:
+        raise errors.Usage(str(problem)) from None
     except KeyboardInterrupt:
         how = f"brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
-        raise failing.Interrupted(how) from None
+        raise errors.Interrupted(how) from None
     _summary(console, folder, found, passing, footer, as_json, reported=not no_report)
     return code
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is to be judged: kept in the header, so that a run that was cut off can go on with the same."""
+    """What is to be judged: kept in the header, so that a run that was cut off can go on with the
+    same."""
 
     targets: tuple[str, ...]
     suites: tuple[str, ...]
@@ -144,7 +169,7 @@ class _Asked:
 def _as_before(folder: Path | None, asked: _Asked) -> _Asked:
     """What a resumed run goes on with: what its folder says, unless something is named now."""
     if folder is None:
-        raise failing.Usage("--resume needs --out, the folder of the run to go on with")
+        raise errors.Usage("--resume needs --out, the folder of the run to go on with")
     before = run_folder.read(folder).get("asked")
     if before is None or asked.targets or asked.suites or asked.case:
         return dataclasses.replace(asked, targets=asked.targets or DEFAULT_TARGETS)
@@ -161,8 +186,11 @@ def _begin(folder: Path, asked: _Asked, seed: int | None, effort: str) -> int:
 def _reopen(folder: Path, seed: int | None) -> tuple[int, str]:
     header = run_folder.reopen(folder)
     if seed not in (None, header["seed"]):
-        raise failing.Usage(f"--seed: the run in {folder} has seed {header['seed']}; leave --seed out to go on with it")
-    list(results.read(folder))  # a garbled line is better found before an hour of judging
+        raise errors.Usage(
+            f"--seed: the run in {folder} has seed {header['seed']}; leave --seed out to go on"
+            " with it"
+        )
+    list(records.read(folder))  # a garbled line is better found before an hour of judging
     return header["seed"], header["effort"]
 
 
@@ -175,14 +203,26 @@ def _arguments(
     resume: bool,
     at_once: int | None,
 ) -> list[str]:
-    spec = find_spec("suites")
+    spec = find_spec("brokerproof.suites")
     assert spec is not None
     assert spec.submodule_search_locations is not None
     home = Path(next(iter(spec.submodule_search_locations)))
     settings = home / "conformance.ini"
     return [
-        *(sys.executable, "-m", "pytest", "-c", str(settings), "--rootdir", str(home), "-q", "--no-header", "--tb=no"),
-        # What a case finds it judges; its asserts only say what is there, and need not be rewritten to tell more.
+        *(
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            str(settings),
+            "--rootdir",
+            str(home),
+            "-q",
+            "--no-header",
+            "--tb=no",
+        ),
+        # What a case finds it judges; its asserts only say what is there, and need not be rewritten
+        # to tell more.
         *("--assert=plain", "-p", "no:cacheprovider", "--target", target),
         *("--effort", effort, "--brokerproof-seed", str(seed)),
         *("--record", str(folder.resolve())),
@@ -194,14 +234,18 @@ def _arguments(
 
 
 def _judge(console: Console, target: Target, arguments: list[str], folder: Path, held: int) -> None:
-    """Runs pytest for one target and follows it; ``held`` keeps others from the folder until it has ended, even where this
-    process was killed. Raises for what is no verdict."""
+    """Runs pytest for one target and follows it; ``held`` keeps others from the folder until it has
+    ended, even where this process was killed. Raises for what is no verdict."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            arguments, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, pass_fds=(held,)
+            arguments,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            pass_fds=(held,),
         )
         try:
             with _interruptible():
@@ -209,21 +253,31 @@ def _judge(console: Console, target: Target, arguments: list[str], folder: Path,
         finally:
             _end(process)
     said = log.read_text(errors="replace").strip().splitlines()
-    last = next((line.removeprefix("!!!").strip(" !") for line in said if "_pytest.outcomes.Exit: " in line), None)
+    last = next(
+        (
+            line.removeprefix("!!!").strip(" !")
+            for line in said
+            if "_pytest.outcomes.Exit: " in line
+        ),
+        None,
+    )
     reason = last.partition("Exit: ")[2] if last else (said[-1] if said else "it said nothing")
     if process.returncode == _PYTEST_SET_UP:
-        raise failing.SetUp(reason if reason.startswith(name) else f"target {name}: {reason}")
+        raise errors.SetUp(reason if reason.startswith(name) else f"target {name}: {reason}")
     if process.returncode == _PYTEST_USAGE:
-        raise failing.Usage(reason.removeprefix("ERROR: "))
+        raise errors.Usage(reason.removeprefix("ERROR: "))
     if process.returncode == 5:
-        raise failing.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
+        raise errors.Usage(f"no case of the chosen suites fits; what was collected is in {log}")
     if process.returncode not in (0, 1):
-        raise _broke_off(folder, f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}")
+        raise _broke_off(
+            folder, f"judging {name} broke off (exit {process.returncode}: {reason}); see {log}"
+        )
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """SIGTERM ends this command as Ctrl-C does: its children with it, and what they recorded is kept."""
+    """SIGTERM ends this command as Ctrl-C does: its children with it, and what they recorded is
+    kept."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -246,27 +300,34 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _complete(target: Target, folder: Path) -> None:
-    """Raises what :func:`_broke_off` gives unless every case of the run has a result: a verdict on the others would mislead."""
+    """Raises what :func:`_broke_off` gives unless every case of the run has a result: a verdict on
+    the others would mislead."""
     name = target.identity.name
-    judged = {each.case for each in results.read(folder) if each.target == name}
+    judged = {each.case for each in records.read(folder) if each.target == name}
     missing = sorted(run_folder.cases_of(folder).keys() - judged)
     if missing:
         log = folder / "logs" / f"pytest-{name}.log"
         raise _broke_off(
-            folder, f"judging {name} broke off: {len(missing)} cases have no result, {missing[0]} first; see {log}"
+            folder,
+            f"judging {name} broke off: {len(missing)} cases have no result, {missing[0]} first;"
+            f" see {log}",
         )
 
 
-def _broke_off(folder: Path, how: str) -> failing.Ours | failing.SetUp:
+def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
     """Whose fault it is that judging did not come to its end."""
     if shutil.disk_usage(folder).free < _NO_ROOM:
-        again = f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on with it"
-        return failing.SetUp(f"{folder}: there is no room left on its disk; {again}")
-    return failing.Ours(how)
+        again = (
+            f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on"
+            " with it"
+        )
+        return errors.SetUp(f"{folder}: there is no room left on its disk; {again}")
+    return errors.Ours(how)
 
 
 def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) -> list[str]:
-    """Listed deviations that every case in their scope saw held: the list is out of date, and that fails the run."""
+    """Listed deviations that every case in their scope saw held: the list is out of date, and that
+    fails the run."""
     versions = {each["name"]: each["version"] for each in run_folder.read(folder)["targets"]}
     passing = []
     for target in loaded:
@@ -280,7 +341,8 @@ def _known_that_pass(loaded: list[Target], folder: Path, found: list[Result]) ->
             for finding in result.findings
         ]
         passing += [
-            f"{identity.name}: the known deviation {each.name} did not show; remove it from {each.where}"
+            f"{identity.name}: the known deviation {each.name} did not show; remove it from"
+            f" {each.where}"
             for each in deviations.not_shown(
                 deviations.load(identity.deviations, identity.name), held, versions[identity.name]
             )
@@ -293,7 +355,9 @@ def _report(folder: Path) -> None:
     for each in entry_points(group="brokerproof.commands"):
         if each.name == "report":
             command = each.load()
-            command.main([str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False)
+            command.main(
+                [str(folder), "--out", str(folder / "report"), "--quiet"], standalone_mode=False
+            )
 
 
 def _summary(
@@ -310,19 +374,31 @@ def _summary(
         click.echo(json.dumps({"run": str(folder), **footer}, ensure_ascii=False))
         return
     shown = [verdict for verdict in WORST_FIRST if any(each.verdict is verdict for each in found)]
-    table = Table("target", *(verdict.value for verdict in shown), title="Verdicts", title_justify="left")
+    table = Table(
+        "target", *(verdict.value for verdict in shown), title="Verdicts", title_justify="left"
+    )
     for name in dict.fromkeys(each.target for each in found):
         counts = Counter(each.verdict for each in found if each.target == name)
         table.add_row(name, *(str(counts[verdict] or "") for verdict in shown))
     console.print(table)
-    bad = [each for each in found if each.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)]
+    bad = [
+        each
+        for each in found
+        if each.verdict in (Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE)
+    ]
     for each in bad[:20]:
         console.print(
-            f"{each.verdict} {each.target} {each.case}", style="bold", highlight=False, markup=False, soft_wrap=True
+            f"{each.verdict} {each.target} {each.case}",
+            style="bold",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
         console.print(f"    {each.detail[:300]}", highlight=False, markup=False, soft_wrap=True)
     if len(bad) > 20:
         console.print(f"… and {len(bad) - 20} more in the report")
     for sentence in passing:
-        console.print(f"KNOWN deviation passes: {sentence}", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"KNOWN deviation passes: {sentence}", highlight=False, markup=False, soft_wrap=True
+        )
     click.echo(str(folder / "report" / "index.html" if reported else folder))

@@ -1,4 +1,5 @@
-"""``brokerproof list`` and ``brokerproof explain``: the requirements, and the cases that cite them."""
+"""``brokerproof list`` and ``brokerproof explain``: the requirements, and the cases that cite
+them."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import json
 
 import click
 
-from harness import case
-from harness.catalogue import cases, coverage, requirements, show
-from harness.commands import failing
+from brokerproof.harness.cases import case
+from brokerproof.harness.catalogue import cases, coverage, requirements, show
+from brokerproof.harness.commands import errors
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -19,17 +20,29 @@ def _described() -> dict[str, cases.CaseInfo]:
 
 
 @click.command("list")
-@click.option("--source", metavar="FILE-OR-SPEC", help='For example stomp12, "STOMP 1.2", artemis-stomp or seeds.')
+@click.option(
+    "--source",
+    metavar="FILE-OR-SPEC",
+    help='For example stomp12, "STOMP 1.2", artemis-stomp or seeds.',
+)
 @click.option("--uncovered", is_flag=True, help="Only requirements that owe a case and have none.")
 @_JSON
 def list_(source: str | None, uncovered: bool, as_json: bool) -> None:
     """List requirements with their level and the cases that cite them."""
     try:
-        found = show.rows(requirements.load(), _described(), coverage.load_listed(), source=source, uncovered=uncovered)
+        found = show.rows(
+            requirements.load(),
+            _described(),
+            coverage.load_listed(),
+            source=source,
+            uncovered=uncovered,
+        )
     except show.UnknownSource as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     width = click.get_current_context().terminal_width or 110
-    click.echo(json.dumps(show.rows_json(found)) if as_json else show.rows_text(found, width), nl=as_json)
+    click.echo(
+        json.dumps(show.rows_json(found)) if as_json else show.rows_text(found, width), nl=as_json
+    )
 
 
 @click.command()
@@ -38,7 +51,9 @@ def list_(source: str | None, uncovered: bool, as_json: bool) -> None:
 def explain(requirement: str, as_json: bool) -> None:
     """Explain one REQUIREMENT: its words, its source, its cases, and how to contest it."""
     try:
-        facts = show.explanation(requirements.load(), _described(), requirement, coverage.load_listed())
+        facts = show.explanation(
+            requirements.load(), _described(), requirement, coverage.load_listed()
+        )
     except requirements.UnknownRequirement as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     click.echo(json.dumps(facts) if as_json else show.explanation_text(facts), nl=as_json)

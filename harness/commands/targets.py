@@ -6,7 +6,7 @@ import json
 
 import click
 
-from harness.targets import target_file
+from brokerproof.harness.targets import target_file
 
 
 @click.command("targets")
@@ -14,16 +14,21 @@ from harness.targets import target_file
 def targets(as_json: bool) -> None:
     """List the targets that have a name, and what each is.
 
-    What else --target takes: HOST:PORT, a stomp:// URL, or a target file of yours (docs/targets.md).
+    What else --target takes: HOST:PORT, a stomp:// URL, or a target file of yours
+    (docs/targets.md).
     """
-    told = [{"name": name, **target_file.about(path)} for name, path in target_file.shipped().items()]
+    told = [
+        {"name": name, **target_file.about(path)} for name, path in target_file.shipped().items()
+    ]
     if as_json:
         click.echo(json.dumps(told))
         return
     for each in told:
         click.echo(click.style(each["name"], bold=True))
         click.echo(
-            click.wrap_text(each["description"], initial_indent="    ", subsequent_indent="    ", width=_width())
+            click.wrap_text(
+                each["description"], initial_indent="    ", subsequent_indent="    ", width=_width()
+            )
         )
 
 

@@ -1,1 +1,2 @@
-"""Counterexamples: a failing example kept as a case file and as scripts that a maintainer can run without brokerproof."""
+"""Counterexamples: a failing example kept as a case file and as scripts that a maintainer can run
+without brokerproof."""

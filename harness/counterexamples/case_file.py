@@ -1,4 +1,5 @@
-"""``*.case.jsonl``: a header line that says what failed and how to run it again, then the conversation, step by step."""
+"""``*.case.jsonl``: a header line that says what failed and how to run it again, then the
+conversation, step by step."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.counterexamples.compose import Composed, Line
-from harness.counterexamples.player import Came, Part, Ref, Secret
+from brokerproof.harness.counterexamples.player import Came, Part, Ref, Secret
+from brokerproof.harness.counterexamples.script_builder import Composed, Line
 
 FORMAT = "brokerproof-case"
 VERSION = 1
@@ -24,21 +25,27 @@ FOLDER = "counterexamples"
 
 
 class BadCaseFile(Exception):
-    """A file is no case file of this version: one sentence with the file, the line and what is wrong."""
+    """A file is no case file of this version: one sentence with the file, the line and what is
+    wrong."""
 
 
 @dataclass
 class CaseFile:
-    """What a case file holds. ``conversation`` is None where no octets were kept; the header says why."""
+    """What a case file holds. ``conversation`` is None where no octets were kept; the header says
+    why."""
 
     header: dict[str, Any]
     conversation: Composed | None = field(default=None)
 
 
 def slug(target: str, case: str) -> str:
-    """The name under which the counterexample of a case on a target is kept: readable, and never that of another."""
+    """The name under which the counterexample of a case on a target is kept: readable, and never
+    that of another."""
     digest = hashlib.sha256(f"{target}\0{case}".encode()).hexdigest()[:8]
-    return re.sub(r"[^A-Za-z0-9]+", "-", f"{target}-{case}").strip("-")[:90].strip("-").lower() + f"-{digest}"
+    return (
+        re.sub(r"[^A-Za-z0-9]+", "-", f"{target}-{case}").strip("-")[:90].strip("-").lower()
+        + f"-{digest}"
+    )
 
 
 def path_of(folder: Path, target: str, case: str) -> Path:
@@ -47,11 +54,15 @@ def path_of(folder: Path, target: str, case: str) -> Path:
 
 
 def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
-    """Changes when what the function does changes: not with its docstring, its place or its layout."""
+    """Changes when what the function does changes: not with its docstring, its place or its
+    layout."""
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
         for node in ast.walk(parsed):
-            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+            if (
+                isinstance(node, ast.FunctionDef)
+                and ast.get_docstring(node, clean=False) is not None
+            ):
                 node.body = node.body[1:]
         text = ast.dump(parsed)
     except (OSError, TypeError, SyntaxError):
@@ -65,7 +76,9 @@ def write(path: Path, file: CaseFile) -> None:
     if file.conversation is not None:
         lines += _lines(file.conversation)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text("".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines), "utf-8")
+    partial.write_text(
+        "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines), "utf-8"
+    )
     partial.rename(path)
 
 
@@ -100,29 +113,51 @@ def read(path: Path) -> CaseFile:
     except OSError as problem:
         raise BadCaseFile(f"{path}: cannot be read ({problem.strerror})") from None
     except UnicodeDecodeError:
-        raise BadCaseFile(f"{path}: is not UTF-8; it should be a {SUFFIX} file of brokerproof") from None
+        raise BadCaseFile(
+            f"{path}: is not UTF-8; it should be a {SUFFIX} file of brokerproof"
+        ) from None
     values = []
     for number, text in enumerate(texts, 1):
         try:
             values.append(json.loads(text))
         except (ValueError, RecursionError):
-            raise BadCaseFile(f"{path}, line {number}: is no JSON; the file may have been cut off") from None
+            raise BadCaseFile(
+                f"{path}, line {number}: is no JSON; the file may have been cut off"
+            ) from None
         if not isinstance(values[-1], dict):
             raise BadCaseFile(f"{path}, line {number}: should be a JSON object")
     if not values or values[0].get("format") != FORMAT:
         raise BadCaseFile(f"{path}, line 1: is no header; format should be {FORMAT!r}")
     header = values[0]
     if header.get("version") != VERSION:
-        raise BadCaseFile(f"{path}, line 1: version is {header.get('version')!r}; this brokerproof reads {VERSION}")
-    for key, kind in (("case", str), ("requirements", list), ("seed", int), ("detail", str), ("fingerprint", str)):
+        raise BadCaseFile(
+            f"{path}, line 1: version is {header.get('version')!r}; this brokerproof reads"
+            f" {VERSION}"
+        )
+    for key, kind in (
+        ("case", str),
+        ("requirements", list),
+        ("seed", int),
+        ("detail", str),
+        ("fingerprint", str),
+    ):
         if not isinstance(header.get(key), kind):
-            raise BadCaseFile(f"{path}, line 1: {key} should be a {kind.__name__}, it is {header.get(key)!r}")
-    if not all(isinstance(each, dict) and isinstance(each.get("id"), str) for each in header["requirements"]):
-        raise BadCaseFile(f"{path}, line 1: every one of requirements should be an object with an id")
+            raise BadCaseFile(
+                f"{path}, line 1: {key} should be a {kind.__name__}, it is {header.get(key)!r}"
+            )
+    if not all(
+        isinstance(each, dict) and isinstance(each.get("id"), str)
+        for each in header["requirements"]
+    ):
+        raise BadCaseFile(
+            f"{path}, line 1: every one of requirements should be an object with an id"
+        )
     try:
         return CaseFile(header, _conversation(values[1:]))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
-        raise BadCaseFile(f"{path}: the steps are not as this version writes them ({problem!r})") from None
+        raise BadCaseFile(
+            f"{path}: the steps are not as this version writes them ({problem!r})"
+        ) from None
 
 
 def _conversation(values: list[dict[str, Any]]) -> Composed | None:
@@ -135,7 +170,9 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
     came: dict[int, list[Came]] = {}
     ended: list[int] = []
     for each in steps:
-        rest = {k: v for k, v in each.items() if k not in ("step", "at_ms", "conn", "octets", "frame")}
+        rest = {
+            k: v for k, v in each.items() if k not in ("step", "at_ms", "conn", "octets", "frame")
+        }
         line = Line(round(each["at_ms"] * 1e6), each["step"], each.get("conn"), rest)
         line.parts = tuple(_part_of(part) for part in each.get("octets", ()))
         if "frame" in each:
@@ -162,7 +199,11 @@ def _octets(data: bytes) -> dict[str, str]:
 
 
 def _octets_of(stored: Mapping[str, str]) -> bytes:
-    return stored["text"].encode() if "text" in stored else base64.b64decode(stored["base64"], validate=True)
+    return (
+        stored["text"].encode()
+        if "text" in stored
+        else base64.b64decode(stored["base64"], validate=True)
+    )
 
 
 def _part(part: Part) -> dict[str, Any]:

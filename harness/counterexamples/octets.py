@@ -1,14 +1,16 @@
-"""Plays the octets of a case file against a target's own world, when the case itself cannot be run any more."""
+"""Plays the octets of a case file against a target's own world, when the case itself cannot be run
+any more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.counterexamples.compose import Composed
-from harness.counterexamples.player import PATIENCE_S, Player, decide
-from harness.targets.target import Target
-from harness.words import NS_PER_S, CloseHow, Instant
-from harness.worlds.world import Channel
+from brokerproof.harness.counterexamples.player import PATIENCE_S, Player, decide
+from brokerproof.harness.counterexamples.script_builder import Composed
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.worlds.world import Channel
 
 
 class _Ear:
@@ -54,9 +56,11 @@ class WorldPlayer(Player):
 
 
 def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bool | None, str]:
-    """Plays ``talk`` and judges it by the recorded expectation; see :func:`harness.counterexamples.player.decide`.
+    """Plays ``talk`` and judges it by the recorded expectation; see
+    :func:`brokerproof.harness.counterexamples.player.decide`.
 
-    Raises :class:`harness.worlds.world.Unreachable` when an acceptor of the recording is not there.
+    Raises :class:`brokerproof.harness.worlds.world.Unreachable` when an acceptor of the recording
+    is not there.
     """
     player = WorldPlayer(target, talk.mark, say)
     try:
@@ -81,7 +85,8 @@ def play(target: Target, talk: Composed, say: Callable[[str], None]) -> tuple[bo
         player.close()
     recorded = {
         "came": {
-            conn: [(each.command, each.headers, each.body) for each in frames] for conn, frames in talk.came.items()
+            conn: [(each.command, each.headers, each.body) for each in frames]
+            for conn, frames in talk.came.items()
         },
         "ended": talk.ended,
     }

@@ -1,8 +1,9 @@
 """Drawn arguments as JSON and back, without evaluating anything.
 
-Dataclasses and enumerations are named as ``module:Class`` and looked up among the modules of ours that are imported
-already; nothing is imported, and nothing but such a class is ever called. What has no JSON form of its own, such as one of
-a table of malformed frames, is named by its place in that table: ``module:TABLE`` and an index.
+Dataclasses and enumerations are named as ``module:Class`` and looked up among the modules of ours
+that are imported already; nothing is imported, and nothing but such a class is ever called. What
+has no JSON form of its own, such as one of a table of malformed frames, is named by its place in
+that table: ``module:TABLE`` and an index.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-PACKAGES = ("suites", "harness")
+PACKAGES = ("brokerproof.suites.", "brokerproof.harness.")
 
 
 class Unstorable(Exception):
@@ -39,7 +40,11 @@ def encode(value: Any) -> Any:
     if isinstance(value, tuple):
         return {"tuple": [encode(each) for each in value]}
     if isinstance(value, set | frozenset):
-        return {"set" if isinstance(value, set) else "frozenset": [encode(each) for each in sorted(value, key=repr)]}
+        return {
+            "set" if isinstance(value, set) else "frozenset": [
+                encode(each) for each in sorted(value, key=repr)
+            ]
+        }
     if isinstance(value, Mapping):
         return {"mapping": [[encode(key), encode(each)] for key, each in value.items()]}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -57,7 +62,11 @@ def _encode_dataclass(value: Any) -> Any:
             if isinstance(table, (list, tuple)):
                 for index, each in enumerate(table):
                     if each is value:
-                        return {"constant": f"{kind.__module__}:{name}", "index": index, "shown": _shown(value)}
+                        return {
+                            "constant": f"{kind.__module__}:{name}",
+                            "index": index,
+                            "shown": _shown(value),
+                        }
         raise
     return {"dataclass": _name(kind), "fields": encoded}
 
@@ -111,14 +120,17 @@ def _shown(value: object) -> str:
 
 
 def _name(kind: type) -> str:
-    if kind.__module__.partition(".")[0] not in PACKAGES or "<locals>" in kind.__qualname__:
-        raise Unstorable(f"an argument of type {kind.__qualname__} cannot be stored: it is not ours to find again")
+    if not kind.__module__.startswith(PACKAGES) or "<locals>" in kind.__qualname__:
+        raise Unstorable(
+            f"an argument of type {kind.__qualname__} cannot be stored: it is not ours to find"
+            " again"
+        )
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _found(name: str) -> object:
     module, _, path = name.partition(":")
-    if module.partition(".")[0] not in PACKAGES or module not in sys.modules:
+    if not module.startswith(PACKAGES) or module not in sys.modules:
         raise Unrestorable(f"{name}: there is no such module among those of the suites")
     found: object = sys.modules[module]
     for part in path.split("."):

@@ -1,10 +1,12 @@
-"""Plays a recorded STOMP conversation again, octet for octet, and says whether the same thing went wrong.
+"""Plays a recorded STOMP conversation again, octet for octet, and says whether the same thing went
+wrong.
 
-This file needs Python 3.11 and nothing else. It is used by ``brokerproof replay`` and is copied whole into every
-``*_raw.py`` script.
+This file needs Python 3.11 and nothing else. It is used by ``brokerproof replay`` and is copied
+whole into every ``*_raw.py`` script.
 
-What cannot be the same twice is filled in while playing: the ids by which ACK and NACK name a message come from the
-MESSAGE that arrived this time, and destination names get a new mark of the same length.
+What cannot be the same twice is filled in while playing: the ids by which ACK and NACK name a
+message come from the MESSAGE that arrived this time, and destination names get a new mark of the
+same length.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ PATIENCE_S = 10.0
 """How long a step waits for a frame that came when this was recorded."""
 FLOOR_S = 0.05
 """A measured time within this of a bound, or within a fiftieth of it, decides nothing."""
-VOLATILE = frozenset({"message-id", "ack", "session", "timestamp", "server", "expires", "heart-beat"})
+VOLATILE = frozenset(
+    {"message-id", "ack", "session", "timestamp", "server", "expires", "heart-beat"}
+)
 """Headers whose values differ from run to run without meaning anything."""
 
 
@@ -34,7 +38,8 @@ def show(text: str = "") -> None:
 
 
 class Ref(NamedTuple):
-    """Octets that are known only while playing: a header of the ``nth`` MESSAGE (from 1) that arrived on ``conn``."""
+    """Octets that are known only while playing: a header of the ``nth`` MESSAGE (from 1) that
+    arrived on ``conn``."""
 
     conn: int
     nth: int
@@ -67,8 +72,12 @@ class Came(NamedTuple):
     def line(self) -> str:
         """The frame in one line."""
         headers = " ".join(f"{name}:{value}" for name, value in self.headers)
-        body = f" {self.body[:80]!r}" + (f"… ({len(self.body)} octets)" if len(self.body) > 80 else "")
-        return f"{self.command} {headers}{body if self.body else ''}".encode("utf-8", "replace").decode()
+        body = f" {self.body[:80]!r}" + (
+            f"… ({len(self.body)} octets)" if len(self.body) > 80 else ""
+        )
+        return f"{self.command} {headers}{body if self.body else ''}".encode(
+            "utf-8", "replace"
+        ).decode()
 
 
 class Frames:
@@ -139,12 +148,18 @@ class Player:
         data = b"".join(self._octets(part) for part in parts)
         if mark:
             self.marks[mark] = self.now()
-        self._tell(conn, f"→ {_shown([self._renamed(part) if isinstance(part, bytes) else part for part in parts])}")
+        self._tell(
+            conn,
+            f"→ {_shown([self._renamed(part) if isinstance(part, bytes) else part for part in parts])}",  # noqa: E501
+        )
         if conn not in self._gone and conn not in self.ended:
             self._write(conn, data)
 
-    def receive(self, conn: int, count: int, like: str, *, within: float = PATIENCE_S, mark: str = "") -> None:
-        """Wait until ``count`` frames have come on this connection since it was opened. ``like`` is what came once."""
+    def receive(
+        self, conn: int, count: int, like: str, *, within: float = PATIENCE_S, mark: str = ""
+    ) -> None:
+        """Wait until ``count`` frames have come on this connection since it was opened. ``like`` is
+        what came once."""
         self._wait(self.now() + within, lambda: len(self.came[conn]) >= count or conn in self.ended)
         if len(self.came[conn]) < count:
             self.late.append(f"connection {conn}, frame {count}: {like}")
@@ -192,7 +207,9 @@ class Player:
         if isinstance(part, Ref):
             messages = [each for each in self.came[part.conn] if each.command == "MESSAGE"]
             value = messages[part.nth - 1].get(part.header) if part.nth <= len(messages) else None
-            return (value if value is not None else "no-such-message").encode("utf-8", "surrogateescape")
+            return (value if value is not None else "no-such-message").encode(
+                "utf-8", "surrogateescape"
+            )
         return self._renamed(part)
 
     def _renamed(self, data: bytes) -> bytes:
@@ -212,7 +229,9 @@ class Player:
         return now - self._began
 
     def _dial(self, conn: int, acceptor: str) -> None:
-        self._sockets[conn] = socket.create_connection(self._endpoints[acceptor], timeout=PATIENCE_S)
+        self._sockets[conn] = socket.create_connection(
+            self._endpoints[acceptor], timeout=PATIENCE_S
+        )
         self._sockets[conn].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _write(self, conn: int, data: bytes) -> None:
@@ -226,7 +245,9 @@ class Player:
     def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
         while not ready() and (left := deadline - self.now()) > 0:
             alive = {
-                sock: conn for conn, sock in self._sockets.items() if conn not in self.ended and sock.fileno() >= 0
+                sock: conn
+                for conn, sock in self._sockets.items()
+                if conn not in self.ended and sock.fileno() >= 0
             }
             for sock in select.select(list(alive), [], [], left)[0]:
                 try:
@@ -241,7 +262,9 @@ class Player:
 
     def _hang_up(self, conn: int, how: str) -> None:
         if how == "RESET":
-            self._sockets[conn].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._sockets[conn].setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         self._sockets[conn].close()
 
     def close(self) -> None:
@@ -250,24 +273,39 @@ class Player:
             sock.close()
 
 
-def decide(expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player) -> tuple[bool | None, str]:
-    """Whether what was expected came (True), was missed again (False), or cannot be told (None), and a sentence."""
+def decide(
+    expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player
+) -> tuple[bool | None, str]:
+    """Whether what was expected came (True), was missed again (False), or cannot be told (None),
+    and a sentence."""
     kind, conn = expected["kind"], expected.get("conn")
     if kind in ("frame", "silence") and conn in player.came:
         count = sum(_fits(each, expected, player) for each in player.came[conn])
         came = f"{count} came"
         if kind == "frame":
             enough = count > expected["before"]
-            return enough, f"expected {expected['words']} (number {expected['before'] + 1} of its kind), {came}"
+            return (
+                enough,
+                (
+                    f"expected {expected['words']} (number {expected['before'] + 1} of its kind),"
+                    f" {came}"
+                ),
+            )
         quiet = count <= expected["before"] and conn not in player.ended
         gone = ", and the broker ended the connection" if conn in player.ended else ""
-        return quiet, f"expected no more than {expected['before']} of {expected['words']}, {came}{gone}"
+        return (
+            quiet,
+            f"expected no more than {expected['before']} of {expected['words']}, {came}{gone}",
+        )
     if kind == "end" and conn in player.came:
         return conn in player.ended, f"expected the broker to end connection {conn}"
     if kind == "duration" and {"since", "until"} <= player.marks.keys():
         value = player.marks["until"] - player.marks["since"]
         low, high = expected["lo_s"], expected["hi_s"]
-        words = f"{expected['words']}: {value:.3f} s, should be between {low:g} s and {high if high else 'any time'} s"
+        words = (
+            f"{expected['words']}: {value:.3f} s, should be between {low:g} s and"
+            f" {high if high else 'any time'} s"
+        )
         margin = max(FLOOR_S, (high or low) / 50)
         if low <= value and (high is None or value <= high):
             return True, words
@@ -283,19 +321,36 @@ def _fits(frame: Came, expected: Mapping[str, Any], player: Player) -> bool:
     if frame.command != command or (body is not None and frame.body != body):
         return False
     old, new = player.mark.decode(), player.new_mark.decode()
-    wanted = [(name, value.replace(old, new) if old else value) for name, value in expected["headers"]]
+    wanted = [
+        (name, value.replace(old, new) if old else value) for name, value in expected["headers"]
+    ]
     return all(frame.get(name) == value for name, value in wanted)
 
 
 def _compare(recorded: Mapping[str, Any], player: Player) -> tuple[bool | None, str]:
     """Without an expectation that can be checked here: the same behaviour is the same violation."""
     for conn, frames in recorded["came"].items():
-        now = [_essence(each.command, each.headers, each.body, player) for each in player.came.get(int(conn), [])]
+        now = [
+            _essence(each.command, each.headers, each.body, player)
+            for each in player.came.get(int(conn), [])
+        ]
         then = [_essence(command, headers, body, None) for command, headers, body in frames]
         if now[: len(then)] != then or len(now) > len(then):
-            return None, f"on connection {conn} something else came than when this was recorded; compare them yourself"
+            return (
+                None,
+                (
+                    f"on connection {conn} something else came than when this was recorded; compare"
+                    " them yourself"
+                ),
+            )
         if (int(conn) in player.ended) != (int(conn) in recorded["ended"]):
-            return None, f"connection {conn} ended otherwise than when this was recorded; compare them yourself"
+            return (
+                None,
+                (
+                    f"connection {conn} ended otherwise than when this was recorded; compare them"
+                    " yourself"
+                ),
+            )
     return False, "the broker did exactly what it did when this was recorded"
 
 
@@ -305,32 +360,48 @@ def _essence(
     """A frame without what differs from run to run."""
     if command == "ERROR":
         return command, [], b""
-    new, old = (player.new_mark.decode(), player.mark.decode()) if player is not None and player.mark else ("", "")
-    kept = [(name, value.replace(new, old) if new else value) for name, value in headers if name not in VOLATILE]
+    new, old = (
+        (player.new_mark.decode(), player.mark.decode())
+        if player is not None and player.mark
+        else ("", "")
+    )
+    kept = [
+        (name, value.replace(new, old) if new else value)
+        for name, value in headers
+        if name not in VOLATILE
+    ]
     return command, sorted(kept), body
 
 
 def _shown(parts: Sequence[Part]) -> str:
-    shown = [f"<{part.name}>" if isinstance(part, Secret) else f"<{part.header}>" if isinstance(part, Ref) else
-             repr(part[:300])[2:-1] + ("…" if len(part) > 300 else "") for part in parts]  # fmt: skip
+    shown = [f"<{part.name}>" if isinstance(part, Secret) else f"<{part.header}>" if isinstance(part, Ref) else  # noqa: E501
+             repr(part[:300])[2:-1] + ("…" if len(part) > 300 else "") for part in parts]  # fmt: skip  # noqa: E501
     return "".join(shown)
 
 
 def main(
-    play: Callable[[Player], None], expected: Mapping[str, Any], recorded: Mapping[str, Any], about: Mapping[str, Any]
+    play: Callable[[Player], None],
+    expected: Mapping[str, Any],
+    recorded: Mapping[str, Any],
+    about: Mapping[str, Any],
 ) -> int:
-    """The command line of a script: plays, prints, judges. Returns 0 (came as expected), 1 (did not) or 2 (unknown)."""
+    """The command line of a script: plays, prints, judges. Returns 0 (came as expected), 1 (did
+    not) or 2 (unknown)."""
     parser = argparse.ArgumentParser(description=about["what"])
     first, *others = about["acceptors"]
     parser.add_argument("address", metavar="HOST:PORT", help=f"the broker's acceptor ({first})")
     parser.add_argument("--login", default="")
     parser.add_argument("--passcode", default="")
-    parser.add_argument("--acceptor", action="append", default=[], metavar="NAME=HOST:PORT", help=", ".join(others))
+    parser.add_argument(
+        "--acceptor", action="append", default=[], metavar="NAME=HOST:PORT", help=", ".join(others)
+    )
     given = parser.parse_args()
     named = dict(each.partition("=")[::2] for each in given.acceptor) | {first: given.address}
     missing = [each for each in others if each not in named]
     if missing:
-        parser.error(f"this conversation uses other acceptors too: add --acceptor {missing[0]}=HOST:PORT")
+        parser.error(
+            f"this conversation uses other acceptors too: add --acceptor {missing[0]}=HOST:PORT"
+        )
     endpoints = {}
     for name, text in named.items():
         host, _, port = text.rpartition(":")
@@ -353,7 +424,13 @@ def main(
     show(f"Now: {words}")
     for each in player.late:
         show(f"  did not come this time: {each}")
-    show({True: "It came as expected.", False: "It is violated again.", None: "This cannot be decided here."}[held])
+    show(
+        {
+            True: "It came as expected.",
+            False: "It is violated again.",
+            None: "This cannot be decided here.",
+        }[held]
+    )
     return {True: 0, False: 1, None: 2}[held]
 
 

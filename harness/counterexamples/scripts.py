@@ -1,4 +1,5 @@
-"""Stand-alone scripts of a counterexample, for a broker's maintainers: nothing of brokerproof is needed to run them."""
+"""Stand-alone scripts of a counterexample, for a broker's maintainers: nothing of brokerproof is
+needed to run them."""
 
 from __future__ import annotations
 
@@ -7,10 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.counterexamples import player
-from harness.counterexamples.compose import Composed, Line
-from harness.counterexamples.player import Part, Ref, Secret
-from harness.wire import stomp
+from brokerproof.harness.counterexamples import player
+from brokerproof.harness.counterexamples.player import Part, Ref, Secret
+from brokerproof.harness.counterexamples.script_builder import Composed, Line
+from brokerproof.harness.protocols.stomp import codec
 
 MOST_LINES = 3000
 """A conversation with more steps than this is not written as a script."""
@@ -24,18 +25,27 @@ class Inexpressible(Exception):
 def raw(header: Mapping[str, Any], talk: Composed) -> str:
     """The conversation over a plain socket, octet for octet. Raises :class:`Inexpressible`."""
     _check_length(talk)
-    needed = inspect.getsource(player).partition('"""')[2].partition('"""')[2].replace("\n__all__ =", "\n_ALL =")
+    needed = (
+        inspect.getsource(player)
+        .partition('"""')[2]
+        .partition('"""')[2]
+        .replace("\n__all__ =", "\n_ALL =")
+    )
     about = {
         "what": f"{header['case']}: {header['detail']}",
         "acceptors": talk.acceptors,
         "mark": talk.mark,
         "detail": header["detail"],
         "requirements": [
-            {key: each[key] for key in ("id", "level", "source", "statement")} for each in header["requirements"]
+            {key: each[key] for key in ("id", "level", "source", "statement")}
+            for each in header["requirements"]
         ],
     }
     recorded = {
-        "came": {conn: [(f.command, f.headers, f.body) for f in frames] for conn, frames in talk.came.items()},
+        "came": {
+            conn: [(f.command, f.headers, f.body) for f in frames]
+            for conn, frames in talk.came.items()
+        },
         "ended": talk.ended,
     }
     return "\n".join(
@@ -50,7 +60,10 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
             "",
             "",
             "def conversation(play: Player) -> None:",
-            '    """What is sent, what came back when this was recorded, and how long the client waited."""',
+            (
+                '    """What is sent, what came back when this was recorded, and how long the'
+                ' client waited."""'
+            ),
             *(f"    {text}" for line in talk.lines for text in _call(line)),
             "",
             "",
@@ -62,7 +75,10 @@ def raw(header: Mapping[str, Any], talk: Composed) -> str:
 
 
 def _head(header: Mapping[str, Any], usage: str, talk: Composed) -> list[str]:
-    said = [f"{each['id']} ({each['level']}, {each['source']}): {each['statement']}" for each in header["requirements"]]
+    said = [
+        f"{each['id']} ({each['level']}, {each['source']}): {each['statement']}"
+        for each in header["requirements"]
+    ]
     lines = [
         f"{header['case']}, recorded with {header['broker']} {header['broker_version']}.",
         "",
@@ -108,11 +124,17 @@ def _call(line: Line) -> Iterator[str]:
                 yield ")"
         case "receive":
             assert line.frame is not None
-            yield f"play.receive({line.conn}, {line.about['count']}, {line.frame.line()[:200]!r}{within}{mark})"
+            yield (
+                f"play.receive({line.conn}, {line.about['count']},"
+                f" {line.frame.line()[:200]!r}{within}{mark})"
+            )
         case "pause":
             yield f"play.pause({line.about['ms'] / 1000:g})"
         case "leave" | "ends":
-            yield f"play.{'leave' if line.verb == 'leave' else 'ends'}({line.conn}, {line.about['how']!r}{within}{mark})"
+            yield (
+                f"play.{'leave' if line.verb == 'leave' else 'ends'}({line.conn},"
+                f" {line.about['how']!r}{within}{mark})"
+            )
 
 
 def _pieces(parts: tuple[Part, ...]) -> Iterator[str]:
@@ -126,7 +148,14 @@ def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
             yield f"Ref({part.conn}, {part.nth}, {part.header!r})", False
         elif isinstance(part, Secret):
             whole = part.start == 0 and part.end is None
-            yield f"Secret({part.name!r})" if whole else f"Secret({part.name!r}, {part.start}, {part.end})", False
+            yield (
+                (
+                    f"Secret({part.name!r})"
+                    if whole
+                    else f"Secret({part.name!r}, {part.start}, {part.end})"
+                ),
+                False,
+            )
         else:
             lines = re.findall(rb"[^\n]{1,200}\n?|\n", part)
             for place, each in enumerate(lines):
@@ -135,18 +164,33 @@ def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
 
 def _check_length(talk: Composed) -> None:
     if len(talk.lines) > MOST_LINES:
-        raise Inexpressible(f"the conversation has {len(talk.lines)} steps, more than a script is readable with")
+        raise Inexpressible(
+            f"the conversation has {len(talk.lines)} steps, more than a script is readable with"
+        )
 
 
 # stomp.py
 
 _CLIENT = frozenset(
-    {"CONNECT", "STOMP", "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT"}
+    {
+        "CONNECT",
+        "STOMP",
+        "SEND",
+        "SUBSCRIBE",
+        "UNSUBSCRIBE",
+        "ACK",
+        "NACK",
+        "BEGIN",
+        "COMMIT",
+        "ABORT",
+        "DISCONNECT",
+    }
 )
 
 
 def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str]) -> str:
-    """The conversation through stomp.py. Raises :class:`Inexpressible` where its frames would not be the same."""
+    """The conversation through stomp.py. Raises :class:`Inexpressible` where its frames would not
+    be the same."""
     _check_length(talk)
     if talk.expected["kind"] == "duration":
         raise Inexpressible("what was measured is a time, which stomp.py's threads would blur")
@@ -154,7 +198,11 @@ def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str
     expected = talk.expected
     return "\n".join(
         [
-            *_head(header, "python3 THIS HOST PORT [LOGIN PASSCODE]    (needs: pip install stomp.py)", talk),
+            *_head(
+                header,
+                "python3 THIS HOST PORT [LOGIN PASSCODE]    (needs: pip install stomp.py)",
+                talk,
+            ),
             _STOMPY_PRELUDE.strip("\n").replace("MARK", repr(talk.mark.decode())),
             "",
             *body,
@@ -169,13 +217,18 @@ def _through_stomp_py(line: Line, versions: Mapping[int, str]) -> Iterator[str]:
     conn = line.conn
     match line.verb:
         case "open":
-            kind = {"1.0": "Connection10", "1.1": "Connection11"}.get(versions.get(conn or 0, "1.2"), "Connection12")
+            kind = {"1.0": "Connection10", "1.1": "Connection11"}.get(
+                versions.get(conn or 0, "1.2"), "Connection12"
+            )
             yield f"c{conn}, got{conn} = client(stomp.{kind})"
         case "send":
             yield _stomp_py_frame(line, versions.get(conn or 0, "1.2"))
         case "receive":
             assert line.frame is not None
-            yield f"wait(lambda: len(got{conn}.frames) >= {line.about['count']}{_seconds(line)})  # {line.frame.line()[:80]!r}"
+            yield (
+                f"wait(lambda: len(got{conn}.frames) >= {line.about['count']}{_seconds(line)})  #"
+                f" {line.frame.line()[:80]!r}"
+            )
         case "pause":
             yield f"time.sleep({line.about['ms'] / 1000:g})"
         case "ends":
@@ -202,14 +255,16 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         if isinstance(part, Secret) and (part.start or part.end is not None):
             raise Inexpressible("a frame is written in pieces, and stomp.py writes it whole")
         texts[place] = (
-            part.name.upper() if isinstance(part, Secret) else f"message(got{part.conn}, {part.nth}, {part.header!r})"
+            part.name.upper()
+            if isinstance(part, Secret)
+            else f"message(got{part.conn}, {part.nth}, {part.header!r})"
         )
         data += place.encode()
-    found = list(stomp.Reader(version).feed(data))
-    if len(found) != 1 or not isinstance(found[0], stomp.Frame) or found[0].command not in _CLIENT:
+    found = list(codec.Reader(version).feed(data))
+    if len(found) != 1 or not isinstance(found[0], codec.Frame) or found[0].command not in _CLIENT:
         raise Inexpressible("something is written that is not one whole, well-formed frame")
     frame = found[0]
-    if stomp.encode(frame.command, frame.headers, frame.body, version=version) != data:
+    if codec.encode(frame.command, frame.headers, frame.body, version=version) != data:
         raise Inexpressible("a frame has line ends or escapes that stomp.py would write otherwise")
     if len({name for name, _ in frame.headers}) != len(frame.headers):
         raise Inexpressible("a frame repeats a header, and stomp.py has each once")
@@ -220,7 +275,9 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         body = frame.body.decode()
     except UnicodeDecodeError:
         raise Inexpressible("a body is no text") from None
-    headers = ", ".join(f"{name!r}: {texts.get(value, f'fresh({value!r})')}" for name, value in frame.headers)
+    headers = ", ".join(
+        f"{name!r}: {texts.get(value, f'fresh({value!r})')}" for name, value in frame.headers
+    )
     return f"c{line.conn}.send_frame({frame.command!r}, {{{headers}}}, {body!r})"
 
 
@@ -235,7 +292,10 @@ def _stompy_verdict(expected: Mapping[str, Any]) -> Iterator[str]:
         yield f"held = got{conn}.ended"
     else:
         command, headers, body = expected["command"], list(expected["headers"]), expected["body"]
-        yield f"count = sum(fits(each, {command!r}, {headers!r}, {body!r}) for each in got{conn}.frames)"
+        yield (
+            f"count = sum(fits(each, {command!r}, {headers!r}, {body!r}) for each in"
+            f" got{conn}.frames)"
+        )
         if expected["kind"] == "frame":
             yield f"held = count > {expected['before']}"
         else:
@@ -312,4 +372,4 @@ def fits(frame, command, headers, body):
     same = frame.cmd == command and (body is None or frame.body in (body, body.decode("utf-8", "replace")))
     return same and all(frame.headers.get(name) == fresh(value) for name, value in headers)
 
-'''
+'''  # noqa: E501

@@ -1,7 +1,9 @@
-"""By how much two clocks differ, found out by asking: an answer that took ``rtt`` is right to half of it.
+"""By how much two clocks differ, found out by asking: an answer that took ``rtt`` is right to half
+of it.
 
-Every machine counts its monotonic time from its own start. A driver asks the conductor for the time a few times before and
-after a load; of all answers the quickest counts. On one machine the clocks are the same, and nothing is added.
+Every machine counts its monotonic time from its own start. A driver asks the conductor for the time
+a few times before and after a load; of all answers the quickest counts. On one machine the clocks
+are the same, and nothing is added.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.words import Duration, Instant
+from brokerproof.harness.model.time import Duration, Instant
 
 TIMES = 20
 """How often is asked."""
@@ -28,7 +30,8 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Theirs is ours plus ``offset``, give or take ``uncertainty``; ``at`` is when, by our clock."""
+    """Theirs is ours plus ``offset``, give or take ``uncertainty``; ``at`` is when, by our
+    clock."""
 
     at: Instant
     offset: Duration
@@ -47,7 +50,8 @@ class Reading:
 
 
 def boot() -> str:
-    """What names the start of this machine: two processes with the same one have the same monotonic clock."""
+    """What names the start of this machine: two processes with the same one have the same monotonic
+    clock."""
     path = Path("/proc/sys/kernel/random/boot_id")
     return path.read_text("ascii").strip() if path.is_file() else ""
 
@@ -55,8 +59,9 @@ def boot() -> str:
 def stated(
     driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What a run's header says of one driver's clock. ``added_ns`` is what its instants were corrected by; ``drift_ns`` by how
-    much the clocks went apart meanwhile, itself no more certain than both readings are."""
+    """What a run's header says of one driver's clock. ``added_ns`` is what its instants were
+    corrected by; ``drift_ns`` by how much the clocks went apart meanwhile, itself no more certain
+    than both readings are."""
     told: dict[str, Any] = {
         "driver": driver,
         "host": host,

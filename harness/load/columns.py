@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.load.tape import RECORDED_OCTETS, SENT, Stretch
-from harness.trace.columns import SCHEMA
+from brokerproof.harness.load.wire_log import RECORDED_OCTETS, SENT, Stretch
+from brokerproof.harness.trace.columns import SCHEMA
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -66,7 +66,8 @@ class Rows:
         )
 
     def batch(self, protocol: str, frames: Frames, beats: Bools) -> dict[str, pa.Array]:
-        """The columns of the trace that these frames have. ``beats``: which are signs of life and nothing else."""
+        """The columns of the trace that these frames have. ``beats``: which are signs of life and
+        nothing else."""
         found = {
             "command": frames.command,
             "headers": frames.headers,
@@ -98,7 +99,9 @@ def structs(names: pa.Array, values: pa.Array) -> pa.StructArray:
 
 def lists(offsets: Ints, names: pa.Array, values: pa.Array) -> pa.ListArray:
     """Headers by row."""
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), structs(names, values), type=HEADERS)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets.astype(np.int32)), structs(names, values), type=HEADERS
+    )
 
 
 def together(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
@@ -116,7 +119,9 @@ def together(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
         found: Ints = np.concatenate([getattr(each, column) for _, each in parts])[place]
         return found
 
-    return Frames(taken("command"), taken("headers"), taken("body"), numbers("body_size"), numbers("size"))
+    return Frames(
+        taken("command"), taken("headers"), taken("body"), numbers("body_size"), numbers("size")
+    )
 
 
 def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:

@@ -1,4 +1,5 @@
-"""The conductor: has drivers do their parts of a plan, begins and ends them together, and adds up what they tell."""
+"""The conductor: has drivers do their parts of a plan, begins and ends them together, and adds up
+what they tell."""
 
 from __future__ import annotations
 
@@ -9,24 +10,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from harness.load import clocks
-from harness.load.latencies import Latencies
-from harness.load.plan import Plan
-from harness.load.wires import Door, Wire
-from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
-from harness.worlds.canary import Canary
-from harness.worlds.real import RealWorld
+from brokerproof.harness.load import clocks
+from brokerproof.harness.load.control_channel import Door, Wire
+from brokerproof.harness.load.latencies import Latencies
+from brokerproof.harness.load.plan import Plan
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.real import RealWorld
 
 COME_WITHIN: Duration = 300 * NS_PER_S
 """How long drivers may take to come, and then to make their connections."""
 LONG: Instant = 2**62
-"""The scribes make segments of what is left on the tapes, which may take as long as the load did."""
+"""The scribes make segments of what is left on the tapes, which may take as long as the load
+did."""
 SETTLE: Duration = NS_PER_S
 """How long nothing more may come before it is believed that nothing is missing."""
 FIRST = 1_000_000
 """Numbers of connections that one driver has."""
 _NUMBERS = (
-    *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled", "redelivered"),
+    *(
+        "sent",
+        "sent_octets",
+        "confirmed",
+        "refused",
+        "received",
+        "received_octets",
+        "settled",
+        "redelivered",
+    ),
     *("connections", "left", "waiting", "up", "credit", "held"),
 )
 
@@ -76,8 +87,9 @@ class Progress:
 
 @dataclass
 class Outcome:
-    """A load that has ended. ``start_cpu_s`` is the drivers' processor time until they were connected, ``cpu_s`` from then on;
-    ``scribes`` is what each scribe said. Instants are those of our clock."""
+    """A load that has ended. ``start_cpu_s`` is the drivers' processor time until they were
+    connected, ``cpu_s`` from then on; ``scribes`` is what each scribe said. Instants are those of
+    our clock."""
 
     progress: Progress
     sent_until: Instant
@@ -136,16 +148,24 @@ class Conductor:
         """Wait until everybody is connected, and let them produce. Raises :class:`LoadFailed`."""
         deadline = self.world.now() + COME_WITHIN
         everybody = len(self._parts)
-        self._wait(lambda: len(self._seats) == everybody and all(each.ready for each in self._seats), deadline)
+        self._wait(
+            lambda: len(self._seats) == everybody and all(each.ready for each in self._seats),
+            deadline,
+        )
         if not all(each.ready for each in self._seats) or len(self._seats) < everybody:
             came = sum(each.ready for each in self._seats)
-            raise LoadFailed(f"of {everybody} drivers only {came} were ready within {COME_WITHIN // NS_PER_S} s")
+            raise LoadFailed(
+                f"of {everybody} drivers only {came} were ready within {COME_WITHIN // NS_PER_S} s"
+            )
         self.progress.since = go = self.world.now() + 50 * NS_PER_MS
         for seat in self._seats:
-            seat.wire.say(go=go - (0 if seat.same or seat.before is None else seat.before["offset"]))
+            seat.wire.say(
+                go=go - (0 if seat.same or seat.before is None else seat.before["offset"])
+            )
 
     def run(self, lasts: Duration | None, watch: Callable[[Progress], bool]) -> None:
-        """Until everything was sent, ``lasts`` has passed, or ``watch``, which is called now and then, returns True."""
+        """Until everything was sent, ``lasts`` has passed, or ``watch``, which is called now and
+        then, returns True."""
         begun = self.progress.since
         deadline = begun + (lasts if lasts is not None else 10**6 * NS_PER_S)
         stopped = False
@@ -153,12 +173,15 @@ class Conductor:
         def over() -> bool:
             nonlocal stopped
             stopped = stopped or watch(self.progress)
-            return stopped or (bool(self._seats) and all(each.told.get("done") for each in self._seats))
+            return stopped or (
+                bool(self._seats) and all(each.told.get("done") for each in self._seats)
+            )
 
         self._wait(over, deadline, every=NS_PER_S // 4)
 
     def drain(self, patience: Duration, watch: Callable[[Progress], bool]) -> None:
-        """Have nobody send any more, and wait until what was sent has come, or for ``patience`` nothing changed."""
+        """Have nobody send any more, and wait until what was sent has come, or for ``patience``
+        nothing changed."""
         for seat in self._seats:
             seat.wire.say(stop=True)
         self.progress.producing = False
@@ -169,17 +192,25 @@ class Conductor:
         def settled() -> bool:
             nonlocal last, since
             numbers = self.progress.numbers
-            state = (numbers["confirmed"], numbers["received"], numbers["settled"], numbers["waiting"])
+            state = (
+                numbers["confirmed"],
+                numbers["received"],
+                numbers["settled"],
+                numbers["waiting"],
+            )
             if state != last:
                 last, since = state, self.world.now()
-            complete = not numbers["waiting"] and (not consumed or numbers["received"] >= numbers["sent"])
+            complete = not numbers["waiting"] and (
+                not consumed or numbers["received"] >= numbers["sent"]
+            )
             quiet = self.world.now() - since
             return watch(self.progress) or quiet > (SETTLE if complete else patience)
 
         self._wait(settled, self.world.now() + 10**6 * NS_PER_S, every=NS_PER_S // 4)
 
     def end(self, watch: Callable[[Progress], bool]) -> Outcome:
-        """Everybody says goodbye, has segments made of its tape, and tells what came of it. Raises :class:`LoadFailed`."""
+        """Everybody says goodbye, has segments made of its tape, and tells what came of it. Raises
+        :class:`LoadFailed`."""
         for seat in self._seats:
             seat.wire.say(leave=True)
         self.progress.ending = True
@@ -187,7 +218,9 @@ class Conductor:
         self._wait(lambda: all(each.result is not None for each in self._seats), LONG)
         results = [each.result for each in self._seats if each.result is not None]
         if len(results) < len(self._seats):
-            raise LoadFailed(f"{len(self._seats) - len(results)} drivers did not tell what came of their part")
+            raise LoadFailed(
+                f"{len(self._seats) - len(results)} drivers did not tell what came of their part"
+            )
         self._add_up()
         delivery, confirmation = Latencies(), Latencies()
         for each in results:
@@ -202,8 +235,14 @@ class Conductor:
             sum(each["cpu_s"] for each in results),
             sum(each["start_cpu_s"] for each in results),
             [each["scribe"] for each in results if each.get("scribe")],
-            [clocks.stated(each.number, each.host, each.same, each.before or {}, each.after) for each in self._seats],
-            (max(each["canary"]["p99_ns"] for each in results), max(each["canary"]["worst_ns"] for each in results)),
+            [
+                clocks.stated(each.number, each.host, each.same, each.before or {}, each.after)
+                for each in self._seats
+            ],
+            (
+                max(each["canary"]["p99_ns"] for each in results),
+                max(each["canary"]["worst_ns"] for each in results),
+            ),
         )
 
     def moved(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
@@ -221,7 +260,10 @@ class Conductor:
                 self._heard(pending[0], message)
             elif message.get("hello") == self._token and len(self._seats) < len(self._parts):
                 seat = _Seat(
-                    len(self._seats), wire, message["host"], bool(message["boot"]) and message["boot"] == clocks.boot()
+                    len(self._seats),
+                    wire,
+                    message["host"],
+                    bool(message["boot"]) and message["boot"] == clocks.boot(),
                 )
                 self._seats.append(seat)
                 pending.append(seat)
@@ -231,7 +273,10 @@ class Conductor:
 
         def gone() -> None:
             if pending and pending[0].result is None:
-                pending[0].failed = pending[0].failed or f"driver {pending[0].number} on {pending[0].host} went away"
+                pending[0].failed = (
+                    pending[0].failed
+                    or f"driver {pending[0].number} on {pending[0].host} went away"
+                )
 
         wire = Wire(self.world, connection, heard, gone)
 
@@ -274,15 +319,23 @@ class Conductor:
             for name in _NUMBERS:
                 progress.numbers[name] += seat.told.get(name, 0)
             if "delivery" in seat.told:
-                progress.delivery.add(seat.told["delivery"]["cells"], seat.told["delivery"]["worst"])
+                progress.delivery.add(
+                    seat.told["delivery"]["cells"], seat.told["delivery"]["worst"]
+                )
             progress.faults.update(seat.told.get("faults", {}))
             progress.errors.update(seat.told.get("errors", {}))
 
-    def _wait(self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S) -> None:
-        """Lets time pass until ``ready``. Raises :class:`LoadFailed` when a driver went or cannot do its part."""
+    def _wait(
+        self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S
+    ) -> None:
+        """Lets time pass until ``ready``. Raises :class:`LoadFailed` when a driver went or cannot
+        do its part."""
 
         def troubled() -> str:
-            return next((each.failed for each in self._seats if each.failed), "") or self._crew.problem()
+            return (
+                next((each.failed for each in self._seats if each.failed), "")
+                or self._crew.problem()
+            )
 
         while not ready() and self.world.now() < deadline:
             step = min(deadline, self.world.now() + every)

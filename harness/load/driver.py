@@ -6,13 +6,13 @@ import random
 import string
 from typing import Any
 
-from harness.load import protocols
-from harness.load.line import Host, Line, Sender
-from harness.load.plan import Fault, Plan
-from harness.load.tape import Tape
-from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
-from harness.worlds.real import RealWorld
-from harness.worlds.world import Unreachable
+from brokerproof.harness.load import protocols
+from brokerproof.harness.load.client_connection import Host, Line, Sender
+from brokerproof.harness.load.plan import Fault, Plan
+from brokerproof.harness.load.wire_log import Tape
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.world import Unreachable
 
 TICK: Duration = 2 * NS_PER_MS
 """How often what is due is written; less often where less is due."""
@@ -24,13 +24,17 @@ AGAIN: Duration = 250 * NS_PER_MS
 
 
 class Driver:
-    """One part of a plan. Connections are numbered behind ``first``: other drivers have other numbers. ``offset`` is by how
-    much the conductor's clock is ahead of ours."""
+    """One part of a plan. Connections are numbered behind ``first``: other drivers have other
+    numbers. ``offset`` is by how much the conductor's clock is ahead of ours."""
 
-    def __init__(self, world: RealWorld, plan: Plan, tape: Tape | None, first: int, offset: Duration = 0) -> None:
+    def __init__(
+        self, world: RealWorld, plan: Plan, tape: Tape | None, first: int, offset: Duration = 0
+    ) -> None:
         self.world, self.plan = world, plan
         letters = (string.ascii_lowercase * (plan.sizes.high // 26 + 1)).encode()
-        self.host = Host(world, plan, tape, random.Random(plan.seed), letters, offset=offset, conns=first)
+        self.host = Host(
+            world, plan, tape, random.Random(plan.seed), letters, offset=offset, conns=first
+        )
         self._senders = {each.number: Sender(each) for each in plan.producers}
         make = protocols.line(plan.protocol)
         self.lines: list[Line] = []
@@ -44,10 +48,13 @@ class Driver:
     # phases
 
     def connect(self, patience: Duration) -> None:
-        """Make every connection. Raises :class:`Unreachable` when the broker will not have one of them."""
+        """Make every connection. Raises :class:`Unreachable` when the broker will not have one of
+        them."""
         for each in self.lines:
             each.open()
-        self.world.wait_until(lambda: all(each.up or each.over for each in self.lines), self.world.now() + patience)
+        self.world.wait_until(
+            lambda: all(each.up or each.over for each in self.lines), self.world.now() + patience
+        )
         for each in self.lines:
             if not each.up:
                 why = each.failed or "the broker does not answer"
@@ -73,7 +80,8 @@ class Driver:
                 self._break(since + fault.every, fault)
 
     def pump(self) -> None:
-        """Called after whatever happened: where nothing but the socket limits who sends, there may be room again."""
+        """Called after whatever happened: where nothing but the socket limits who sends, there may
+        be room again."""
         if self.host.producing and not self.plan.interval and not self.plan.confirmed:
             now = self.world.now()
             for each in self.lines:
@@ -92,7 +100,9 @@ class Driver:
                 each.leave()
             elif not each.over:
                 each.end()
-        self.world.wait_until(lambda: all(each.over for each in self.lines), self.world.now() + patience)
+        self.world.wait_until(
+            lambda: all(each.over for each in self.lines), self.world.now() + patience
+        )
         for each in self.lines:
             if not each.over:
                 self.host.tally.errors["the broker did not answer the goodbye"] += 1
@@ -123,7 +133,15 @@ class Driver:
             **{
                 name: getattr(tally, name)
                 for name in (
-                    *("sent", "sent_octets", "confirmed", "refused", "received", "received_octets", "settled"),
+                    *(
+                        "sent",
+                        "sent_octets",
+                        "confirmed",
+                        "refused",
+                        "received",
+                        "received_octets",
+                        "settled",
+                    ),
                     *("redelivered", "connections", "left", "sent_until", "received_until"),
                 )
             },
@@ -131,7 +149,10 @@ class Driver:
             "errors": dict(tally.errors),
         }
         told["delivery"] = {"cells": tally.delivery.told(), "worst": tally.delivery.worst}
-        told["confirmation"] = {"cells": tally.confirmation.told(), "worst": tally.confirmation.worst}
+        told["confirmation"] = {
+            "cells": tally.confirmation.told(),
+            "worst": tally.confirmation.worst,
+        }
         return told
 
     # what goes on meanwhile

@@ -1,4 +1,5 @@
-"""A histogram of durations that never grows: 32 steps for each power of two, so a quantile is right within three percent."""
+"""A histogram of durations that never grows: 32 steps for each power of two, so a quantile is right
+within three percent."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from harness.words import Duration
+from brokerproof.harness.model.time import Duration
 
 _STEPS = 6
 _CELLS = (64 - _STEPS) << _STEPS

@@ -1,4 +1,5 @@
-"""What a load is to do: who sends and receives how much, how, and what is broken meanwhile; and how people write it."""
+"""What a load is to do: who sends and receives how much, how, and what is broken meanwhile; and how
+people write it."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from harness.trace import stamp
-from harness.words import NS_PER_MS, NS_PER_S, Duration
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
+from brokerproof.harness.trace import stamp
 
 STAMP_OCTETS = stamp.LENGTH + 20
-"""Every body begins with its stamp and the instant at which it was sent: 19 digits and a semicolon."""
+"""Every body begins with its stamp and the instant at which it was sent: 19 digits and a
+semicolon."""
 MOST_OCTETS = 64 * 1024 * 1024
 """The longest body there is."""
 
@@ -50,8 +52,8 @@ class Sizes:
         found = cls(octets(low, text), octets(high if dots else low, text))
         if not STAMP_OCTETS <= found.low <= found.high <= MOST_OCTETS:
             raise BadPlan(
-                f"a size of {text} cannot be had; write one from {STAMP_OCTETS} (the stamp that every body begins with)"
-                f" to {MOST_OCTETS} octets, or LOW..HIGH"
+                f"a size of {text} cannot be had; write one from {STAMP_OCTETS} (the stamp that"
+                f" every body begins with) to {MOST_OCTETS} octets, or LOW..HIGH"
             )
         return found
 
@@ -74,8 +76,8 @@ def octets(text: str, whole: str = "") -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens ``every`` so often: a connection is ``cut``, a consumer does not read for ``lasts``
-    (``stall``), or the broker is started anew (``restart``)."""
+    """Something that happens ``every`` so often: a connection is ``cut``, a consumer does not read
+    for ``lasts`` (``stall``), or the broker is started anew (``restart``)."""
 
     kind: str
     every: Duration
@@ -87,7 +89,10 @@ class Fault:
         kind, _, times = text.partition(":")
         every, _, lasts = times.partition("/")
         if kind not in FAULTS or (kind == "stall") != bool(lasts):
-            raise BadPlan(f"{text!r} is no fault; write cut:EVERY, stall:EVERY/FOR or restart:EVERY, such as cut:5s")
+            raise BadPlan(
+                f"{text!r} is no fault; write cut:EVERY, stall:EVERY/FOR or restart:EVERY, such as"
+                " cut:5s"
+            )
         found = cls(kind, duration(every), duration(lasts) if lasts else 0)
         if found.every < 10 * NS_PER_MS:
             raise BadPlan(f"{text!r} comes too often; 10ms is the least")
@@ -112,8 +117,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who sends to ``place`` (a number of :attr:`Plan.places`) on connection ``line``, ``messages`` in all (0: until
-    somebody says stop)."""
+    """Who sends to ``place`` (a number of :attr:`Plan.places`) on connection ``line``, ``messages``
+    in all (0: until somebody says stop)."""
 
     number: int
     place: int
@@ -134,11 +139,12 @@ class Consumer:
 class Plan:
     """One load, or the part of it that one driver does.
 
-    ``protocol`` is one of :data:`harness.load.protocols.PROTOCOLS`. ``interval``: between two messages of one producer (0:
-    as fast as flow control lets). ``ack`` is ``auto``, ``client`` (one settlement for all before it) or
-    ``client-individual``. ``window`` is what a consumer asks for, in what the protocol counts (octets, messages, credits; 0:
-    it does not ask). ``in_flight``: how many messages of a producer may wait for their confirmation. ``confirmed``: whether
-    SENDs ask for receipts, or transfers are unsettled.
+    ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval``:
+    between two messages of one producer (0: as fast as flow control lets). ``ack`` is ``auto``,
+    ``client`` (one settlement for all before it) or ``client-individual``. ``window`` is what a
+    consumer asks for, in what the protocol counts (octets, messages, credits; 0: it does not ask).
+    ``in_flight``: how many messages of a producer may wait for their confirmation. ``confirmed``:
+    whether SENDs ask for receipts, or transfers are unsettled.
     """
 
     protocol: str
@@ -170,7 +176,12 @@ class Plan:
         """The plan of :meth:`data`."""
         values = dict(data)
         values["places"] = tuple(
-            Place(each["name"], _pairs(each["send"]), _pairs(each["subscribe"]), tuple(each["capabilities"]))
+            Place(
+                each["name"],
+                _pairs(each["send"]),
+                _pairs(each["subscribe"]),
+                tuple(each["capabilities"]),
+            )
             for each in data["places"]
         )
         values["producers"] = tuple(Producer(**each) for each in data["producers"])
@@ -180,25 +191,34 @@ class Plan:
         return cls(**values)
 
     def parts(self, drivers: int) -> list[Plan]:
-        """The plan divided among so many drivers by connection; a driver without a connection is left out."""
+        """The plan divided among so many drivers by connection; a driver without a connection is
+        left out."""
         found = []
         for number in range(min(drivers, self.lines)):
             lines = range(number, self.lines, drivers)
             producers = tuple(each for each in self.producers if each.line in lines)
             consumers = tuple(each for each in self.consumers if each.line in lines)
-            found.append(dataclasses.replace(self, producers=producers, consumers=consumers, seed=self.seed + number))
+            found.append(
+                dataclasses.replace(
+                    self, producers=producers, consumers=consumers, seed=self.seed + number
+                )
+            )
         return found
 
 
 def roles(
     producers: int, consumers: int, queues: int, lines: int, messages: int = 0
 ) -> tuple[tuple[Producer, ...], tuple[Consumer, ...]]:
-    """Who does what on which connection: queues and connections are gone through in turn, ``messages`` divided evenly."""
+    """Who does what on which connection: queues and connections are gone through in turn,
+    ``messages`` divided evenly."""
     return (
         tuple(
-            Producer(each, each % queues, each % lines, _share(messages, producers, each)) for each in range(producers)
+            Producer(each, each % queues, each % lines, _share(messages, producers, each))
+            for each in range(producers)
         ),
-        tuple(Consumer(each, each % queues, (producers + each) % lines) for each in range(consumers)),
+        tuple(
+            Consumer(each, each % queues, (producers + each) % lines) for each in range(consumers)
+        ),
     )
 
 

@@ -1,7 +1,10 @@
-"""The protocols that a load can speak: one module for who speaks it, one for how its octets become columns of the trace.
+"""The protocols that a load can speak: one module for who speaks it, one for how its octets become
+columns of the trace.
 
-A module of sessions has a class ``Lines(plan, host)`` (:class:`harness.load.line.Line`); a module of columns has
-``columns(stretch)`` (:class:`harness.load.tape.Stretch`). They are imported when they are needed: a recorder needs no sessions.
+A module of sessions has a class ``Lines(plan, host)``
+(:class:`brokerproof.harness.load.client_connection.Line`); a module of columns has
+``columns(stretch)`` (:class:`brokerproof.harness.load.wire_log.Stretch`). They are imported when
+they are needed: a recorder needs no sessions.
 """
 
 from __future__ import annotations
@@ -11,9 +14,18 @@ from collections.abc import Callable
 from typing import Any
 
 PROTOCOLS = {
-    "stomp": ("harness.load.stomp_line:StompLine", "harness.load.stomp_columns:columns"),
-    "amqp": ("harness.load.amqp_line:AmqpLine", "harness.load.amqp_columns:columns"),
-    "amqp091": ("harness.load.amqp091_line:Amqp091Line", "harness.load.amqp091_columns:columns"),
+    "stomp": (
+        "brokerproof.harness.protocols.stomp.load_client:StompLine",
+        "brokerproof.harness.protocols.stomp.load_columns:columns",
+    ),
+    "amqp": (
+        "brokerproof.harness.protocols.amqp10.load_client:AmqpLine",
+        "brokerproof.harness.protocols.amqp10.load_columns:columns",
+    ),
+    "amqp091": (
+        "brokerproof.harness.protocols.amqp091.load_client:Amqp091Line",
+        "brokerproof.harness.protocols.amqp091.load_columns:columns",
+    ),
 }
 """By name: who speaks it, and how it is recorded."""
 NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}

@@ -1,7 +1,8 @@
-"""Tapes that were left behind: a driver, its scribe or the machine went before they were made segments of.
+"""Tapes that were left behind: a driver, its scribe or the machine went before they were made
+segments of.
 
-What a driver had handed to its files is there, up to its last whole block; that is all but the last second. Segments that a
-scribe had begun are not counted, those that it had finished are.
+What a driver had handed to its files is there, up to its last whole block; that is all but the last
+second. Segments that a scribe had begun are not counted, those that it had finished are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.load.scribe import ABOUT, CLOSING, About, Scribe, remove_folder
+from brokerproof.harness.load.trace_writer import ABOUT, CLOSING, About, Scribe, remove_folder
 
 _FILE = re.compile(r"\d{8}")
 
@@ -33,13 +34,18 @@ class Recovered:
 
 def tapes(run: Path) -> list[Path]:
     """The folders of the tapes that a run folder holds, in order."""
-    return sorted((each.parent for each in run.glob(f"tape/*/{ABOUT}")), key=lambda each: (len(each.name), each.name))
+    return sorted(
+        (each.parent for each in run.glob(f"tape/*/{ABOUT}")),
+        key=lambda each: (len(each.name), each.name),
+    )
 
 
 def recover(run: Path, tape: Path) -> Recovered:
     """Makes segments of the tape in that folder, and removes it. Raises :class:`NotRecovered`."""
     try:
-        about = dataclasses.replace(About.read(tape), folder=str(run.resolve()))  # a run folder may have been moved
+        about = dataclasses.replace(
+            About.read(tape), folder=str(run.resolve())
+        )  # a run folder may have been moved
         with about.held(alone=True):
             files = _left(about, tape)
             octets = sum(each.stat().st_size for each in files)
@@ -58,7 +64,8 @@ def recover(run: Path, tape: Path) -> Recovered:
 
 
 def _left(about: About, tape: Path) -> list[Path]:
-    """The files that are in no segment, in order. One that the scribe was about to remove is in a segment."""
+    """The files that are in no segment, in order. One that the scribe was about to remove is in a
+    segment."""
     for partial in about.segments.glob(f".part-{about.tag}-*.partial"):
         partial.unlink()
     closing = tape / CLOSING

@@ -1,4 +1,5 @@
-"""A load against a target from beginning to end, with its run folder: what ``load`` and ``soak`` have in common."""
+"""A load against a target from beginning to end, with its run folder: what ``load`` and ``soak``
+have in common."""
 
 from __future__ import annotations
 
@@ -8,27 +9,29 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness import run_folder
-from harness.load import setting
-from harness.load.conductor import Conductor, Crew, Outcome, Progress
-from harness.load.plan import BadPlan
-from harness.load.setting import Wishes
-from harness.targets.sockets import SocketTarget
-from harness.words import NS_PER_S, Duration, Instant
+from brokerproof.harness.load import plan_builder
+from brokerproof.harness.load.conductor import Conductor, Crew, Outcome, Progress
+from brokerproof.harness.load.plan import BadPlan
+from brokerproof.harness.load.plan_builder import Wishes
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.results import run_folder
+from brokerproof.harness.targets.sockets import SocketTarget
 
 CASE = "load"
 """Every event of a load belongs to one case."""
 SEGMENT_ROWS = 250_000
 BACKLOG = 2 * 1024**3
-"""Octets on the tape of one driver before its scribe is called although the load lasts: some four million messages of STOMP."""
+"""Octets on the tape of one driver before its scribe is called although the load lasts: some four
+million messages of STOMP."""
 DRAIN: Duration = 5 * NS_PER_S
 
 
 class Session:
-    """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire is recorded.
+    """One load. ``folder`` is the run folder, which has been made; ``record`` says whether the wire
+    is recorded.
 
-    ``backlog``: octets that may wait on a driver's tape until the load is over; 0 for somebody who reads segments meanwhile,
-    which then cover ``segment_s`` seconds at most.
+    ``backlog``: octets that may wait on a driver's tape until the load is over; 0 for somebody who
+    reads segments meanwhile, which then cover ``segment_s`` seconds at most.
     """
 
     def __init__(
@@ -47,23 +50,32 @@ class Session:
         self._restart_at: Instant = 0
         self.restarts = 0
 
-    def run(self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN) -> Outcome:
-        """Starts the target, drives it, and stops it; ``watch`` is called now and then and ends the load by True.
+    def run(
+        self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN
+    ) -> Outcome:
+        """Starts the target, drives it, and stops it; ``watch`` is called now and then and ends the
+        load by True.
 
-        Raises :class:`harness.targets.failure.SetUpFailed`, :class:`harness.load.plan.BadPlan` and
-        :class:`harness.load.conductor.LoadFailed`.
+        Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`,
+        :class:`brokerproof.harness.load.plan.BadPlan` and
+        :class:`brokerproof.harness.load.conductor.LoadFailed`.
         """
         with ExitStack() as stack:
             stack.callback(self.target.stop)
             facts = self.target.start(self.folder / "logs")
             run_folder.add_target(self.folder, self.target, facts)
             run_folder.note(self.folder, "load", {"plan": dataclasses.asdict(self.wishes)})
-            whole = setting.plan(self.target, self.wishes, self.folder.resolve().name)
+            whole = plan_builder.plan(self.target, self.wishes, self.folder.resolve().name)
             restarts = [each.every for each in self.wishes.faults if each.kind == "restart"]
             if restarts and self.target.identity.kind == "address":
-                raise BadPlan(f"target {self.target.identity.name} is not ours to start anew; leave restart out")
-            terms = setting.terms(self.target, whole.acceptor, self._about_the_record())
-            conductor = stack.enter_context(Conductor(whole.parts(self.wishes.drivers), terms, self._crew))
+                raise BadPlan(
+                    f"target {self.target.identity.name} is not ours to start anew; leave"
+                    " restart out"
+                )
+            terms = plan_builder.terms(self.target, whole.acceptor, self._about_the_record())
+            conductor = stack.enter_context(
+                Conductor(whole.parts(self.wishes.drivers), terms, self._crew)
+            )
             conductor.begin()
             self._restart_at = conductor.progress.since + restarts[0] if restarts else 0
 

@@ -1,7 +1,9 @@
-"""A driver as a process: ``python -m harness.load.worker HOST:PORT TOKEN``, or a task of a cluster that calls :func:`work`.
+"""A driver as a process: ``python -m brokerproof.harness.load.worker HOST:PORT TOKEN``, or a task
+of a cluster that calls :func:`work`.
 
-It connects to the conductor, is told its part, says how it goes, and ends when it is told to or the conductor has gone.
-Before and after the load both compare their clocks (:mod:`harness.load.clocks`).
+It connects to the conductor, is told its part, says how it goes, and ends when it is told to or the
+conductor has gone. Before and after the load both compare their clocks
+(:mod:`brokerproof.harness.load.clocks`).
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.load import clocks
-from harness.load.backlog import Backlog
-from harness.load.driver import Driver
-from harness.load.plan import Plan
-from harness.load.scribe import About
-from harness.load.wires import Wire
-from harness.words import NS_PER_S, Duration
-from harness.worlds.canary import Canary
-from harness.worlds.real import RealWorld
-from harness.worlds.tls import Tls
-from harness.worlds.world import Unreachable
+from brokerproof.harness.load import clocks
+from brokerproof.harness.load.control_channel import Wire
+from brokerproof.harness.load.driver import Driver
+from brokerproof.harness.load.plan import Plan
+from brokerproof.harness.load.segment_backlog import Backlog
+from brokerproof.harness.load.trace_writer import About
+from brokerproof.harness.model.time import NS_PER_S, Duration
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.tls import Tls
+from brokerproof.harness.worlds.world import Unreachable
 
 TELL_EVERY: Duration = NS_PER_S // 2
 PATIENCE: Duration = 20 * NS_PER_S
@@ -78,7 +80,12 @@ class Worker:
             return 5
         except OSError as problem:  # of files: what befalls connections is no error here
             where = problem.filename or "the recording"
-            self._wire.say(failed=f"{where}: cannot be written on {platform.node()} ({problem.strerror or problem})")
+            self._wire.say(
+                failed=(
+                    f"{where}: cannot be written on {platform.node()}"
+                    f" ({problem.strerror or problem})"
+                )
+            )
             return 3
         finally:
             if self._canary.running:
@@ -158,7 +165,10 @@ class Worker:
     def _result(self, driver: Driver) -> dict[str, Any]:
         result = driver.told()
         result["cpu_s"], result["start_cpu_s"] = _cpu_s() - self._start_cpu_s, self._start_cpu_s
-        result["canary"] = {"p99_ns": self._canary.quantile(0.99), "worst_ns": self._canary.quantile(1.0)}
+        result["canary"] = {
+            "p99_ns": self._canary.quantile(0.99),
+            "worst_ns": self._canary.quantile(1.0),
+        }
         if self._backlog is not None:
             begun = self._world.now()
             result["scribe"] = self._backlog.finish()
@@ -180,8 +190,8 @@ class _Gone(Exception):
 
 
 def work(address: str, token: str) -> int:
-    """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us or what
-    was to be recorded cannot be, 5 without a conductor."""
+    """A driver's life. Returns 0 for a load that was ended, 3 where the broker would not have us or
+    what was to be recorded cannot be, 5 without a conductor."""
     try:
         worker = Worker(address, token)
     except OSError:  # it went before we came

@@ -1,1 +1,2 @@
-"""Pure functions from what was seen to what it means. They know no target, no world and no clock."""
+"""Pure functions from what was seen to what it means. They know no target, no world and no
+clock."""

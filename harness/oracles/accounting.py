@@ -1,8 +1,9 @@
-"""Where every message of one queue went: the books that are balanced when a plan of sends and settlements is over.
+"""Where every message of one queue went: the books that are balanced when a plan of sends and
+settlements is over.
 
-Words as in Jepsen's total-queue: an *attempt* is a message handed to the broker, *confirmed* when its receipt came. A
-message that was delivered without ever being confirmed is *recovered*, which is legal: the receipt may have been lost.
-What is not legal:
+Words as in Jepsen's total-queue: an *attempt* is a message handed to the broker, *confirmed* when
+its receipt came. A message that was delivered without ever being confirmed is *recovered*, which is
+legal: the receipt may have been lost. What is not legal:
 
 * *phantom*: delivered, and never sent, or taken back by an abort;
 * *shared*: delivered while a delivery of it was still held by a consumer;
@@ -10,15 +11,17 @@ What is not legal:
 * *lost*: confirmed and never delivered to anyone;
 * *abandoned*: delivered, given back, and never delivered again;
 * *disordered*: delivered to a consumer behind a later message of the same producer;
-* *unmarked*: delivered again after a failure without saying so; *mismarked*: says so at the first delivery.
+* *unmarked*: delivered again after a failure without saying so; *mismarked*: says so at the first
+  delivery.
 
-Two consumers on two connections cannot be compared: which of two deliveries came first is not seen. So order is asked of
-each consumer alone, and only among messages that waited together.
+Two consumers on two connections cannot be compared: which of two deliveries came first is not seen.
+So order is asked of each consumer alone, and only among messages that waited together.
 
-A consumer that goes without UNSUBSCRIBE is in doubt for a while: deliveries may be under way to it that nobody will see,
-and the broker may go on delivering to it until it notices. Messages that wait then, or are sent then, may come late and
-marked, so they owe no order and no absence of the mark. The doubt ends when something that the consumer held is delivered
-to another: the broker gave back all it had, at once.
+A consumer that goes without UNSUBSCRIBE is in doubt for a while: deliveries may be under way to it
+that nobody will see, and the broker may go on delivering to it until it notices. Messages that wait
+then, or are sent then, may come late and marked, so they owe no order and no absence of the mark.
+The doubt ends when something that the consumer held is delivered to another: the broker gave back
+all it had, at once.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ Key: TypeAlias = bytes
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """``producer`` handed a message to the broker. The order of these facts is the order of sending."""
+    """``producer`` handed a message to the broker. The order of these facts is the order of
+    sending."""
 
     key: Key
     producer: str
@@ -42,7 +46,8 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The broker said that it has the message; with a transaction, that the transaction is committed."""
+    """The broker said that it has the message; with a transaction, that the transaction is
+    committed."""
 
     key: Key
 
@@ -81,8 +86,8 @@ class Refused:
 class Returned:
     """``consumer`` went away and what it held goes back.
 
-    ``failed``: its connection was lost, it did not say goodbye. ``noticed``: the broker confirmed that the subscription is
-    gone, so nothing can be under way to it.
+    ``failed``: its connection was lost, it did not say goodbye. ``noticed``: the broker confirmed
+    that the subscription is gone, so nothing can be under way to it.
     """
 
     consumer: str
@@ -110,7 +115,8 @@ class _Entry:
     withdrawn: bool = False
     holder: str = ""
     run: int | None = 0
-    """Messages of one run waited together: none of them overtakes another on its way to one consumer. None: in doubt."""
+    """Messages of one run waited together: none of them overtakes another on its way to one
+    consumer. None: in doubt."""
     owes_mark: bool | None = False
     """Whether the next delivery has to be marked; None: it may be."""
 
@@ -143,7 +149,16 @@ class Books:
         return f"{counts}: {'; '.join(noted) or 'nothing lost, doubled or out of order'}"
 
 
-ILLEGAL = ("phantom", "shared", "revived", "lost", "abandoned", "disordered", "unmarked", "mismarked")
+ILLEGAL = (
+    "phantom",
+    "shared",
+    "revived",
+    "lost",
+    "abandoned",
+    "disordered",
+    "unmarked",
+    "mismarked",
+)
 
 
 @dataclass
@@ -151,7 +166,9 @@ class Ledger:
     """The books while they are open: takes facts one by one."""
 
     _entries: dict[Key, _Entry] = field(default_factory=dict)
-    _found: dict[str, list[Key]] = field(default_factory=lambda: {name: [] for name in (*ILLEGAL, "recovered")})
+    _found: dict[str, list[Key]] = field(
+        default_factory=lambda: {name: [] for name in (*ILLEGAL, "recovered")}
+    )
     _latest: dict[tuple[str, str, int], int] = field(default_factory=dict)
     _runs: int = 0
     _unseen_run: int = 0
@@ -160,11 +177,14 @@ class Ledger:
     """Consumers that went unnoticed, with what they held."""
 
     def note(self, fact: Fact) -> None:
-        """Enters one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell messages apart."""
+        """Enters one fact. Raises ``ValueError`` for a key that was sent twice: keys have to tell
+        messages apart."""
         match fact:
             case Attempted(key, producer):
                 if key in self._entries:
-                    raise ValueError(f"{key!r} was sent twice; the books need a key of its own for every message")
+                    raise ValueError(
+                        f"{key!r} was sent twice; the books need a key of its own for every message"
+                    )
                 doubt = bool(self._in_doubt)
                 self._entries[key] = _Entry(
                     producer,
@@ -192,7 +212,11 @@ class Ledger:
 
     def held_by(self, consumer: str) -> list[Key]:
         """What ``consumer`` holds, in the order of sending."""
-        return [key for key, each in self._entries.items() if each.now is _Now.HELD and each.holder == consumer]
+        return [
+            key
+            for key, each in self._entries.items()
+            if each.now is _Now.HELD and each.holder == consumer
+        ]
 
     def close(self) -> Books:
         """The books after somebody has consumed all there was."""
@@ -201,7 +225,11 @@ class Ledger:
             attempted=len(self._entries),
             confirmed=sum(each.confirmed for _, each in entries),
             delivered=self._deliveries,
-            **{name: tuple(keys) for name, keys in self._found.items() if name not in ("lost", "abandoned")},
+            **{
+                name: tuple(keys)
+                for name, keys in self._found.items()
+                if name not in ("lost", "abandoned")
+            },
             lost=tuple(key for key, each in entries if _owed(each)),
             abandoned=tuple(key for key, each in entries if each.now is _Now.BACK),
         )

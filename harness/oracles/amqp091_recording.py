@@ -1,8 +1,10 @@
-"""What a recording of an AMQP 0-9-1 connection shows of a broker: prefetch, delivery tags, and signs of life.
+"""What a recording of an AMQP 0-9-1 connection shows of a broker: prefetch, delivery tags, and
+signs of life.
 
-What a correct broker could have done is not held against it. A prefetch may be counted for each consumer or for the channel
-(the specification and RabbitMQ differ): only what is more than either allows is a violation, and of the values that a channel
-had since a consumer began the largest counts. Acknowledgements in a transaction count at once.
+What a correct broker could have done is not held against it. A prefetch may be counted for each
+consumer or for the channel (the specification and RabbitMQ differ): only what is more than either
+allows is a violation, and of the values that a channel had since a consumer began the largest
+counts. Acknowledgements in a transaction count at once.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.oracles.amqp091_trace import ANSWERS, DELIVERIES, number
-from harness.oracles.lives import MARGIN, SURELY_LATE
-from harness.trace.events import (
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.oracles.connection_lifetimes import MARGIN, SURELY_LATE
+from brokerproof.harness.protocols.amqp091.fact_reader import ANSWERS, DELIVERIES, number
+from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
     Event,
@@ -21,8 +26,6 @@ from harness.trace.events import (
     Headers,
     HeartBeatReceived,
 )
-from harness.verdicts.finding import Finding
-from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant, Seen
 
 PREFETCH, TAGS, BEATS = "AMQP091-QOS-01", "AMQP091-TAG-01", "AMQP091-HB-02"
 UNKNOWN, BLOCKED = "AMQP091-ACK-01", "RABBITMQ-FLOW-notify-1"
@@ -69,7 +72,8 @@ def _text(headers: Headers, name: str) -> str:
 
 
 def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether no more deliveries waited for their acknowledgement than a prefetch allows, and whether tags were their own."""
+    """Whether no more deliveries waited for their acknowledgement than a prefetch allows, and
+    whether tags were their own."""
     channels: dict[int, _Channel] = {}
     found: list[Finding] = []
     for event in events:
@@ -79,7 +83,8 @@ def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
         if event.command in ("channel.open", "channel.close"):
             channels[number] = _Channel()
             continue
-        # A channel that was opened before the recording began may have a prefetch and consumers that nobody knows.
+        # A channel that was opened before the recording began may have a prefetch and consumers
+        # that nobody knows.
         channel = channels.get(number)
         if channel is not None and isinstance(event, FrameSent):
             _said(channel, event)
@@ -124,12 +129,15 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
     if consumer.limit:
         held = len(consumer.held)
         seen = Seen.HELD if held <= consumer.limit else Seen.VIOLATED
-        yield Finding(PREFETCH, seen, f"{held} deliveries wait, of {consumer.limit} that the prefetch allows")
+        yield Finding(
+            PREFETCH, seen, f"{held} deliveries wait, of {consumer.limit} that the prefetch allows"
+        )
 
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether something came from the broker in each interval of heart-beats that tune-ok said. Whoever recorded may have been
-    late by an unknown time: what lies not far outside is uncertain."""
+    """Whether something came from the broker in each interval of heart-beats that tune-ok said.
+    Whoever recorded may have been late by an unknown time: what lies not far outside is
+    uncertain."""
     due: Duration = 0
     last: Instant | None = None
     worst: Duration = -1
@@ -144,7 +152,13 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
             worst = max(worst, event.at_ns - last)
             break
     if not due or worst < 0:
-        return [Finding(BEATS, Seen.NEVER_REACHED, "no heart-beats were agreed on, or there was no time for any")]
+        return [
+            Finding(
+                BEATS,
+                Seen.NEVER_REACHED,
+                "no heart-beats were agreed on, or there was no time for any",
+            )
+        ]
     most = allowed(due)
     detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {due / NS_PER_MS:g} allowed"
     if worst <= most:
@@ -154,7 +168,8 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def allowed(due: Duration) -> Duration:
-    """How long a broker that promised a beat each ``due`` may be silent, by a recording that may be a little late."""
+    """How long a broker that promised a beat each ``due`` may be silent, by a recording that may be
+    a little late."""
     return due + max(MARGIN, due // 10)
 
 
@@ -175,8 +190,9 @@ class _Waiting:
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether a delivery is settled once: an acknowledgement of a tag that does not wait (any more) has to end its channel.
-    It did not where the broker answers what was asked behind it. Channels with transactions are left out."""
+    """Whether a delivery is settled once: an acknowledgement of a tag that does not wait (any more)
+    has to end its channel. It did not where the broker answers what was asked behind it. Channels
+    with transactions are left out."""
     channels: dict[int, _Waiting] = {}
     found: list[Finding] = []
     for event in events:
@@ -194,19 +210,28 @@ def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
         elif event.command == "channel.close":
             code = _number(event.headers, "reply-code")
             if waiting.wrong is not None and code == PRECONDITION_FAILED:
-                found.append(Finding(UNKNOWN, Seen.HELD, f"tag {waiting.wrong}, which did not wait, ended the channel"))
+                found.append(
+                    Finding(
+                        UNKNOWN,
+                        Seen.HELD,
+                        f"tag {waiting.wrong}, which did not wait, ended the channel",
+                    )
+                )
             del channels[of]
         elif isinstance(event, FrameSent):
             _answered(waiting, event)
         elif waiting.wrong is not None and event.command in waiting.since:
             detail = (
-                f"tag {waiting.wrong} did not wait and was acknowledged; the broker answered {event.command} behind it"
+                f"tag {waiting.wrong} did not wait and was acknowledged; the broker answered"
+                f" {event.command} behind it"
             )
             found.append(Finding(UNKNOWN, Seen.VIOLATED, detail))
             waiting.wrong = None
         else:
             _waits(waiting, event)
-    return found or [Finding(UNKNOWN, Seen.NEVER_REACHED, "nothing was acknowledged that did not wait")]
+    return found or [
+        Finding(UNKNOWN, Seen.NEVER_REACHED, "nothing was acknowledged that did not wait")
+    ]
 
 
 def _answered(waiting: _Waiting, event: FrameSent) -> None:
@@ -252,7 +277,10 @@ def _waits(waiting: _Waiting, event: FrameReceived) -> None:
         _, acknowledges = waiting.asked.pop(0)
         if not acknowledges:
             waiting.deaf.add(_text(event.headers, "consumer-tag"))
-    elif event.command == "basic.deliver" and _text(event.headers, "consumer-tag") not in waiting.deaf:
+    elif (
+        event.command == "basic.deliver"
+        and _text(event.headers, "consumer-tag") not in waiting.deaf
+    ):
         waiting.tags.add(tag)
     elif event.command in ("basic.get-ok", "basic.get-empty"):
         acknowledges = waiting.getting.pop(0) if waiting.getting else True
@@ -261,8 +289,8 @@ def _waits(waiting: _Waiting, event: FrameReceived) -> None:
 
 
 def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Whether a client that did not say that it understands it was told that it is blocked, and whether it was told that it is
-    not any more without having been told that it is."""
+    """Whether a client that did not say that it understands it was told that it is blocked, and
+    whether it was told that it is not any more without having been told that it is."""
     announced: bool | None = None
     blocked = False
     found: list[Finding] = []
@@ -271,11 +299,21 @@ def blocking(events: Sequence[Event], conn: int) -> list[Finding]:
             continue
         if event.command == "connection.start-ok":
             announced = ANNOUNCED in _text(event.headers, "client-properties")
-        elif event.command in ("connection.blocked", "connection.unblocked") and announced is not None:
+        elif (
+            event.command in ("connection.blocked", "connection.unblocked")
+            and announced is not None
+        ):
             ends = event.command == "connection.unblocked"
             right = announced and (blocked or not ends)
-            why = "after it had been told of a block" if blocked else "before it had been told of a block"
-            detail = f"{event.command} came to a client that {'has' if announced else 'has not'} the capability, {why}"
+            why = (
+                "after it had been told of a block"
+                if blocked
+                else "before it had been told of a block"
+            )
+            detail = (
+                f"{event.command} came to a client that {'has' if announced else 'has not'} the"
+                f" capability, {why}"
+            )
             found.append(Finding(BLOCKED, Seen.HELD if right else Seen.VIOLATED, detail))
             blocked = not ends
     return found or [Finding(BLOCKED, Seen.NEVER_REACHED, "the client was not told of any block")]

@@ -1,7 +1,9 @@
-"""Error conditions (part 2, 2.8.15 to 2.8.18): a symbol that begins with ``amqp:`` is one that a list of the standard has.
+"""Error conditions (part 2, 2.8.15 to 2.8.18): a symbol that begins with ``amqp:`` is one that a
+list of the standard has.
 
-The scope of an error is that of the frame which carries it; which of the lists a condition is taken from is left to the
-peer, so only the spelling is judged. Symbols that do not begin with ``amqp:`` are a peer's own business.
+The scope of an error is that of the frame which carries it; which of the lists a condition is taken
+from is left to the peer, so only the spelling is judged. Symbols that do not begin with ``amqp:``
+are a peer's own business.
 """
 
 from __future__ import annotations
@@ -9,12 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from harness.oracles.amqp_trace import Side, frames
-from harness.trace.events import Event
-from harness.verdicts.finding import Finding
-from harness.words import Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.amqp10.fact_reader import Side, frames
+from brokerproof.harness.trace.events import Event
 
-SHARED, CONNECTION, SESSION, LINK = "AMQP10-ERR-01", "AMQP10-ERR-02", "AMQP10-ERR-03", "AMQP10-ERR-04"
+SHARED, CONNECTION, SESSION, LINK = (
+    "AMQP10-ERR-01",
+    "AMQP10-ERR-02",
+    "AMQP10-ERR-03",
+    "AMQP10-ERR-04",
+)
 
 _CONDITION = re.compile(r"\bcondition=([^,) ]+)")
 _OF_ALL = {
@@ -35,7 +42,13 @@ _OF_ALL = {
 _OF_A_SCOPE = {
     "connection": {"forced", "framing-error", "redirect"},
     "session": {"window-violation", "errant-link", "handle-in-use", "unattached-handle"},
-    "link": {"detach-forced", "transfer-limit-exceeded", "message-size-exceeded", "redirect", "stolen"},
+    "link": {
+        "detach-forced",
+        "transfer-limit-exceeded",
+        "message-size-exceeded",
+        "redirect",
+        "stolen",
+    },
     "transaction": {"unknown-id", "rollback", "timeout"},
 }
 LISTED = frozenset(f"amqp:{each}" for each in _OF_ALL) | {
@@ -48,12 +61,15 @@ _OF_FRAME = {"close": CONNECTION, "end": SESSION, "detach": LINK}
 
 
 def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether the errors that ``side`` sent, with whatever frame, have conditions that are known or its own."""
+    """Whether the errors that ``side`` sent, with whatever frame, have conditions that are known or
+    its own."""
     found: list[Finding] = []
     for frame in frames(events, conn):
         if frame.side is not side:
             continue
-        told = frame.fields.get("error") or (frame.fields.get("state") if frame.name == "disposition" else None)
+        told = frame.fields.get("error") or (
+            frame.fields.get("state") if frame.name == "disposition" else None
+        )
         named = _CONDITION.search(told or "")
         if named is None:
             continue
@@ -63,6 +79,8 @@ def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
         if wrong:
             scope = condition.split(":")[1]
             about = [_REQUIREMENT.get(scope, SHARED)]
-        detail = f"{frame.name} has the condition {condition}{', which no list has' if wrong else ''}"
+        detail = (
+            f"{frame.name} has the condition {condition}{', which no list has' if wrong else ''}"
+        )
         found += [Finding(each, Seen.VIOLATED if wrong else Seen.HELD, detail) for each in about]
     return found or [Finding(SHARED, Seen.NEVER_REACHED, "no error came")]

@@ -1,6 +1,7 @@
 """Link credit and drain (part 2, 2.6.7): never exceeded, and every drain answered.
 
-link-credit of the sender = delivery-count of the receiver + its link-credit - delivery-count of the sender, modulo 2**32.
+link-credit of the sender = delivery-count of the receiver + its link-credit - delivery-count of the
+sender, modulo 2**32.
 """
 
 from __future__ import annotations
@@ -8,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.oracles.amqp_trace import WRAP, Granted, Link, Placed, Side, WireFrame, ahead, placed
-from harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
-from harness.verdicts.finding import Finding
-from harness.words import Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.amqp10.fact_reader import (
+    WRAP,
+    Granted,
+    Link,
+    Placed,
+    Side,
+    WireFrame,
+    ahead,
+    placed,
+)
+from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
 
 NOT_WITHOUT, FORMULA, FIRST, COUNT, DRAIN = (
     "AMQP10-CREDIT-09",
@@ -32,7 +42,8 @@ class _Account:
     flowed: bool = False
     going_on: bool = False
     draining: tuple[int, int] | None = None
-    """A drain that is not answered: at which position it was asked for, and the limit it is about."""
+    """A drain that is not answered: at which position it was asked for, and the limit it is
+    about."""
     drains: int = 0
 
     def begins(self, frame: WireFrame) -> bool:
@@ -64,7 +75,8 @@ class _Accounts:
         return list(self._by_link.values())
 
     def steps(self, events: Sequence[Event], conn: int) -> Iterator[tuple[Placed, _Account]]:
-        """Every step that is about a link on which the side is the sender, with the account of that link."""
+        """Every step that is about a link on which the side is the sender, with the account of that
+        link."""
         for step in placed(events, conn):
             self.settle_for(step)
             if step.link is not None and step.link.sender is self._side:
@@ -80,12 +92,16 @@ def _limit(step: Placed, link: Link) -> int:
 def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Whether ``side``, wherever it is the sender, kept to the credit it had.
 
-    Every delivery is judged at its first transfer. Credit that was taken back while a transfer may have been under way
-    does not count against the sender.
+    Every delivery is judged at its first transfer. Credit that was taken back while a transfer may
+    have been under way does not count against the sender.
     """
     accounts, found = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
-        if step.frame.name == "flow" and step.frame.side is side.other and step.frame.number("link-credit") is not None:
+        if (
+            step.frame.name == "flow"
+            and step.frame.side is side.other
+            and step.frame.number("link-credit") is not None
+        ):
             account.granted.grant(step.position, _limit(step, account.link))
             account.flowed = True
         elif step.frame.name == "flow" and step.frame.side is side:
@@ -114,8 +130,8 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Whether the flows of ``side`` as a sender told delivery-count and link-credit as they are.
 
-    delivery-count is that of the deliveries sent so far, more only after a drain; the credit told with it has to lead to
-    a limit that the receiver gave.
+    delivery-count is that of the deliveries sent so far, more only after a drain; the credit told
+    with it has to lead to a limit that the receiver gave.
     """
     accounts, found = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
@@ -138,31 +154,50 @@ def _told(account: _Account, step: Placed) -> list[Finding]:
     if advanced < 0:
         return [
             Finding(
-                COUNT, Seen.VIOLATED, f"{where} has delivery-count {told}, and {account.delivery_count} was reached"
+                COUNT,
+                Seen.VIOLATED,
+                f"{where} has delivery-count {told}, and {account.delivery_count} was reached",
             )
         ]
     if advanced and not account.drains:
         return [
             Finding(
-                COUNT, Seen.VIOLATED, f"{where} has delivery-count {told}, {advanced} more than sent, without a drain"
+                COUNT,
+                Seen.VIOLATED,
+                f"{where} has delivery-count {told}, {advanced} more than sent, without a drain",
             )
         ]
     room = account.granted.room(told)
     if room < 0:
-        return [Finding(COUNT, Seen.VIOLATED, f"{where} has delivery-count {told}, {-room} beyond the limit granted")]
+        return [
+            Finding(
+                COUNT,
+                Seen.VIOLATED,
+                f"{where} has delivery-count {told}, {-room} beyond the limit granted",
+            )
+        ]
     account.delivery_count = told
     found = [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {told}")]
     left = step.frame.number("link-credit")
     if left is not None and left > max(0, room):
-        found.append(Finding(FORMULA, Seen.VIOLATED, f"{where} tells link-credit {left}, and {max(0, room)} are left"))
+        found.append(
+            Finding(
+                FORMULA,
+                Seen.VIOLATED,
+                f"{where} tells link-credit {left}, and {max(0, room)} are left",
+            )
+        )
     elif left is not None:
-        found.append(Finding(FORMULA, Seen.HELD, f"{where} tells link-credit {left} of {max(0, room)}"))
+        found.append(
+            Finding(FORMULA, Seen.HELD, f"{where} tells link-credit {left} of {max(0, room)}")
+        )
     return found
 
 
 def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` as a sender answered every drain: credit used up by deliveries, or given back by a flow whose
-    delivery-count is the limit. A drain that is taken back, or whose link or connection ends before, asks for nothing."""
+    """Whether ``side`` as a sender answered every drain: credit used up by deliveries, or given
+    back by a flow whose delivery-count is the limit. A drain that is taken back, or whose link or
+    connection ends before, asks for nothing."""
     accounts, found = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:
@@ -177,16 +212,25 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             account.delivery_count = account.delivery_count if told is None else told
         if account.draining is not None and ahead(account.delivery_count, account.draining[1]) >= 0:
             found.append(
-                Finding(DRAIN, Seen.HELD, f"the drain of link {account.link.name} came to {account.draining[1]}")
+                Finding(
+                    DRAIN,
+                    Seen.HELD,
+                    f"the drain of link {account.link.name} came to {account.draining[1]}",
+                )
             )
             account.draining = None
-    cut = any(isinstance(each, (ConnectionClosed, ConnectionAbandoned)) and each.conn == conn for each in events)
+    cut = any(
+        isinstance(each, (ConnectionClosed, ConnectionAbandoned)) and each.conn == conn
+        for each in events
+    )
     for account in accounts.all():
         if account.draining is not None and not account.link.session.ended and not cut:
             left = ahead(account.draining[1], account.delivery_count)
             found.append(
                 Finding(
-                    DRAIN, Seen.VIOLATED, f"the drain of link {account.link.name} was not answered: {left} credit left"
+                    DRAIN,
+                    Seen.VIOLATED,
+                    f"the drain of link {account.link.name} was not answered: {left} credit left",
                 )
             )
     return found or [Finding(DRAIN, Seen.NEVER_REACHED, "nobody asked for a drain")]

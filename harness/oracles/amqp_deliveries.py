@@ -1,14 +1,23 @@
-"""Deliveries and their settlement (part 2, 2.6.12 and 2.7.5 to 2.7.6): ids, tags, continuations, outcomes."""
+"""Deliveries and their settlement (part 2, 2.6.12 and 2.7.5 to 2.7.6): ids, tags, continuations,
+outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.oracles.amqp_trace import WRAP, Link, Placed, Session, Side, ahead, placed
-from harness.trace.events import Event
-from harness.verdicts.finding import Finding
-from harness.words import Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.amqp10.fact_reader import (
+    WRAP,
+    Link,
+    Placed,
+    Session,
+    Side,
+    ahead,
+    placed,
+)
+from brokerproof.harness.trace.events import Event
 
 HAS_ID, SAME_ID, HAS_TAG, TAG_LENGTH, OWN_TAG, HAS_FORMAT, IN_ORDER = (
     "AMQP10-XFER-01",
@@ -54,7 +63,8 @@ class _Books:
         return self._by_session.setdefault(session, _Book())
 
     def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
-        """The delivery of a transfer, and whether it is its first; None when it belongs to no link."""
+        """The delivery of a transfer, and whether it is its first; None when it belongs to no
+        link."""
         if step.session is None or step.link is None:
             return None
         book, frame = self.of(step.session), step.frame
@@ -63,7 +73,10 @@ class _Books:
         if delivery is None:
             number = frame.number("delivery-id")
             delivery = _Delivery(
-                step.link, -1 if number is None else number, frame.fields.get("delivery-tag"), frame.side
+                step.link,
+                -1 if number is None else number,
+                frame.fields.get("delivery-tag"),
+                frame.side,
             )
             if number is not None:
                 book.by_id[(frame.side, number)] = delivery
@@ -77,8 +90,9 @@ class _Books:
 
 
 def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` named its deliveries well: id, tag and format on the first transfer, the ids of a session one
-    after the other, tags of at most 32 octets and no two alike among unsettled ones, continuations without another id."""
+    """Whether ``side`` named its deliveries well: id, tag and format on the first transfer, the ids
+    of a session one after the other, tags of at most 32 octets and no two alike among unsettled
+    ones, continuations without another id."""
     books = _Books()
     found: list[Finding] = []
     for step in placed(events, conn):
@@ -99,7 +113,11 @@ def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
     frame = step.frame
     number, tag = frame.number("delivery-id"), frame.fields.get("delivery-tag")
     what = f"the first transfer of delivery {number}"
-    for name, requirement in (("delivery-id", HAS_ID), ("delivery-tag", HAS_TAG), ("message-format", HAS_FORMAT)):
+    for name, requirement in (
+        ("delivery-id", HAS_ID),
+        ("delivery-tag", HAS_TAG),
+        ("message-format", HAS_FORMAT),
+    ):
         seen = Seen.HELD if name in frame.fields else Seen.VIOLATED
         yield Finding(requirement, seen, f"{what} has {'a' if seen is Seen.HELD else 'no'} {name}")
     if number is not None:
@@ -127,11 +145,16 @@ def _later(step: Placed, delivery: _Delivery) -> Iterator[Finding]:
     number = step.frame.number("delivery-id")
     if number is not None:
         seen = Seen.HELD if number == delivery.id else Seen.VIOLATED
-        yield Finding(SAME_ID, seen, f"a transfer that continues delivery {delivery.id} has delivery-id {number}")
+        yield Finding(
+            SAME_ID,
+            seen,
+            f"a transfer that continues delivery {delivery.id} has delivery-id {number}",
+        )
 
 
 def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` spoke of deliveries that there are, settled each once, and left terminal states as they were."""
+    """Whether ``side`` spoke of deliveries that there are, settled each once, and left terminal
+    states as they were."""
     books = _Books()
     found: list[Finding] = []
     for step in placed(events, conn):
@@ -155,7 +178,11 @@ def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
     if span < len(book.by_id):
         inside = (book.by_id.get((sender, (first + offset) % WRAP)) for offset in range(span + 1))
         return first, last, [each for each in inside if each is not None]
-    known = [each for (who, id_), each in book.by_id.items() if who is sender and 0 <= ahead(id_, first) <= span]
+    known = [
+        each
+        for (who, id_), each in book.by_id.items()
+        if who is sender and 0 <= ahead(id_, first) <= span
+    ]
     return first, last, known
 
 
@@ -164,7 +191,11 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
     first, last, about = _named(book, step)
     which = f"delivery {first}" if first == last else f"deliveries {first} to {last}"
     if not about:
-        yield Finding(DIRECTION, Seen.VIOLATED, f"a disposition is about {which}, which nobody sent in that direction")
+        yield Finding(
+            DIRECTION,
+            Seen.VIOLATED,
+            f"a disposition is about {which}, which nobody sent in that direction",
+        )
         return
     yield Finding(DIRECTION, Seen.HELD, f"a disposition is about {which}")
     if frame.flag("settled"):

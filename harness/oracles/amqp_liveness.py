@@ -1,4 +1,5 @@
-"""What a side promised when it opened, and what it was asked for: idle time-out, limits, and what comes first and last.
+"""What a side promised when it opened, and what it was asked for: idle time-out, limits, and what
+comes first and last.
 
 Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
 """
@@ -8,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from harness.oracles.amqp_trace import EMPTY, Side, WireFrame, frames, placed
-from harness.oracles.lives import MARGIN, SURELY_LATE
-from harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
-from harness.verdicts.finding import Finding
-from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant, Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.oracles.connection_lifetimes import MARGIN, SURELY_LATE
+from brokerproof.harness.protocols.amqp10.fact_reader import EMPTY, Side, WireFrame, frames, placed
+from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
 
 SILENCE, FIRST, LAST, NO_BEAT_BEFORE, NO_BEAT_AFTER = (
     "AMQP10-IDLE-20",
@@ -22,22 +24,39 @@ SILENCE, FIRST, LAST, NO_BEAT_BEFORE, NO_BEAT_AFTER = (
     "AMQP10-IDLE-15",
 )
 FRAME_SIZE, CHANNEL, HANDLE = "AMQP10-MFS-02", "AMQP10-CHMAX-01", "AMQP10-CHMAX-04"
-_OUTSIDE = ("protocol-header", "sasl-mechanisms", "sasl-init", "sasl-challenge", "sasl-response", "sasl-outcome")
+_OUTSIDE = (
+    "protocol-header",
+    "sasl-mechanisms",
+    "sasl-init",
+    "sasl-challenge",
+    "sasl-response",
+    "sasl-outcome",
+)
 
 
-def idle(events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0) -> list[Finding]:
-    """Whether ``side`` let no more time pass between its frames than the idle-time-out that the other's open asked for,
-    plus ``slack``. Counted from the later of both opens to its close, or to the end of the connection or of the trace."""
+def idle(
+    events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0
+) -> list[Finding]:
+    """Whether ``side`` let no more time pass between its frames than the idle-time-out that the
+    other's open asked for, plus ``slack``. Counted from the later of both opens to its close, or to
+    the end of the connection or of the trace."""
     worst, allowed = _silence(events, conn, side)
     if allowed is None or worst < 0:
-        return [Finding(SILENCE, Seen.NEVER_REACHED, "nobody asked for signs of life, or there was no time for any")]
+        return [
+            Finding(
+                SILENCE,
+                Seen.NEVER_REACHED,
+                "nobody asked for signs of life, or there was no time for any",
+            )
+        ]
     held = worst <= allowed + slack
     detail = f"its longest silence was {worst / NS_PER_MS:g} ms, of {allowed / NS_PER_MS:g} allowed"
     return [Finding(SILENCE, Seen.HELD if held else Seen.VIOLATED, detail)]
 
 
 def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """:func:`idle` where whoever recorded may have been late by an unknown time: what lies not far outside is uncertain."""
+    """:func:`idle` where whoever recorded may have been late by an unknown time: what lies not far
+    outside is uncertain."""
     worst, allowed = _silence(events, conn, side)
     margin = max(MARGIN, (allowed or 0) // 10)
     close = worst <= SURELY_LATE * ((allowed or 0) + margin) + NS_PER_S
@@ -49,7 +68,8 @@ def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKE
 
 
 def _silence(events: Sequence[Event], conn: int, side: Side) -> tuple[Duration, Duration | None]:
-    """The longest silence of ``side`` (-1: there was no time for any) and what the other allowed (None: anything)."""
+    """The longest silence of ``side`` (-1: there was no time for any) and what the other allowed
+    (None: anything)."""
     allowed: Duration | None = None
     last: Instant | None = None
     worst: Duration = -1
@@ -60,7 +80,9 @@ def _silence(events: Sequence[Event], conn: int, side: Side) -> tuple[Duration, 
             if frame.side is side.other and frame.number("idle-time-out"):
                 allowed = (frame.number("idle-time-out") or 0) * NS_PER_MS
             last = frame.at
-        elif len(opened) == 2 and last is not None and (frame.side is side or frame.name == "close"):
+        elif (
+            len(opened) == 2 and last is not None and (frame.side is side or frame.name == "close")
+        ):
             worst, last = max(worst, frame.at - last), frame.at
         if frame.name == "close":
             break
@@ -95,7 +117,9 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
         yield Finding(NO_BEAT_BEFORE, Seen.VIOLATED, "an empty frame was sent before open")
     elif not opened:
         held = frame.name == "open"
-        yield Finding(FIRST, Seen.HELD if held else Seen.VIOLATED, f"the first frame was {frame.name}")
+        yield Finding(
+            FIRST, Seen.HELD if held else Seen.VIOLATED, f"the first frame was {frame.name}"
+        )
     elif frame.name == EMPTY:
         yield Finding(NO_BEAT_BEFORE, Seen.HELD, "empty frames came after open")
     if closed:
@@ -106,8 +130,8 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
 
 
 def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` kept to the other's max-frame-size and channel-max (once its open is in the trace) and to the
-    handle-max of its begin."""
+    """Whether ``side`` kept to the other's max-frame-size and channel-max (once its open is in the
+    trace) and to the handle-max of its begin."""
     found: list[Finding] = []
     sizes, channels = 2**32 - 1, 65535
     for step in placed(events, conn):
@@ -117,17 +141,35 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             sizes, channels = sizes if size is None else size, channels if most is None else most
         if frame.side is not side or frame.name in _OUTSIDE:
             continue
-        found.append(_bounded(FRAME_SIZE, f"{frame.name} of {frame.size} octets", frame.size, max(512, sizes)))
+        found.append(
+            _bounded(
+                FRAME_SIZE, f"{frame.name} of {frame.size} octets", frame.size, max(512, sizes)
+            )
+        )
         if frame.name != EMPTY:
-            found.append(_bounded(CHANNEL, f"{frame.name} on channel {frame.channel}", frame.channel, channels))
+            found.append(
+                _bounded(
+                    CHANNEL, f"{frame.name} on channel {frame.channel}", frame.channel, channels
+                )
+            )
         if frame.name == "attach" and step.session is not None and side.other in step.session.begun:
-            handle, most = frame.number("handle"), step.session.begun[side.other].number("handle-max")
+            handle, most = (
+                frame.number("handle"),
+                step.session.begun[side.other].number("handle-max"),
+            )
             if handle is not None:
                 found.append(
-                    _bounded(HANDLE, f"attach with handle {handle}", handle, 2**32 - 1 if most is None else most)
+                    _bounded(
+                        HANDLE,
+                        f"attach with handle {handle}",
+                        handle,
+                        2**32 - 1 if most is None else most,
+                    )
                 )
     return found or [Finding(FRAME_SIZE, Seen.NEVER_REACHED, "no frame was sent")]
 
 
 def _bounded(requirement: str, what: str, value: int, most: int) -> Finding:
-    return Finding(requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what}, of at most {most}")
+    return Finding(
+        requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what}, of at most {most}"
+    )

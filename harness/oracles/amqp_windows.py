@@ -1,8 +1,8 @@
 """Session windows and transfer-ids (part 2, 2.5.6), modulo 2**32.
 
-A transfer may be sent while the sender's next-outgoing-id is below the limit that the other side gave: its
-next-incoming-id plus its incoming-window, and before its first flow the initial next-outgoing-id plus the window of its
-begin.
+A transfer may be sent while the sender's next-outgoing-id is below the limit that the other side
+gave: its next-incoming-id plus its incoming-window, and before its first flow the initial
+next-outgoing-id plus the window of its begin.
 """
 
 from __future__ import annotations
@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from harness.oracles.amqp_trace import WRAP, Granted, Placed, Session, Side, ahead, placed
-from harness.trace.events import Event
-from harness.verdicts.finding import Finding
-from harness.words import Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.amqp10.fact_reader import (
+    WRAP,
+    Granted,
+    Placed,
+    Session,
+    Side,
+    ahead,
+    placed,
+)
+from brokerproof.harness.trace.events import Event
 
 RESPECTED, OUTGOING, INCOMING, PRESENT, WHEN_BEGUN = (
     "AMQP10-WIN-02",
@@ -27,7 +35,8 @@ _ALWAYS = ("incoming-window", "next-outgoing-id", "outgoing-window")
 
 @dataclass
 class _Counts:
-    """Of one session: what each side's next-outgoing-id has come to, and where the judged side may go."""
+    """Of one session: what each side's next-outgoing-id has come to, and where the judged side may
+    go."""
 
     next_id: dict[Side, int] = field(default_factory=dict)
     limit: Granted | None = None
@@ -44,7 +53,8 @@ class _All:
         return self._by_session.setdefault(session, _Counts())
 
     def note(self, step: Placed) -> _Counts | None:
-        """Enters begins, transfers and the flows of the other side; None for frames of no session."""
+        """Enters begins, transfers and the flows of the other side; None for frames of no
+        session."""
         if step.answers is not None and step.frame.side is self._side:
             for each in self._by_session.values():
                 if each.limit is not None:
@@ -59,7 +69,9 @@ class _All:
             base = frame.number("next-incoming-id")
             if base is None:
                 base = step.session.begun[self._side].number("next-outgoing-id") or 0
-            counts.limit.grant(step.position, (base + (frame.number("incoming-window") or 0)) % WRAP)
+            counts.limit.grant(
+                step.position, (base + (frame.number("incoming-window") or 0)) % WRAP
+            )
         return counts
 
     def _open_window(self, session: Session, counts: _Counts) -> None:
@@ -71,7 +83,8 @@ class _All:
 
 
 def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Whether ``side`` sent transfers only while the other's incoming-window had room, every transfer judged."""
+    """Whether ``side`` sent transfers only while the other's incoming-window had room, every
+    transfer judged."""
     all_, found = _All(side), []
     for step in placed(events, conn):
         counts = all_.note(step)
@@ -81,17 +94,25 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
         counts.next_id[side] = (at + 1) % WRAP
         room = 0 if counts.limit is None else counts.limit.room(at)
         if room > 0:
-            found.append(Finding(RESPECTED, Seen.HELD, f"transfer {at} was sent with {room} left in the window"))
+            found.append(
+                Finding(
+                    RESPECTED, Seen.HELD, f"transfer {at} was sent with {room} left in the window"
+                )
+            )
         else:
-            found.append(Finding(RESPECTED, Seen.VIOLATED, f"transfer {at} was sent {1 - room} beyond the window"))
+            found.append(
+                Finding(
+                    RESPECTED, Seen.VIOLATED, f"transfer {at} was sent {1 - room} beyond the window"
+                )
+            )
     return found or [Finding(RESPECTED, Seen.NEVER_REACHED, "no transfer was sent")]
 
 
 def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Whether the flows of ``side`` told the session's ids and windows as they are.
 
-    next-outgoing-id: one for each transfer that it sent. next-incoming-id: there once it has the other's begin, never
-    falling, never more than the other has sent.
+    next-outgoing-id: one for each transfer that it sent. next-incoming-id: there once it has the
+    other's begin, never falling, never more than the other has sent.
     """
     all_, found = _All(side), []
     for step in placed(events, conn):
@@ -117,26 +138,50 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
     told, sent = frame.number("next-outgoing-id"), counts.next_id.get(side, 0)
     if told is not None:
         seen = Seen.HELD if told == sent else Seen.VIOLATED
-        found.append(Finding(OUTGOING, seen, f"a flow tells next-outgoing-id {told}, its transfers came to {sent}"))
+        found.append(
+            Finding(
+                OUTGOING,
+                seen,
+                f"a flow tells next-outgoing-id {told}, its transfers came to {sent}",
+            )
+        )
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)
     if incoming is None:
         if side.other in step.session.begun and side.other is Side.OURS:
             found.append(
-                Finding(WHEN_BEGUN, Seen.VIOLATED, "a flow has no next-incoming-id, though our begin was answered")
+                Finding(
+                    WHEN_BEGUN,
+                    Seen.VIOLATED,
+                    "a flow has no next-incoming-id, though our begin was answered",
+                )
             )
         return found
     if other is None:
         return [
             *found,
-            Finding(WHEN_BEGUN, Seen.VIOLATED, f"a flow has next-incoming-id {incoming} before the other's begin"),
+            Finding(
+                WHEN_BEGUN,
+                Seen.VIOLATED,
+                f"a flow has next-incoming-id {incoming} before the other's begin",
+            ),
         ]
     if ahead(incoming, other) > 0:
         found.append(
-            Finding(INCOMING, Seen.VIOLATED, f"a flow tells next-incoming-id {incoming}, and only {other} was sent")
+            Finding(
+                INCOMING,
+                Seen.VIOLATED,
+                f"a flow tells next-incoming-id {incoming}, and only {other} was sent",
+            )
         )
     elif counts.told is not None and ahead(incoming, counts.told) < 0:
-        found.append(Finding(INCOMING, Seen.VIOLATED, f"next-incoming-id fell from {counts.told} to {incoming}"))
+        found.append(
+            Finding(
+                INCOMING, Seen.VIOLATED, f"next-incoming-id fell from {counts.told} to {incoming}"
+            )
+        )
     else:
-        found.append(Finding(INCOMING, Seen.HELD, f"a flow tells next-incoming-id {incoming} of {other}"))
+        found.append(
+            Finding(INCOMING, Seen.HELD, f"a flow tells next-incoming-id {incoming} of {other}")
+        )
     counts.told = incoming
     return found

@@ -1,12 +1,14 @@
-"""Credit in octets over CORE: never more delivered than there was credit for, never more granted than was asked for.
+"""Credit in octets over CORE: never more delivered than there was credit for, never more granted
+than was asked for.
 
-Sources: the Artemis manual's chapter on flow control (ARTEMIS-FLOW-consumer-1, -producer-1), and the packets of release
-2.56.0. What a delivery costs is the size of its packet as it arrived; what a message costs its producer is the size of its
-encoding, which the trace has as ``cost``.
+Sources: the Artemis manual's chapter on flow control (ARTEMIS-FLOW-consumer-1, -producer-1), and
+the packets of release 2.56.0. What a delivery costs is the size of its packet as it arrived; what a
+message costs its producer is the size of its encoding, which the trace has as ``cost``.
 
-A consumer's credit grows by what its client gives, whole as soon as that is sent: what is judged is the most that the broker
-can have had. -1 takes the limit away. 0 takes what is left of the credit away, but messages may be under way then; it counts
-from the answer to a force-delivery on that was asked for behind it. A delivery may begin with any credit above zero.
+A consumer's credit grows by what its client gives, whole as soon as that is sent: what is judged is
+the most that the broker can have had. -1 takes the limit away. 0 takes what is left of the credit
+away, but messages may be under way then; it counts from the answer to a force-delivery on that was
+asked for behind it. A delivery may begin with any credit above zero.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.trace.events import Event, FrameReceived, FrameSent
-from harness.verdicts.finding import Finding
-from harness.words import Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 BOUND, ASKED = "ARTEMIS-FLOW-consumer-1", "ARTEMIS-FLOW-producer-1"
 FORCED = "_hornetq.forced.delivery.seq"
@@ -25,13 +27,15 @@ PROTOCOL = "CORE"
 
 @dataclass(slots=True)
 class Consumer:
-    """The most credit that a broker can believe to have for one consumer, in octets; None without limit."""
+    """The most credit that a broker can believe to have for one consumer, in octets; None without
+    limit."""
 
     credit: int | None = 0
     given: int = 0
     delivered: int = 0
     _taken: dict[str, int] = field(default_factory=dict)
-    """By the number of a force-delivery that was asked for behind a 0, what was given since then."""
+    """By the number of a force-delivery that was asked for behind a 0, what was given since
+    then."""
     _since: int | None = None
     """What was given since the last 0; None where there was none that does not count yet."""
 
@@ -88,7 +92,10 @@ def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
         elif event.command == "receive":
             before = book.delivered
             allowed = book.took(event.size)
-            detail = f"consumer {headers['consumer']} had {before} octets delivered, {book.given} given, and one more message"
+            detail = (
+                f"consumer {headers['consumer']} had {before} octets delivered, {book.given} given,"
+                " and one more message"
+            )
             found.append(Finding(BOUND, Seen.HELD if allowed else Seen.VIOLATED, detail))
     return found or [Finding(BOUND, Seen.NEVER_REACHED, "nothing was delivered")]
 
@@ -108,17 +115,22 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):
             kept = book.granted <= book.asked
-            detail = f"{book.granted} octets were granted for {address}, and {book.asked} were asked for"
+            detail = (
+                f"{book.granted} octets were granted for {address}, and {book.asked} were asked for"
+            )
             found.append(Finding(ASKED, Seen.HELD if kept else Seen.VIOLATED, detail))
     return found or [Finding(ASKED, Seen.NEVER_REACHED, "nothing was granted")]
 
 
 def overdrawn(events: Sequence[Event], conn: int) -> int:
-    """By how many octets our own end sent more than it was granted, at most; 0 when it kept to its credit."""
+    """By how many octets our own end sent more than it was granted, at most; 0 when it kept to its
+    credit."""
     return max((book.spent - book.granted for _, book, _ in _grants(events, conn)), default=0)
 
 
-def _grants(events: Sequence[Event], conn: int) -> Iterator[tuple[FrameSent | FrameReceived, Producer, str]]:
+def _grants(
+    events: Sequence[Event], conn: int
+) -> Iterator[tuple[FrameSent | FrameReceived, Producer, str]]:
     books: dict[tuple[str, str], Producer] = {}
     for event, headers in _packets(events, conn):
         if event.command not in ("request-producer-credits", "producer-credits", "send"):
@@ -133,7 +145,13 @@ def _grants(events: Sequence[Event], conn: int) -> Iterator[tuple[FrameSent | Fr
         yield event, book, headers["address"]
 
 
-def _packets(events: Sequence[Event], conn: int) -> Iterator[tuple[FrameSent | FrameReceived, Mapping[str, str]]]:
+def _packets(
+    events: Sequence[Event], conn: int
+) -> Iterator[tuple[FrameSent | FrameReceived, Mapping[str, str]]]:
     for each in events:
-        if isinstance(each, FrameSent | FrameReceived) and each.conn == conn and each.protocol == PROTOCOL:
+        if (
+            isinstance(each, FrameSent | FrameReceived)
+            and each.conn == conn
+            and each.protocol == PROTOCOL
+        ):
             yield each, dict(reversed(each.headers))

@@ -1,15 +1,17 @@
-"""Heart-beat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and when it gives up.
+"""Heart-beat negotiation and connection TTL as arithmetic: what an Artemis-like broker answers, and
+when it gives up.
 
-Sources: the Artemis STOMP chapter (ARTEMIS-STOMP-ttl-2 to -7) for every rule; for the two places where the chapter
-stops short, Artemis 2.56.0 itself: the low bound is tested before the high one, and an expiry is noticed by a check
-that runs every check interval.
+Sources: the Artemis STOMP chapter (ARTEMIS-STOMP-ttl-2 to -7) for every rule; for the two places
+where the chapter stops short, Artemis 2.56.0 itself: the low bound is tested before the high one,
+and an expiry is noticed by a check that runs every check interval.
 
-For ``heart-beat:cx,cy`` from the client and a TTL0 that holds without client beats (acceptor ``connectionTtl``, else the
-broker-wide override, else 60000 ms):
+For ``heart-beat:cx,cy`` from the client and a TTL0 that holds without client beats (acceptor
+``connectionTtl``, else the broker-wide override, else 60000 ms):
 
 1. The server sends every ``max(500, cy)`` ms, or never when cy is 0.
 2. With cx = 0 the TTL is TTL0 and the server asks for beats every TTL0 / modifier.
-3. With cx > 0 the TTL is cx * modifier, bounded by min and max; bounded, the server asks for bound / modifier, else cx.
+3. With cx > 0 the TTL is cx * modifier, bounded by min and max; bounded, the server asks for bound
+  / modifier, else cx.
 
 Divisions and products are IEEE doubles truncated to 64-bit integers, as in Java.
 """
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.words import NS_PER_MS, Duration
+from brokerproof.harness.model.time import NS_PER_MS, Duration
 
 LONG_MAX = 2**63 - 1
 LONG_MIN = -(2**63)
@@ -27,7 +29,8 @@ LONG_MIN = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """What CONNECTED should say (``sx,sy``, ms; None: no heart-beat header) and the TTL that holds from then on (ms)."""
+    """What CONNECTED should say (``sx,sy``, ms; None: no heart-beat header) and the TTL that holds
+    from then on (ms)."""
 
     heart_beat: tuple[int, int] | None
     ttl_ms: int
@@ -39,15 +42,22 @@ class Negotiated:
 
 
 def initial_ttl_ms(parameters: Mapping[str, object]) -> int:
-    """TTL0: the acceptor's ``connection_ttl_ms``, else ``connection_ttl_override_ms`` unless -1, else 60000."""
-    acceptor, override = parameters.get("connection_ttl_ms"), parameters["connection_ttl_override_ms"]
+    """TTL0: the acceptor's ``connection_ttl_ms``, else ``connection_ttl_override_ms`` unless -1,
+    else 60000."""
+    acceptor, override = (
+        parameters.get("connection_ttl_ms"),
+        parameters["connection_ttl_override_ms"],
+    )
     if acceptor is not None:
         return _int(acceptor)
     return _int(override) if override != -1 else 60_000
 
 
-def negotiate(parameters: Mapping[str, object], heart_beat: tuple[int, int] | None, version: str = "1.2") -> Negotiated:
-    """What the broker should answer to ``heart_beat`` (cx, cy in ms, not negative; None: no header)."""
+def negotiate(
+    parameters: Mapping[str, object], heart_beat: tuple[int, int] | None, version: str = "1.2"
+) -> Negotiated:
+    """What the broker should answer to ``heart_beat`` (cx, cy in ms, not negative; None: no
+    header)."""
     initial = initial_ttl_ms(parameters)
     if heart_beat is None or version == "1.0":
         return Negotiated(None, initial)
@@ -66,16 +76,23 @@ def negotiate(parameters: Mapping[str, object], heart_beat: tuple[int, int] | No
     return Negotiated((sx, cx), wanted)
 
 
-def silence_interval(ttl_ms: int, check_interval_ms: int, *, exact: bool) -> tuple[Duration, Duration]:
-    """After how much silence the connection is closed, [lo, hi], counted from the last octet received.
+def silence_interval(
+    ttl_ms: int, check_interval_ms: int, *, exact: bool
+) -> tuple[Duration, Duration]:
+    """After how much silence the connection is closed, [lo, hi], counted from the last octet
+    received.
 
-    A pass notes new data as of its own time, so silence is counted from the first pass behind the last octet. Passes
-    that keep an ``exact`` grid close after a whole number of check intervals, at least one, and less than one more. On
-    a real host every pass starts a little late, so that a TTL just above a whole number may be noticed a pass sooner:
-    then only the TTL itself is a lower bound, and the upper one allows each pass its slip (2 %, at least 50 ms in all).
+    A pass notes new data as of its own time, so silence is counted from the first pass behind the
+    last octet. Passes that keep an ``exact`` grid close after a whole number of check intervals, at
+    least one, and less than one more. On a real host every pass starts a little late, so that a TTL
+    just above a whole number may be noticed a pass sooner: then only the TTL itself is a lower
+    bound, and the upper one allows each pass its slip (2 %, at least 50 ms in all).
     """
     passes = max(1, -(-ttl_ms // check_interval_ms))
-    earliest, latest = passes * check_interval_ms * NS_PER_MS, (passes + 1) * check_interval_ms * NS_PER_MS
+    earliest, latest = (
+        passes * check_interval_ms * NS_PER_MS,
+        (passes + 1) * check_interval_ms * NS_PER_MS,
+    )
     if exact:
         return earliest, latest
     return ttl_ms * NS_PER_MS, latest + max(50 * NS_PER_MS, latest // 50)

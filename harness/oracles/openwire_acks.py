@@ -1,7 +1,9 @@
-"""Windows of producers over OpenWire: what the broker says that it has taken, against what was sent.
+"""Windows of producers over OpenWire: what the broker says that it has taken, against what was
+sent.
 
-Sources: the documentation of the class ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and Queue.send of ActiveMQ 6.3.1.
-What a message counts is in the trace as its ``cost``. A message that asks for a response has that, and is in no ProducerAck.
+Sources: the documentation of the class ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and
+Queue.send of ActiveMQ 6.3.1. What a message counts is in the trace as its ``cost``. A message that
+asks for a response has that, and is in no ProducerAck.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.trace.events import Event, FrameReceived, FrameSent
-from harness.verdicts.finding import Finding
-from harness.words import Seen
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
 PROTOCOL = "OPENWIRE"
@@ -19,7 +21,8 @@ PROTOCOL = "OPENWIRE"
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, in octets: its window, what it sent without asking for responses, and what the broker says it took."""
+    """One producer, in octets: its window, what it sent without asking for responses, and what the
+    broker says it took."""
 
     window: int
     sent: int = 0
@@ -29,18 +32,27 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:
-    """The producers of connection ``conn`` by their ids as they stand at the end, and what was wrong on the way."""
+    """The producers of connection ``conn`` by their ids as they stand at the end, and what was
+    wrong on the way."""
     found: dict[str, Producer] = {}
     wrong: list[str] = []
     for event in events:
-        if not isinstance(event, FrameSent | FrameReceived) or event.conn != conn or event.protocol != PROTOCOL:
+        if (
+            not isinstance(event, FrameSent | FrameReceived)
+            or event.conn != conn
+            or event.protocol != PROTOCOL
+        ):
             continue
         fields = dict(reversed(event.headers))
         name = fields.get("producerId", "")
         if isinstance(event, FrameSent):
             if event.command == "ProducerInfo":
                 found[name] = Producer(int(fields.get("windowSize", "0")))
-            elif event.command.endswith("Message") and name in found and fields["responseRequired"] == "false":
+            elif (
+                event.command.endswith("Message")
+                and name in found
+                and fields["responseRequired"] == "false"
+            ):
                 one = found[name]
                 one.sent += int(fields["cost"])
                 one.most = max(one.most, one.sent - one.taken)
@@ -57,11 +69,14 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
     else:
         producer.taken += size
         if producer.taken > producer.sent:
-            yield f"producer {name} was told of {producer.taken} octets and had sent {producer.sent}"
+            yield (
+                f"producer {name} was told of {producer.taken} octets and had sent {producer.sent}"
+            )
 
 
 def acks(events: Sequence[Event], conn: int) -> list[Finding]:
-    """What the trace of connection ``conn`` says of its ProducerAcks, once all of them should have come."""
+    """What the trace of connection ``conn`` says of its ProducerAcks, once all of them should have
+    come."""
     found, wrong = producers(events, conn)
     findings = [Finding(ONLY, Seen.VIOLATED, each) for each in wrong]
     if not wrong:
@@ -73,5 +88,9 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
             detail = f"producer {name} sent {each.sent} octets and was told of {each.taken}"
             findings.append(Finding(TAKEN, Seen.HELD if held else Seen.VIOLATED, detail))
     if all(each.requirement != TAKEN for each in findings):
-        findings.append(Finding(TAKEN, Seen.NEVER_REACHED, "nobody with a window sent without asking for a response"))
+        findings.append(
+            Finding(
+                TAKEN, Seen.NEVER_REACHED, "nobody with a window sent without asking for a response"
+            )
+        )
     return findings

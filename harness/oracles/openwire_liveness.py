@@ -1,14 +1,15 @@
 """When a silent connection of OpenWire ends, and how long the broker may be silent itself.
 
-Sources: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5) says that both sides count with the shorter
-duration R and the shorter initial delay D, and that a connection on which nothing was read for R is closed. How soon, it does
-not say. The monitor of ActiveMQ 6.3.1 looks D behind the exchange of WireFormatInfo and every R from then on; a look that sees
-something new forgives, and so does the next one; so a silence ends two R behind the first look that follows it.
+Sources: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5) says that both sides
+count with the shorter duration R and the shorter initial delay D, and that a connection on which
+nothing was read for R is closed. How soon, it does not say. The monitor of ActiveMQ 6.3.1 looks D
+behind the exchange of WireFormatInfo and every R from then on; a look that sees something new
+forgives, and so does the next one; so a silence ends two R behind the first look that follows it.
 """
 
 from __future__ import annotations
 
-from harness.words import Duration, ms
+from brokerproof.harness.model.time import Duration, ms
 
 LOOKS = 2
 """How many looks follow the one that saw something before the peer is given up."""
@@ -20,14 +21,16 @@ def agreed_ms(ours: int, theirs: int) -> int:
 
 
 def silence_interval(duration_ms: int, delay_ms: int) -> tuple[Duration, Duration]:
-    """After how much silence a connection is closed, counted from an instant not before WireFormatInfo was exchanged.
+    """After how much silence a connection is closed, counted from an instant not before
+    WireFormatInfo was exchanged.
 
-    ``duration_ms`` is above 0. Not before the duration is over; and two of them behind the first look, which is as far away as
-    the delay or as one duration.
+    ``duration_ms`` is above 0. Not before the duration is over; and two of them behind the first
+    look, which is as far away as the delay or as one duration.
     """
     return ms(duration_ms), ms(max(duration_ms, delay_ms) + LOOKS * duration_ms)
 
 
 def longest_silence(duration_ms: int) -> Duration:
-    """How long the broker may say nothing once its monitor runs: else its peer would take the connection for dead."""
+    """How long the broker may say nothing once its monitor runs: else its peer would take the
+    connection for dead."""
     return ms(duration_ms)

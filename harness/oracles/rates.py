@@ -1,8 +1,9 @@
-"""Rates and windows of clients, from the frames that crossed the wire: what was consumed, sent and under way, and when.
+"""Rates and windows of clients, from the frames that crossed the wire: what was consumed, sent and
+under way, and when.
 
-Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1 and -2, -producer-1,
--producer-rate-1). It knows nothing of how a client keeps to them: a message is consumed when it is settled, sent when its
-last frame is, and under way until it is answered.
+Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1 and
+-2, -producer-1, -producer-rate-1). It knows nothing of how a client keeps to them: a message is
+consumed when it is settled, sent when its last frame is, and under way until it is answered.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.oracles.amqp_trace import ahead
-from harness.trace.events import Event, FrameReceived, FrameSent
-from harness.words import NS_PER_S, Instant
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.protocols.amqp10.fact_reader import ahead
+from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Crowd:
 
 
 def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | None:
-    """The worst interval with more than ``rate`` a second times its length plus ``burst``; None if there is none.
+    """The worst interval with more than ``rate`` a second times its length plus ``burst``; None if
+    there is none.
 
     ``instants`` are in order. Every pair of them is an interval that is looked at.
     """
@@ -55,8 +57,13 @@ class Step:
 
 
 def sent(events: Iterable[Event], conn: int) -> list[Step]:
-    """What we sent on ``conn`` and the broker answered: SEND and RECEIPT, or transfers and dispositions."""
-    return list(_steps(events, conn, FrameSent, FrameReceived, "SEND", "receipt", ("receipt-id",), "RECEIPT"))
+    """What we sent on ``conn`` and the broker answered: SEND and RECEIPT, or transfers and
+    dispositions."""
+    return list(
+        _steps(
+            events, conn, FrameSent, FrameReceived, "SEND", "receipt", ("receipt-id",), "RECEIPT"
+        )
+    )
 
 
 def received(events: Iterable[Event], conn: int) -> list[Step]:
@@ -98,12 +105,22 @@ def _steps(
         elif isinstance(each, back):
             ended: list[str | int] = []
             if each.command == answer:
-                ended = [value for wanted in names if (value := said.get(wanted)) in open_ and value is not None]
-            elif each.command == "disposition" and said.get("settled") == "true" and said.get("role") == "receiver":
+                ended = [
+                    value
+                    for wanted in names
+                    if (value := said.get(wanted)) in open_ and value is not None
+                ]
+            elif (
+                each.command == "disposition"
+                and said.get("settled") == "true"
+                and said.get("role") == "receiver"
+            ):
                 first = int(said["first"])
                 last = int(said.get("last", said["first"]))
                 ended = [
-                    key for key in open_ if isinstance(key, int) and ahead(key, first) >= 0 and ahead(last, key) >= 0
+                    key
+                    for key in open_
+                    if isinstance(key, int) and ahead(key, first) >= 0 and ahead(last, key) >= 0
                 ]
             for gone in ended:
                 yield Step(each.at_ns, open_.pop(gone), ended=True)

@@ -1,22 +1,25 @@
 """What a recording shows of a broker, when all that is known is what crossed the wire.
 
-The books of :mod:`harness.oracles.accounting` are kept by a case that knows its plan. Here there is only the trace, of
-somebody's load or of a capture, so the rules are narrower: what a correct broker could have done is not held against it.
+The books of :mod:`brokerproof.harness.oracles.accounting` are kept by a case that knows its plan.
+Here there is only the trace, of somebody's load or of a capture, so the rules are narrower: what a
+correct broker could have done is not held against it.
 
-* *phantom*: delivered, and nobody in the recording sent it, or its transaction was aborted; only where every connection
-  could be read, and the queue is one that is sent to;
-* *shared*: delivered while another consumer of the queue held it; *revived*: delivered again after it was settled, or
-  acknowledged by a consumer that is still there;
-* *lost*: confirmed and never delivered, while a later message of the same producer came out of the same queue. What lies
-  behind the last that came may simply be waiting. Uncertain once a consumer went without the broker saying that it knew;
-* *disordered*: delivered for the first time behind a later message of the same producer, to the same subscription, and
-  before any consumer of the queue went;
-* *mismarked*: calls itself a redelivery the first time; *unmarked*: comes again after a refusal or a lost connection and
-  does not say so;
+* *phantom*: delivered, and nobody in the recording sent it, or its transaction was aborted; only
+  where every connection could be read, and the queue is one that is sent to;
+* *shared*: delivered while another consumer of the queue held it; *revived*: delivered again after
+  it was settled, or acknowledged by a consumer that is still there;
+* *lost*: confirmed and never delivered, while a later message of the same producer came out of the
+  same queue. What lies behind the last that came may simply be waiting. Uncertain once a consumer
+  went without the broker saying that it knew;
+* *disordered*: delivered for the first time behind a later message of the same producer, to the
+  same subscription, and before any consumer of the queue went;
+* *mismarked*: calls itself a redelivery the first time; *unmarked*: comes again after a refusal or
+  a lost connection and does not say so;
 * *overrun*: a delivery began while the window was shut.
 
-A body that was sent more than once tells nothing, and is left out. Messages with headers that let a broker reorder or
-drop them (priority, expiry, …), and queues with selectors, owe no order and may stay.
+A body that was sent more than once tells nothing, and is left out. Messages with headers that let a
+broker reorder or drop them (priority, expiry, …), and queues with selectors, owe no order and may
+stay.
 """
 
 from __future__ import annotations
@@ -27,12 +30,23 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from harness.oracles import spoken, unseen
-from harness.oracles.ground import NOTHING, Ground
-from harness.oracles.spoken import Spoken, row
-from harness.oracles.stomp_trace import End, Fact, Got, Joined, Key, Left, Opaque, Overrun, Sent, When
-from harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
-from harness.words import Vantage
+from brokerproof.harness.model.enums import Vantage
+from brokerproof.harness.oracles import capture_gaps, connection_reader
+from brokerproof.harness.oracles.connection_reader import Spoken, row
+from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.protocols.stomp.fact_reader import (
+    End,
+    Fact,
+    Got,
+    Joined,
+    Key,
+    Left,
+    Opaque,
+    Overrun,
+    Sent,
+    When,
+)
+from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
 
 CHANNELS = 1 << 20
 """Above every number of a channel of one connection."""
@@ -41,7 +55,8 @@ KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unm
 
 @dataclass(frozen=True, slots=True, order=True)
 class Irregularity:
-    """One thing that is wrong: its kind, where, and the places of the recording that show it (``witness``)."""
+    """One thing that is wrong: its kind, where, and the places of the recording that show it
+    (``witness``)."""
 
     kind: str
     queue: str
@@ -70,7 +85,9 @@ class Circumstances:
     """Queues that somebody sent to."""
 
 
-def of_message(key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circumstances) -> Iterator[Irregularity]:
+def of_message(
+    key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circumstances
+) -> Iterator[Irregularity]:
     """What is wrong with one message; ``gots`` in the order of their instants."""
     if len(sends) > 1:
         return
@@ -79,7 +96,9 @@ def of_message(key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circ
         yield _wrong("phantom", gots[0], key, "was delivered and nobody sent it")
         return
     if sent is not None and sent.withdrawn and gots:
-        yield _wrong("phantom", gots[0], key, "was delivered and its transaction had been aborted", sent.when)
+        yield _wrong(
+            "phantom", gots[0], key, "was delivered and its transaction had been aborted", sent.when
+        )
         return
     copies: dict[tuple[int, str], list[Got]] = defaultdict(list)
     for got in gots:
@@ -89,8 +108,11 @@ def of_message(key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circ
         copies.clear()  # what could not be read may have had the same body
     for each in copies.values():
         yield from _again(key, each, about)
-        # Where nothing tells whose copy it is, another subscription may have had it and given it back.
-        if (sent is not None or not about.complete) and (each[0] is gots[0] or each[0].anycast is not None):
+        # Where nothing tells whose copy it is, another subscription may have had it and given it
+        # back.
+        if (sent is not None or not about.complete) and (
+            each[0] is gots[0] or each[0].anycast is not None
+        ):
             yield from _first(key, each[0], about)
 
 
@@ -117,7 +139,11 @@ def _again(key: Key, gots: Sequence[Got], about: Circumstances) -> Iterator[Irre
 
 def could_be_lost(sent: Sent, about: Circumstances) -> bool:
     """Whether a message that never came had to come, if a later one of its producer did."""
-    return bool(sent.confirmed and sent.anycast) and not sent.strange and sent.queue not in about.selective
+    return (
+        bool(sent.confirmed and sent.anycast)
+        and not sent.strange
+        and sent.queue not in about.selective
+    )
 
 
 def missing(key: Key, sent: Sent, about: Circumstances) -> Irregularity:
@@ -127,8 +153,11 @@ def missing(key: Key, sent: Sent, about: Circumstances) -> Irregularity:
     return Irregularity("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
 
 
-def first_deliveries(sent: Sent, gots: Sequence[Got], about: Circumstances) -> Iterator[tuple[Got, bool]]:
-    """The first delivery of a message, on a topic that of each subscription, and whether its place means something."""
+def first_deliveries(
+    sent: Sent, gots: Sequence[Got], about: Circumstances
+) -> Iterator[tuple[Got, bool]]:
+    """The first delivery of a message, on a topic that of each subscription, and whether its place
+    means something."""
     seen: set[tuple[int, str]] = set()
     for got in gots:
         copy = (-1, "") if sent.anycast or got.anycast else (got.conn, got.subscription)
@@ -153,12 +182,14 @@ def slot(fact: Sent | Got) -> Slot:
 
 
 def producer_of(sent: Sent) -> int:
-    """The producer of a message: that of its stamp, or its connection and channel (as a negative number)."""
+    """The producer of a message: that of its stamp, or its connection and channel (as a negative
+    number)."""
     return sent.key.producer if sent.key.stamped else -1 - (sent.conn * CHANNELS + sent.channel)
 
 
 def number_of(sent: Sent) -> int:
-    """The how-manieth of its producer a message is: by its stamp, or by its place in the recording."""
+    """The how-manieth of its producer a message is: by its stamp, or by its place in the
+    recording."""
     return sent.key.number if sent.key.stamped else sent.when[1]
 
 
@@ -169,21 +200,28 @@ class Line:
     latest: int = -1
     latest_when: When = (0, 0)
 
-    def note(self, number: int, name: str, queue: str, conn: int, subscription: str, when: When) -> Irregularity | None:
+    def note(
+        self, number: int, name: str, queue: str, conn: int, subscription: str, when: When
+    ) -> Irregularity | None:
         """Enters the next one, message ``name`` with that number of its producer."""
         if number < self.latest:
             what = f"{name} came behind a later one of its producer"
-            return Irregularity("disordered", queue, conn, subscription, what, (self.latest_when, when))
+            return Irregularity(
+                "disordered", queue, conn, subscription, what, (self.latest_when, when)
+            )
         self.latest, self.latest_when = number, when
         return None
 
 
-def judge(events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = True) -> list[Irregularity]:
+def judge(
+    events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = True
+) -> list[Irregularity]:
     """Everything that is wrong in one recording (one example of a case), in order of kind.
 
-    ``whole`` says that every connection of the broker is in the recording; what needs that is else uncertain.
+    ``whole`` says that every connection of the broker is in the recording; what needs that is else
+    uncertain.
     """
-    since, found = unseen.since(events), list(facts(events, ground))
+    since, found = capture_gaps.since(events), list(facts(events, ground))
     touching: dict[str, set[int]] = defaultdict(set)
     for fact in found:
         if not isinstance(fact, Opaque):
@@ -193,22 +231,28 @@ def judge(events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = Tr
         instants = [since[conn] for conn in touching[wrong.queue] & since.keys()]
         last = max(when for when, _ in wrong.witness)
         of_queue = min(instants, default=None)
-        return unseen.doubtful(wrong.kind, last, min(since.values(), default=None), of_queue, whole=whole)
+        return capture_gaps.doubtful(
+            wrong.kind, last, min(since.values(), default=None), of_queue, whole=whole
+        )
 
     judged = _judged(found, readable(events) and whole)
     return sorted(replace(each, uncertain=each.uncertain or doubtful(each)) for each in judged)
 
 
 def readable(events: Iterable[Event]) -> bool:
-    """Whether all that was sent is known: every connection speaks the same protocol, of which the books are kept
-    (:data:`harness.oracles.spoken.READABLE`), and nothing but frames was written."""
+    """Whether all that was sent is known: every connection speaks the same protocol, of which the
+    books are kept (:data:`brokerproof.harness.oracles.connection_reader.READABLE`), and nothing but
+    frames was written."""
     protocols = set()
     for event in events:
-        if isinstance(event, (ConnectionOpened, FrameSent, FrameReceived)) and event.vantage is not Vantage.BROKER:
+        if (
+            isinstance(event, (ConnectionOpened, FrameSent, FrameReceived))
+            and event.vantage is not Vantage.BROKER
+        ):
             protocols.add(event.protocol)
-        if spoken.hides(event):
+        if connection_reader.hides(event):
             return False
-    return spoken.readable(protocols)
+    return connection_reader.readable(protocols)
 
 
 def facts(events: Sequence[Event], ground: Ground = NOTHING) -> Iterator[Fact]:
@@ -232,7 +276,9 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
         elif isinstance(fact, Got):
             gots[slot(fact)].append(fact)
         elif isinstance(fact, Overrun):
-            yield Irregularity("overrun", fact.queue, fact.conn, fact.subscription, str(fact), (fact.when,))
+            yield Irregularity(
+                "overrun", fact.queue, fact.conn, fact.subscription, str(fact), (fact.when,)
+            )
     for each in gots.values():
         each.sort(key=lambda got: got.when)
     about = circumstances(found, sends, complete)
@@ -250,12 +296,16 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
     lines: dict[tuple[int, str, int], Line] = defaultdict(Line)
     for sent, got in sorted(firsts, key=lambda pair: pair[1].when):
         line = lines[got.conn, got.subscription, producer_of(sent)]
-        wrong = line.note(number_of(sent), str(got.key), got.queue, got.conn, got.subscription, got.when)
+        wrong = line.note(
+            number_of(sent), str(got.key), got.queue, got.conn, got.subscription, got.when
+        )
         if wrong is not None:
             yield wrong
 
 
-def circumstances(found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool) -> Circumstances:
+def circumstances(
+    found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool
+) -> Circumstances:
     """What the fates depend on."""
     left: dict[tuple[int, str], When] = {}
     departed: dict[str, When] = {}
@@ -274,4 +324,6 @@ def circumstances(found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], c
             came[flow] = max(number_of(own[0]), came.get(flow, -1))
     queues = frozenset(each.queue for own in sends.values() for each in own)
     opaque = any(isinstance(fact, Opaque) for fact in found)
-    return Circumstances(complete and not opaque, left, departed, came, frozenset(selective), queues)
+    return Circumstances(
+        complete and not opaque, left, departed, came, frozenset(selective), queues
+    )

@@ -1,8 +1,10 @@
-"""Windows in octets: how many messages a subscription may hold, from the sizes of the frames that actually arrived.
+"""Windows in octets: how many messages a subscription may hold, from the sizes of the frames that
+actually arrived.
 
-Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin while the credit is
-positive and costs the octets of its whole frame, so the last one may overshoot by less than its own size. Settling a
-delivery gives back exactly what it cost. 0 allows one delivery at a time, -1 any number.
+Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin
+while the credit is positive and costs the octets of its whole frame, so the last one may overshoot
+by less than its own size. Settling a delivery gives back exactly what it cost. 0 allows one
+delivery at a time, -1 any number.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Account:
-    """The running credit of one subscription, from frames received and settlements sent. Sizes in octets."""
+    """The running credit of one subscription, from frames received and settlements sent. Sizes in
+    octets."""
 
     window: int
     held: list[int] = field(default_factory=list)
@@ -38,7 +41,8 @@ class Account:
 
 
 def fits(window: int, sizes: Sequence[int]) -> int:
-    """How many of the deliveries with these frame sizes, in order and none settled, the window lets out."""
+    """How many of the deliveries with these frame sizes, in order and none settled, the window lets
+    out."""
     account = Account(window)
     for count, size in enumerate(sizes):
         if not account.open:

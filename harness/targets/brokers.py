@@ -1,7 +1,7 @@
 """Real brokers that stay running between commands: install, start, stop, list.
 
-What runs is kept as one small JSON file per broker in the cache folder, with the process id and the moment it was
-started, so that a later process of the same number is never taken for the broker.
+What runs is kept as one small JSON file per broker in the cache folder, with the process id and the
+moment it was started, so that a later process of the same number is never taken for the broker.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.targets import activemq, artemis, proton_examples, rabbitmq, rabbitmq_release
-from harness.targets.activemq import ActivemqProcess
-from harness.targets.artemis import ArtemisProcess
-from harness.targets.cache import cache_folder, locked, remove
-from harness.targets.failure import SetUpFailed
-from harness.targets.native import end, started_at
-from harness.targets.proton_examples import ProtonProcess
-from harness.targets.rabbitmq import RabbitmqProcess
-from harness.targets.running import RunningBroker
+from brokerproof.harness.targets.activemq import broker as activemq_broker
+from brokerproof.harness.targets.activemq.broker import ActivemqProcess
+from brokerproof.harness.targets.artemis import broker as artemis_broker
+from brokerproof.harness.targets.artemis.broker import ArtemisProcess
+from brokerproof.harness.targets.cache import cache_folder, locked, remove
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import end, started_at
+from brokerproof.harness.targets.managed_broker import RunningBroker
+from brokerproof.harness.targets.proton import examples
+from brokerproof.harness.targets.proton.examples import ProtonProcess
+from brokerproof.harness.targets.rabbitmq import broker as rabbitmq_broker
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How brokers of one name are had. ``stop_s`` is how long one may take to end before it is killed. Seconds."""
+    """How brokers of one name are had. ``stop_s`` is how long one may take to end before it is
+    killed. Seconds."""
 
     install: Callable[[str | None], Path]
     installed: Callable[[], Mapping[str, Path]]
@@ -40,12 +45,12 @@ class _Kind:
 
 
 def _start_artemis(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
-    config = artemis.our_files() / "broker.xml" if config is None else config
+    config = artemis_broker.our_files() / "broker.xml" if config is None else config
     return ArtemisProcess(config, version, folder, ports=ports, free=True).start()
 
 
 def _start_activemq(version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
-    config = activemq.our_files() / "activemq.xml" if config is None else config
+    config = activemq_broker.our_files() / "activemq.xml" if config is None else config
     return ActivemqProcess(config, version, folder, ports=ports, free=True).start()
 
 
@@ -60,45 +65,49 @@ def _rabbitmq(version: str | None) -> rabbitmq_release.Release:
     return rabbitmq_release.find(version or rabbitmq_release.default_version())
 
 
-def _start_proton(name: str, version: str, folder: Path, config: Path | None, ports: str) -> RunningBroker:
+def _start_proton(
+    name: str, version: str, folder: Path, config: Path | None, ports: str
+) -> RunningBroker:
     if config is not None or ports != "free":
-        raise SetUpFailed(f"{name}: has no configuration file and no ports of its own; leave them out")
+        raise SetUpFailed(
+            f"{name}: has no configuration file and no ports of its own; leave them out"
+        )
     return ProtonProcess(name, folder, version, free=True).start()
 
 
 def _proton(name: str) -> _Kind:
     return _Kind(
-        install=functools.partial(proton_examples.install, name),
-        installed=functools.partial(proton_examples.installed, name),
-        release=lambda version: proton_examples.install(name, version).name,
+        install=functools.partial(examples.install, name),
+        installed=functools.partial(examples.installed, name),
+        release=lambda version: examples.install(name, version).name,
         start=functools.partial(_start_proton, name),
-        stop_s=proton_examples.STOP_S,
+        stop_s=examples.STOP_S,
     )
 
 
 _KINDS: Mapping[str, _Kind] = {
     "artemis": _Kind(
-        install=artemis.install,
-        installed=artemis.installed,
-        release=lambda version: version or artemis.default_version(),
+        install=artemis_broker.install,
+        installed=artemis_broker.installed,
+        release=lambda version: version or artemis_broker.default_version(),
         start=_start_artemis,
-        stop_s=artemis.STOP_S,
+        stop_s=artemis_broker.STOP_S,
     ),
     "activemq": _Kind(
-        install=activemq.install,
-        installed=activemq.installed,
-        release=lambda version: version or activemq.default_version(),
+        install=activemq_broker.install,
+        installed=activemq_broker.installed,
+        release=lambda version: version or activemq_broker.default_version(),
         start=_start_activemq,
-        stop_s=activemq.STOP_S,
+        stop_s=activemq_broker.STOP_S,
     ),
     "rabbitmq": _Kind(
         install=lambda version: _rabbitmq(version).folder,
         installed=lambda: {each.version: each.folder for each in rabbitmq_release.installed()},
         release=lambda version: _rabbitmq(version).version,
         start=_start_rabbitmq,
-        stop_s=rabbitmq.STOP_S,
+        stop_s=rabbitmq_broker.STOP_S,
     ),
-    **{name: _proton(name) for name in proton_examples.NAMES},
+    **{name: _proton(name) for name in examples.NAMES},
 }
 NAMES = tuple(_KINDS)
 """The brokers that can be installed and started here."""
@@ -115,7 +124,8 @@ class Listed:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Downloads and unpacks a release unless that was done; returns its folder. Raises :class:`SetUpFailed`."""
+    """Downloads and unpacks a release unless that was done; returns its folder. Raises
+    :class:`SetUpFailed`."""
     return _known(name).install(version)
 
 
@@ -129,18 +139,24 @@ def start(
 ) -> RunningBroker:
     """Starts a broker that goes on when this process ends.
 
-    ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the instance's (None:
-    one in the cache). Raises :class:`SetUpFailed`, also when that release is running already.
+    ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the
+    instance's (None: one in the cache). Raises :class:`SetUpFailed`, also when that release is
+    running already.
     """
     kind = _known(name)
     version = kind.release(version)
     state = _state(name, version)
     with locked(state):
         if (running := _running(state)) is not None:
-            raise SetUpFailed(f"{name} {version}: runs already as process {running.pid}; stop it first")
+            raise SetUpFailed(
+                f"{name} {version}: runs already as process {running.pid}; stop it first"
+            )
         folder = cache_folder() / "instances" / f"{name}-{version}" if folder is None else folder
         broker = kind.start(version, folder, config, ports)
-        values = dataclasses.asdict(broker) | {"ports": dict(broker.ports), "started_at": started_at(broker.pid)}
+        values = dataclasses.asdict(broker) | {
+            "ports": dict(broker.ports),
+            "started_at": started_at(broker.pid),
+        }
         state.write_text(json.dumps(values, default=str, indent=1) + "\n", "utf-8")
         state.chmod(0o600)
     return broker
@@ -171,7 +187,9 @@ def listing() -> list[Listed]:
 
 def _known(name: str) -> _Kind:
     if name not in _KINDS:
-        raise SetUpFailed(f"{name}: is no broker that can be installed here; known are {', '.join(NAMES)}")
+        raise SetUpFailed(
+            f"{name}: is no broker that can be installed here; known are {', '.join(NAMES)}"
+        )
     return _KINDS[name]
 
 
@@ -193,5 +211,7 @@ def _running(state: Path) -> RunningBroker | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise SetUpFailed(f"{state}: is not what brokers start wrote ({problem}); delete it") from None
+        raise SetUpFailed(
+            f"{state}: is not what brokers start wrote ({problem}); delete it"
+        ) from None
     return broker if moment is not None and started_at(broker.pid) == moment else None

@@ -1,7 +1,8 @@
-"""The cache folder: downloads, unpacked brokers and what is known of running ones. Always outside a repository.
+"""The cache folder: downloads, unpacked brokers and what is known of running ones. Always outside a
+repository.
 
-Several runs may use it at once. Whatever appears under its final name is whole: it is made under another name, under a
-lock, and renamed.
+Several runs may use it at once. Whatever appears under its final name is whole: it is made under
+another name, under a lock, and renamed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.failure import SetUpFailed
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """``$BROKERPROOF_CACHE``, else ``$XDG_CACHE_HOME/brokerproof``, else ``~/.cache/brokerproof``. Need not exist."""
+    """``$BROKERPROOF_CACHE``, else ``$XDG_CACHE_HOME/brokerproof``, else ``~/.cache/brokerproof``.
+    Need not exist."""
     environment = os.environ if environment is None else environment
     if own := environment.get("BROKERPROOF_CACHE"):
         return Path(own).absolute()
@@ -30,16 +32,20 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds the lock that belongs to ``path`` against other threads and processes; waits for it without bound.
+    """Holds the lock that belongs to ``path`` against other threads and processes; waits for it
+    without bound.
 
     Raises :class:`SetUpFailed` when the folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(
+            path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
     except OSError as problem:
         raise SetUpFailed(
-            f"{path.parent}: cannot be written ({problem.strerror}); set BROKERPROOF_CACHE to a folder that can"
+            f"{path.parent}: cannot be written ({problem.strerror}); set BROKERPROOF_CACHE to a"
+            " folder that can"
         ) from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -51,8 +57,8 @@ def locked(path: Path) -> Iterator[None]:
 def once(path: Path, make: Callable[[Path], Path]) -> Path:
     """``path``, made if it is not there.
 
-    ``make(folder)`` is given an empty folder and returns what is to become ``path``. Raises whatever ``make`` raises,
-    and leaves nothing behind then.
+    ``make(folder)`` is given an empty folder and returns what is to become ``path``. Raises
+    whatever ``make`` raises, and leaves nothing behind then.
     """
     if path.exists():
         return path
@@ -65,18 +71,22 @@ def once(path: Path, make: Callable[[Path], Path]) -> Path:
 
 
 def unpacked(archive: Path, path: Path) -> Path:
-    """The one top-level folder of a ``.tar.gz`` unpacked as ``path``, once. Raises :class:`SetUpFailed`."""
+    """The one top-level folder of a ``.tar.gz`` unpacked as ``path``, once. Raises
+    :class:`SetUpFailed`."""
 
     def unpack(folder: Path) -> Path:
         try:
             with tarfile.open(archive) as tar:
                 tar.extractall(folder, filter="data")
         except (tarfile.TarError, OSError, EOFError) as problem:
-            raise SetUpFailed(f"{archive}: cannot be unpacked ({problem}); delete it and install again") from None
+            raise SetUpFailed(
+                f"{archive}: cannot be unpacked ({problem}); delete it and install again"
+            ) from None
         tops = list(folder.iterdir())
         if len(tops) != 1 or not tops[0].is_dir():
             raise SetUpFailed(
-                f"{archive}: holds {len(tops)} top-level entries where one folder was expected; delete it"
+                f"{archive}: holds {len(tops)} top-level entries where one folder was expected;"
+                " delete it"
             )
         return tops[0]
 

@@ -1,6 +1,8 @@
-"""Throw-away certificates for a broker that we start: an authority, the broker's certificate, and those of clients.
+"""Throw-away certificates for a broker that we start: an authority, the broker's certificate, and
+those of clients.
 
-They are made anew at each start and name nothing but this machine. The authorities' own keys are never written down.
+They are made anew at each start and name nothing but this machine. The authorities' own keys are
+never written down.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
+from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
 
 FOLDER = "BROKERPROOF_CERTIFICATES"
 """How a configuration file names the folder: ``${BROKERPROOF_CERTIFICATES}``."""
@@ -25,7 +27,13 @@ _LIFE = datetime.timedelta(days=30)
 _USAGES = ("digital_signature", "key_cert_sign", "crl_sign")
 _NO_USAGE = dict.fromkeys(
     (
-        *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+        *(
+            "digital_signature",
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+        ),
         *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
     ),
     False,
@@ -55,20 +63,31 @@ class _Authority:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.KeyUsage(**{**_NO_USAGE, "digital_signature": True}), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
         if server:
-            builder = builder.add_extension(x509.SubjectAlternativeName(_ourselves()), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName(_ourselves()), critical=False
+            )
         private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
         return private + _pem(builder.sign(self._key, hashes.SHA256()))
 
 
 def make(folder: Path) -> None:
-    """Writes ``ca.pem``, ``server.pem`` and a file for each certificate of :mod:`harness.worlds.tls` into ``folder``."""
+    """Writes ``ca.pem``, ``server.pem`` and a file for each certificate of
+    :mod:`brokerproof.harness.worlds.tls` into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    authority, other = _Authority("brokerproof throw-away authority"), _Authority("another authority")
+    authority, other = (
+        _Authority("brokerproof throw-away authority"),
+        _Authority("another authority"),
+    )
     (folder / AUTHORITY).write_bytes(_pem(authority.certificate))
     _write(folder / SERVER, authority.issue("localhost", server=True))
     for each, issuer in ((CERTIFIED, authority), (NOBODY, authority), (STRANGER, other)):
@@ -93,7 +112,9 @@ def _named(name: str) -> x509.Name:
     )
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()

@@ -1,8 +1,9 @@
-"""Debian systems of our own in the cache folder, for brokers that this machine's system does not offer in that release.
+"""Debian systems of our own in the cache folder, for brokers that this machine's system does not
+offer in that release.
 
-A root is made once by ``debootstrap`` and gets one package. What runs in it runs in mount and root folder of its own
-(``unshare``, ``chroot``), but with this machine's network and processes: its ports are this machine's, and its process can
-be ended like any other. All of it needs root.
+A root is made once by ``debootstrap`` and gets one package. What runs in it runs in mount and root
+folder of its own (``unshare``, ``chroot``), but with this machine's network and processes: its
+ports are this machine's, and its process can be ended like any other. All of it needs root.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from harness.targets.cache import cache_folder, once
-from harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.cache import cache_folder, once
+from brokerproof.harness.targets.failure import SetUpFailed
 
 FOLDER = Path("/srv")
 """Where what runs in a root sees the folder that it was given."""
@@ -35,15 +36,18 @@ def home_of(suite: str, package: str) -> Path:
 
 
 def install(suite: str, package: str) -> Path:
-    """A root of Debian ``suite`` with ``package``, made unless that was done. About 45 s, 90 MB to load, 250 MB to keep.
+    """A root of Debian ``suite`` with ``package``, made unless that was done. About 45 s, 90 MB to
+    load, 250 MB to keep.
 
-    ``BROKERPROOF_DEBIAN_MIRROR`` names another mirror than debootstrap's own. Raises :class:`SetUpFailed`.
+    ``BROKERPROOF_DEBIAN_MIRROR`` names another mirror than debootstrap's own. Raises
+    :class:`SetUpFailed`.
     """
     return once(home_of(suite, package), lambda folder: _make(folder / "root", suite, package))
 
 
 def entering(root: Path, folder: Path) -> list[str | Path]:
-    """What has to stand before a command that is to run in ``root``, where it sees ``folder`` as :data:`FOLDER`.
+    """What has to stand before a command that is to run in ``root``, where it sees ``folder`` as
+    :data:`FOLDER`.
 
     The command takes the place of what this starts: its process id is the one that was given to it.
     """
@@ -51,9 +55,13 @@ def entering(root: Path, folder: Path) -> list[str | Path]:
 
 
 def can_enter(what: str) -> None:
-    """Raises :class:`SetUpFailed`, which says what needs it, when this process cannot enter a root."""
+    """Raises :class:`SetUpFailed`, which says what needs it, when this process cannot enter a
+    root."""
     if os.geteuid() != 0:
-        raise SetUpFailed(f"{what}: only root can make and enter a Debian root; run as root, or use another target")
+        raise SetUpFailed(
+            f"{what}: only root can make and enter a Debian root; run as root, or use another"
+            " target"
+        )
     for tool, package in (("unshare", "util-linux"), ("chroot", "coreutils")):
         if shutil.which(tool, path=PATH) is None:
             raise SetUpFailed(f"{what}: needs {tool}; install it with: apt-get install {package}")
@@ -63,7 +71,9 @@ def _make(root: Path, suite: str, package: str) -> Path:
     what = f"Debian {suite} with {package}"
     can_enter(what)
     if shutil.which("debootstrap", path=PATH) is None:
-        raise SetUpFailed(f"{what}: needs debootstrap; install it with: apt-get install debootstrap")
+        raise SetUpFailed(
+            f"{what}: needs debootstrap; install it with: apt-get install debootstrap"
+        )
     mirror = os.environ.get("BROKERPROOF_DEBIAN_MIRROR")
     _run(what, ["debootstrap", "--variant=minbase", suite, root, *([mirror] if mirror else [])])
     # A package must not start its service while it is being installed.
@@ -78,14 +88,26 @@ def _make(root: Path, suite: str, package: str) -> Path:
 
 
 def _run(what: str, command: list[str | Path]) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "PATH": PATH}
+    environment = {
+        **os.environ,
+        "DEBIAN_FRONTEND": "noninteractive",
+        "LC_ALL": "C.UTF-8",
+        "PATH": PATH,
+    }
     done = subprocess.run(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     if done.returncode:
         said = done.stdout.decode("utf-8", "replace").strip().splitlines()
-        wrong = [each for each in said if each.startswith(("E:", "W: Failure", "unshare:", "mount:"))] or said[-1:]
+        wrong = [
+            each for each in said if each.startswith(("E:", "W: Failure", "unshare:", "mount:"))
+        ] or said[-1:]
         raise SetUpFailed(
             f"{what}: could not be made, {Path(str(command[0])).name} ended with {done.returncode}"
-            f" ({wrong[0] if wrong else 'it said nothing'}); it needs root, mounts and a Debian mirror"
+            f" ({wrong[0] if wrong else 'it said nothing'}); it needs root, mounts and a Debian"
+            " mirror"
         )

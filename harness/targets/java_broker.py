@@ -1,4 +1,5 @@
-"""A broker that runs on Java: ports chosen, files laid out, started, and waited for until every port accepts."""
+"""A broker that runs on Java: ports chosen, files laid out, started, and waited for until every
+port accepts."""
 
 from __future__ import annotations
 
@@ -8,25 +9,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from harness import java
-from harness.targets.failure import SetUpFailed
-from harness.targets.native import NativeProcess, free_ports, taken
-from harness.targets.running import OwnBroker, RunningBroker
+from brokerproof.harness.targets import java_runtime
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import NativeProcess, free_ports, taken
+from brokerproof.harness.targets.managed_broker import OwnBroker, RunningBroker
 
 START_S = 60
 """How long a broker may take to accept connections. Seconds; two or three are usual."""
 TRIES = 3
 """How often other free ports are tried when one was taken between choosing and listening."""
 SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
-"""The broker shares a small machine with its clients: no heap of gigabytes, no threads for collecting it."""
+"""The broker shares a small machine with its clients: no heap of gigabytes, no threads for
+collecting it."""
 
 
 class JavaBroker(OwnBroker):
-    """One broker of ``version``, from its configuration file to its end. A context manager that starts and stops it.
+    """One broker of ``version``, from its configuration file to its end. A context manager that
+    starts and stops it.
 
-    ``folder`` becomes the broker's: it keeps the configuration that was used and the logs, and is emptied of what an
-    earlier run left. With ``ports="free"`` every port of the file is replaced by a free one, with ``"file"`` it stays.
-    ``free`` leaves the broker running when the harness ends.
+    ``folder`` becomes the broker's: it keeps the configuration that was used and the logs, and is
+    emptied of what an earlier run left. With ``ports="free"`` every port of the file is replaced by
+    a free one, with ``"file"`` it stays. ``free`` leaves the broker running when the harness ends.
     """
 
     name: ClassVar[str]
@@ -35,40 +38,52 @@ class JavaBroker(OwnBroker):
     bind_failed: ClassVar[str]
     """What it says when a port was taken."""
     reasons: ClassVar[Sequence[re.Pattern[str]]]
-    """What in its logs tells why it does not start: the first that is found, with the groups ``text`` and ``line``."""
+    """What in its logs tells why it does not start: the first that is found, with the groups
+    ``text`` and ``line``."""
 
-    def __init__(self, config: Path, version: str, folder: Path, *, ports: str = "free", free: bool = False) -> None:
+    def __init__(
+        self, config: Path, version: str, folder: Path, *, ports: str = "free", free: bool = False
+    ) -> None:
         if ports not in {"free", "file"}:
             raise ValueError(f"ports is 'free' or 'file', not {ports!r}")
         self._config, self._version, self._folder = config.absolute(), version, folder.absolute()
         self._free_ports, self._free = ports == "free", free
 
     def start(self) -> RunningBroker:
-        """Installs what is missing, starts the broker and waits until every port accepts connections.
+        """Installs what is missing, starts the broker and waits until every port accepts
+        connections.
 
         Raises :class:`SetUpFailed`; nothing is left running then.
         """
         if self._process is not None:
-            raise SetUpFailed(f"{self._folder}: this broker has been started already; stop it first")
+            raise SetUpFailed(
+                f"{self._folder}: this broker has been started already; stop it first"
+            )
         wanted = self._wanted()
         login, passcode = self._user()
         home, minimum = self._installed()
         try:
-            runtime = java.find_java(minimum)
-        except java.NoJava as problem:
+            runtime = java_runtime.find_java(minimum)
+        except java_runtime.NoJava as problem:
             raise SetUpFailed(f"{self.name} {self._version}: {problem}") from None
         for attempt in range(1, TRIES + 1):
             ports = wanted
             if self._free_ports:
                 ports = dict(zip(wanted, free_ports(len(wanted)), strict=True))
             elif busy := taken(ports.values()):
-                names = ", ".join(f"{name} ({port})" for name, port in ports.items() if port in busy)
-                raise SetUpFailed(f"{self._config}: something else listens on the ports of {names}; use free ports")
+                names = ", ".join(
+                    f"{name} ({port})" for name, port in ports.items() if port in busy
+                )
+                raise SetUpFailed(
+                    f"{self._config}: something else listens on the ports of {names}; use free"
+                    " ports"
+                )
             try:
                 self._prepare(home, ports)
             except OSError as problem:
                 raise SetUpFailed(
-                    f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
+                    f"{problem.filename}: cannot be written ({problem.strerror}); use another"
+                    " folder"
                 ) from None
             try:
                 pid = self._launch(self._command(runtime, home), ports)
@@ -76,7 +91,9 @@ class JavaBroker(OwnBroker):
                 if attempt < TRIES and self._free_ports and self.bind_failed in str(problem):
                     continue
                 raise
-            return RunningBroker(self._version, "127.0.0.1", ports, pid, self._folder, self.log, login, passcode)
+            return RunningBroker(
+                self._version, "127.0.0.1", ports, pid, self._folder, self.log, login, passcode
+            )
         raise AssertionError("the last try returns or raises")
 
     @property
@@ -94,7 +111,8 @@ class JavaBroker(OwnBroker):
 
     @abstractmethod
     def _installed(self) -> tuple[Path, int]:
-        """Where the release is, downloaded if need be, and the oldest Java that runs it. Raises :class:`SetUpFailed`."""
+        """Where the release is, downloaded if need be, and the oldest Java that runs it. Raises
+        :class:`SetUpFailed`."""
 
     @abstractmethod
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
@@ -116,14 +134,22 @@ class JavaBroker(OwnBroker):
         """What the logs give as the reason of a failure, in one line; empty when they give none."""
         for pattern in self.reasons:
             for path in (self.log, self._console):
-                if path.is_file() and (found := pattern.search(path.read_text("utf-8", errors="replace"))):
+                if path.is_file() and (
+                    found := pattern.search(path.read_text("utf-8", errors="replace"))
+                ):
                     line = found.groupdict().get("line")
-                    return (f"{self._config.name}, line {line}: " if line else "") + found["text"].strip()[:240]
+                    return (f"{self._config.name}, line {line}: " if line else "") + found[
+                        "text"
+                    ].strip()[:240]
         return ""
 
     def _launch(self, command: list[str | Path], ports: Mapping[str, int]) -> int:
         self._process = NativeProcess(
-            command, folder=self._folder, console=self._console, grace_s=self.stop_s, free=self._free
+            command,
+            folder=self._folder,
+            console=self._console,
+            grace_s=self.stop_s,
+            free=self._free,
         )
         try:
             pid = self._process.start()
@@ -131,7 +157,9 @@ class JavaBroker(OwnBroker):
             self._process.wait_until_ready(ready, within_s=START_S, reason=self.why)
         except SetUpFailed as problem:
             self._process = None
-            raise SetUpFailed(f"{self.name} {self._version}: {problem} (logs: {self.log.parent})") from None
+            raise SetUpFailed(
+                f"{self.name} {self._version}: {problem} (logs: {self.log.parent})"
+            ) from None
         except BaseException:
             self.stop()
             raise

@@ -1,7 +1,9 @@
-"""Downloads by Maven coordinates: with ``mvn`` when there is one, else over HTTPS from a repository the user named.
+"""Downloads by Maven coordinates: with ``mvn`` when there is one, else over HTTPS from a repository
+the user named.
 
-No repository is named here. ``mvn`` knows its own; without it ``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in
-``~/.m2/settings.xml`` says where to ask, by the standard layout of Maven repositories.
+No repository is named here. ``mvn`` knows its own; without it ``$BROKERPROOF_MAVEN_REPOSITORY`` or
+the mirror in ``~/.m2/settings.xml`` says where to ask, by the standard layout of Maven
+repositories.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.targets.cache import once
-from harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.cache import once
+from brokerproof.harness.targets.failure import SetUpFailed
 
 DOWNLOAD_TIMEOUT_S = 900
 """How long one ``mvn`` call may take."""
@@ -55,8 +57,11 @@ class Coordinates:
         return ":".join(part for part in parts if part)
 
 
-def download(candidates: Sequence[Coordinates], folder: Path, environment: Mapping[str, str] | None = None) -> Path:
-    """The file of the first of ``candidates`` that a repository has, in ``folder``; not asked for again once there.
+def download(
+    candidates: Sequence[Coordinates], folder: Path, environment: Mapping[str, str] | None = None
+) -> Path:
+    """The file of the first of ``candidates`` that a repository has, in ``folder``; not asked for
+    again once there.
 
     All candidates have one file name. Checksums are verified where the repository has them. Raises
     :class:`SetUpFailed` when none can be had, with what each attempt said.
@@ -68,12 +73,14 @@ def download(candidates: Sequence[Coordinates], folder: Path, environment: Mappi
         base = None if mvn else _repository(environment)
         if mvn is None and base is None:
             raise SetUpFailed(
-                f"{candidates[0].file_name}: cannot be downloaded without mvn on the PATH: install Maven, or set "
-                f"BROKERPROOF_MAVEN_REPOSITORY to the base URL of a Maven repository"
+                f"{candidates[0].file_name}: cannot be downloaded without mvn on the PATH: install"
+                " Maven, or set BROKERPROOF_MAVEN_REPOSITORY to the base URL of a Maven repository"
             )
         said = []
         for each in candidates:
-            problem = _with_mvn(mvn, each, scratch) if mvn else _over_https(str(base), each, scratch)
+            problem = (
+                _with_mvn(mvn, each, scratch) if mvn else _over_https(str(base), each, scratch)
+            )
             if problem is None:
                 return scratch / each.file_name
             said.append(f"{each}: {problem}")
@@ -82,21 +89,28 @@ def download(candidates: Sequence[Coordinates], folder: Path, environment: Mappi
     return once(folder / candidates[0].file_name, make)
 
 
-def collect(pom: str, what: str, folder: Path, environment: Mapping[str, str] | None = None) -> Path:
-    """The jars that the project described by ``pom`` runs with, in ``folder``; not asked for again once there.
+def collect(
+    pom: str, what: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Path:
+    """The jars that the project described by ``pom`` runs with, in ``folder``; not asked for again
+    once there.
 
-    ``what`` names them for people. Needs ``mvn``: only it works out which release of what goes together. Raises
-    :class:`SetUpFailed`.
+    ``what`` names them for people. Needs ``mvn``: only it works out which release of what goes
+    together. Raises :class:`SetUpFailed`.
     """
     environment = os.environ if environment is None else environment
 
     def make(scratch: Path) -> Path:
         mvn = shutil.which("mvn", path=environment.get("PATH", ""))
         if mvn is None:
-            raise SetUpFailed(f"{what}: cannot be put together without mvn on the PATH: install Maven")
+            raise SetUpFailed(
+                f"{what}: cannot be put together without mvn on the PATH: install Maven"
+            )
         (scratch / "pom.xml").write_text(pom, "utf-8")
         jars = scratch / "lib"
-        problem = _ran(mvn, ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", *_RUNTIME], scratch)
+        problem = _ran(
+            mvn, ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", *_RUNTIME], scratch
+        )
         if problem is None and not any(jars.glob("*.jar")):
             problem = "mvn brought no jar"
         if problem is not None:
@@ -108,7 +122,9 @@ def collect(pom: str, what: str, folder: Path, environment: Mapping[str, str] | 
 
 def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
     """Lets ``mvn`` fetch the file; what went wrong, or None."""
-    problem = _ran(mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder)
+    problem = _ran(
+        mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder
+    )
     if problem is None and not (folder / coordinates.file_name).is_file():
         return "mvn brought no such file"
     return problem
@@ -118,7 +134,9 @@ def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
     """Runs a goal in ``folder``, checksums strict; what went wrong, or None."""
     command = [mvn, "-q", "-B", "-C", *arguments]
     try:
-        ran = subprocess.run(command, cwd=folder, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S, check=False)
+        ran = subprocess.run(
+            command, cwd=folder, capture_output=True, timeout=DOWNLOAD_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"mvn was not done after {DOWNLOAD_TIMEOUT_S} s"
     if ran.returncode == 0:
@@ -126,11 +144,14 @@ def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
     # Even with -B some releases put colour codes before the first line.
     said = re.sub(r"\x1b\[[\d;]*m", "", (ran.stdout + ran.stderr).decode("utf-8", "replace"))
     errors = re.findall(r"^\[ERROR\] *(\S.*)", said, re.MULTILINE)
-    return f"mvn said: {errors[0][:300]}" if errors else f"mvn ended with exit code {ran.returncode}"
+    return (
+        f"mvn said: {errors[0][:300]}" if errors else f"mvn ended with exit code {ran.returncode}"
+    )
 
 
 def _repository(environment: Mapping[str, str]) -> str | None:
-    """The base URL to ask without ``mvn``: the variable, else a mirror of everything or of ``central``."""
+    """The base URL to ask without ``mvn``: the variable, else a mirror of everything or of
+    ``central``."""
     if named := environment.get("BROKERPROOF_MAVEN_REPOSITORY"):
         return named.rstrip("/")
     settings = Path(environment.get("HOME", str(Path.home()))) / ".m2" / "settings.xml"
@@ -139,7 +160,9 @@ def _repository(environment: Mapping[str, str]) -> str | None:
     try:
         root = ElementTree.parse(settings).getroot()
     except ElementTree.ParseError as problem:
-        raise SetUpFailed(f"{settings}: is no XML ({problem}); mend it or set BROKERPROOF_MAVEN_REPOSITORY") from None
+        raise SetUpFailed(
+            f"{settings}: is no XML ({problem}); mend it or set BROKERPROOF_MAVEN_REPOSITORY"
+        ) from None
     for mirror in root.iterfind("./{*}mirrors/{*}mirror"):
         of = {each.strip() for each in mirror.findtext("{*}mirrorOf", "").split(",")}
         url = mirror.findtext("{*}url", "").strip()
@@ -149,12 +172,16 @@ def _repository(environment: Mapping[str, str]) -> str | None:
 
 
 def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Fetches by the standard layout and holds the file against its published checksum; what went wrong, or None."""
+    """Fetches by the standard layout and holds the file against its published checksum; what went
+    wrong, or None."""
     url, target = f"{base}/{coordinates.path}", folder / coordinates.file_name
     if not base.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
         return f"{base} is no https:// address"
     try:
-        with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer, target.open("wb") as out:
+        with (
+            urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer,
+            target.open("wb") as out,
+        ):
             shutil.copyfileobj(answer, out, 1 << 20)
     except (OSError, ValueError) as problem:
         return f"{url} gave {problem}"

@@ -1,4 +1,5 @@
-"""Packages of npm, fetched into the cache by the ``npm`` of this machine. None is installed anywhere else."""
+"""Packages of npm, fetched into the cache by the ``npm`` of this machine. None is installed
+anywhere else."""
 
 from __future__ import annotations
 
@@ -6,24 +7,32 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.failure import SetUpFailed
 
 WITHIN_S = 120
 """How long one call of npm may take. Seconds."""
 
 
 def call(arguments: list[str], folder: Path, what: str) -> None:
-    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, which says that ``what`` cannot be had."""
+    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, which says that ``what`` cannot
+    be had."""
     npm = shutil.which("npm")
     if npm is None:
         raise SetUpFailed(f"{what} cannot be had without npm on the PATH; install npm")
     command = [npm, *arguments, "--loglevel=error"]
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=WITHIN_S, stdin=subprocess.DEVNULL
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         raise SetUpFailed(f"{' '.join(command)} took longer than {WITHIN_S} s; try again") from None
     if done.returncode != 0:
         words = [each for each in (done.stderr or done.stdout).splitlines() if each.strip()]
-        raise SetUpFailed(f"{' '.join(command)} failed ({words[0] if words else 'npm said nothing'})")
+        raise SetUpFailed(
+            f"{' '.join(command)} failed ({words[0] if words else 'npm said nothing'})"
+        )

@@ -1,8 +1,8 @@
 """The effective parameters of acceptors, worked out from a broker's own configuration file.
 
-The harness reads the file independently of the reference broker's reader: what a case expects must not come from the
-code under test. Only what the suites do arithmetic with is looked at; whether the file is right in every other respect
-is the broker's affair.
+The harness reads the file independently of the reference broker's reader: what a case expects must
+not come from the code under test. Only what the suites do arithmetic with is looked at; whether the
+file is right in every other respect is the broker's affair.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 from lxml import etree
 
-from harness.targets import activemq_config, erlang_config
-from harness.targets.failure import SetUpFailed
-from harness.targets.target import Overrides, Parameters, Value
+from brokerproof.harness.targets.activemq import config
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.rabbitmq import erlang_config
+from brokerproof.harness.targets.target import Overrides, Parameters, Value
 
 _URL_PARAMETERS: dict[str, tuple[str, type]] = {
     "connectionTtl": ("connection_ttl_ms", int),
@@ -25,7 +26,10 @@ _URL_PARAMETERS: dict[str, tuple[str, type]] = {
     "connectionTtlMax": ("connection_ttl_max_ms", int),
     "heartBeatToConnectionTtlModifier": ("heart_beat_to_connection_ttl_modifier", float),
     "stompConsumerCredits": ("stomp_consumer_window_size", int),
-    "stompConsumerWindowSize": ("stomp_consumer_window_size", int),  # behind the deprecated name: it wins
+    "stompConsumerWindowSize": (
+        "stomp_consumer_window_size",
+        int,
+    ),  # behind the deprecated name: it wins
     "stompMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),
     "webSocketMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),  # likewise
     "webSocketEncoderType": ("web_socket_encoder_type", str),
@@ -63,14 +67,17 @@ def describe(path: Path) -> str:
 
 
 def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Parameters by acceptor name, from whichever broker's file this is. Raises :class:`SetUpFailed`."""
+    """Parameters by acceptor name, from whichever broker's file this is. Raises
+    :class:`SetUpFailed`."""
     if path.suffix in (".conf", erlang_config.SUFFIX):
         return from_rabbitmq_conf(path, defaults)
-    return activemq_config.acceptors(path, defaults) if _is_activemq(path) else from_broker_xml(path, defaults)
+    return (
+        config.acceptors(path, defaults) if _is_activemq(path) else from_broker_xml(path, defaults)
+    )
 
 
 def _is_activemq(path: Path) -> bool:
-    return next(_root(path).iter(f"{activemq_config.CORE}broker"), None) is not None
+    return next(_root(path).iter(f"{config.CORE}broker"), None) is not None
 
 
 _CONF: dict[str, str] = {
@@ -82,7 +89,8 @@ _CONF: dict[str, str] = {
 
 
 def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """The same of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are ``stomp``, ``amqp`` and ``management``."""
+    """The same of a rabbitmq.conf or a classic rabbitmq.config, whose acceptors are ``stomp``,
+    ``amqp`` and ``management``."""
     found = dict(defaults)
     for number, key, value in _settings(path):
         if key in _CONF:
@@ -108,7 +116,8 @@ def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements, then the acceptor's URL.
+    """Parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements, then
+    the acceptor's URL.
 
     Raises :class:`SetUpFailed` for a file that cannot be read or a value that is no number.
     """
@@ -119,7 +128,8 @@ def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Val
         if (name := etree.QName(element).localname) in _BROKER_ELEMENTS
     }
     return {
-        name: {**defaults, **broker, **dict(_of_url(path, element, url))} for name, element, url in _acceptors(root)
+        name: {**defaults, **broker, **dict(_of_url(path, element, url))}
+        for name, element, url in _acceptors(root)
     }
 
 
@@ -133,24 +143,27 @@ def _root(path: Path) -> etree._Element:
 
 
 def of_address(path: Path, name: str) -> dict[str, Value]:
-    """What the address-settings of a broker.xml say of the address ``name``, under the names of a profile.
+    """What the address-settings of a broker.xml say of the address ``name``, under the names of a
+    profile.
 
-    Settings with more words in common win (manual, chapter on address settings): a word before ``*`` before ``#``. Raises
-    :class:`SetUpFailed` like :func:`from_broker_xml`.
+    Settings with more words in common win (manual, chapter on address settings): a word before
+    ``*`` before ``#``. Raises :class:`SetUpFailed` like :func:`from_broker_xml`.
     """
     return merged(_of_addresses(path, _number), name)
 
 
 def address_settings(path: Path) -> list[dict[str, Value]]:
-    """What a broker.xml says of how full addresses may be, under the names of a profile and with the pattern as ``match``;
-    empty for other files. A value that is no plain number is left out, since nobody calculates with these."""
+    """What a broker.xml says of how full addresses may be, under the names of a profile and with
+    the pattern as ``match``; empty for other files. A value that is no plain number is left out,
+    since nobody calculates with these."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
     return [each for each in _of_addresses(path, _plain) if len(each) > 1]
 
 
 def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Value]:
-    """What ``settings`` (:func:`address_settings`) say of the address ``name`` together, the more specific ones last."""
+    """What ``settings`` (:func:`address_settings`) say of the address ``name`` together, the more
+    specific ones last."""
     about: dict[str, Value] = {}
     matching = [each for each in settings if _matches(str(each["match"]), name)]
     for each in sorted(matching, key=lambda each: _weight(str(each["match"]))):
@@ -166,7 +179,10 @@ def _of_addresses(
             about: dict[str, Value] = {"match": str(element.get("match"))}
             for each in element.iter(etree.Element):
                 known = _ADDRESS_ELEMENTS.get(etree.QName(each).localname)
-                if known is not None and (value := read(path, each, known[1], each.text or "")) is not None:
+                if (
+                    known is not None
+                    and (value := read(path, each, known[1], each.text or "")) is not None
+                ):
                     about[known[0]] = value
             yield about
 
@@ -180,7 +196,9 @@ def _plain(path: Path, element: etree._Element, kind: type, text: str) -> Value 
 
 def _matches(match: str, name: str) -> bool:
     words = [{"#": ".*", "*": "[^.]*"}.get(each, re.escape(each)) for each in match.split(".")]
-    pattern = re.escape(".").join(words).replace(re.escape(".") + ".*", "(" + re.escape(".") + ".*)?")
+    pattern = (
+        re.escape(".").join(words).replace(re.escape(".") + ".*", "(" + re.escape(".") + ".*)?")
+    )
     return re.fullmatch(pattern, name) is not None
 
 
@@ -195,7 +213,11 @@ def _acceptors(root: etree._Element) -> Iterator[tuple[str, etree._Element, str]
 
 
 def _of_url(path: Path, element: etree._Element, url: str) -> Iterator[tuple[str, Value]]:
-    given = dict(pair.partition("=")[::2] for pair in urlsplit(url).query.replace("&", ";").split(";") if "=" in pair)
+    given = dict(
+        pair.partition("=")[::2]
+        for pair in urlsplit(url).query.replace("&", ";").split(";")
+        if "=" in pair
+    )
     for spelling, (name, kind) in _URL_PARAMETERS.items():
         if spelling in given:
             yield name, _number(path, element, kind, given[spelling])
@@ -206,7 +228,9 @@ def _number(path: Path, element: etree._Element, kind: type, text: str) -> Value
         return kind(text.strip())  # type: ignore[no-any-return]
     except ValueError:
         line = element.sourceline
-        raise SetUpFailed(f"{path}, line {line}: {text.strip()!r} should be a number ({kind.__name__})") from None
+        raise SetUpFailed(
+            f"{path}, line {line}: {text.strip()!r} should be a number ({kind.__name__})"
+        ) from None
 
 
 def has_tls(about: Parameters) -> bool:
@@ -215,7 +239,8 @@ def has_tls(about: Parameters) -> bool:
 
 
 def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
-    """The acceptors that speak ``protocol`` in the clear; one whose parameters name no ``protocols`` speaks any."""
+    """The acceptors that speak ``protocol`` in the clear; one whose parameters name no
+    ``protocols`` speaks any."""
     return {
         name: about
         for name, about in acceptors.items()
@@ -224,9 +249,15 @@ def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Pa
     }
 
 
-def overridden(acceptors: dict[str, dict[str, Value]], overrides: Overrides | None) -> dict[str, dict[str, Value]]:
+def overridden(
+    acceptors: dict[str, dict[str, Value]], overrides: Overrides | None
+) -> dict[str, dict[str, Value]]:
     """``acceptors`` with what a case wants otherwise, on every acceptor."""
     if not overrides:
         return acceptors
-    changes = {**overrides.get("broker", {}), **overrides.get("address", {}), **overrides.get("acceptor", {})}
+    changes = {
+        **overrides.get("broker", {}),
+        **overrides.get("address", {}),
+        **overrides.get("acceptor", {}),
+    }
     return {name: {**parameters, **changes} for name, parameters in acceptors.items()}

@@ -1,4 +1,5 @@
-"""A broker started as a process of its own that prints one JSON line when it is ready, as ``brokerproof broker`` does."""
+"""A broker started as a process of its own that prints one JSON line when it is ready, as
+``brokerproof broker`` does."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.targets import certificates, parameters
-from harness.targets.failure import SetUpFailed
-from harness.targets.sockets import SocketTarget
-from harness.targets.target import Identity, TargetFacts
-from harness.words import LimitsSet
-from harness.worlds.world import World
+from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.targets import certificates, parameters
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity, TargetFacts
+from brokerproof.harness.worlds.world import World
 
 _READY_WITHIN_S = 30.0
 _STOP_WITHIN_S = 10.0
@@ -29,10 +30,12 @@ _MORE_THAN_ANY = 9 * 10**15
 
 
 class ProcessTarget(SocketTarget):
-    """``command`` may name ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}``, a folder that lasts as long as the
-    process. The environment variable :data:`certificates.FOLDER` names a folder of throw-away certificates.
+    """``command`` may name ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}``, a folder
+    that lasts as long as the process. The environment variable :data:`certificates.FOLDER` names a
+    folder of throw-away certificates.
 
-    With ``--control`` among its words it takes limits for memory and disk space on its standard input, a JSON object a line.
+    With ``--control`` among its words it takes limits for memory and disk space on its standard
+    input, a JSON object a line.
 
     The ready line has ``acceptors`` (port by name) and ``version``.
     """
@@ -61,14 +64,20 @@ class ProcessTarget(SocketTarget):
         with log.open("wb") as errors:
             try:
                 self._process = subprocess.Popen(
-                    self._command, stdout=subprocess.PIPE, stderr=errors, stdin=stdin, env=environment
+                    self._command,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    stdin=stdin,
+                    env=environment,
                 )
             except OSError as problem:
                 raise SetUpFailed(
                     f"target {self.identity.name}: {self._command[0]} cannot be started ({problem})"
                 ) from None
         ready = self._ready_line(log)
-        self.endpoints = {name: ("127.0.0.1", int(port)) for name, port in ready["acceptors"].items()}
+        self.endpoints = {
+            name: ("127.0.0.1", int(port)) for name, port in ready["acceptors"].items()
+        }
         self.trust(made)
         self.watch_the_host(self._process.pid)
         return TargetFacts(
@@ -76,7 +85,9 @@ class ProcessTarget(SocketTarget):
             version=str(ready.get("version", "unknown")),
             configuration=parameters.describe(self._path),
             addresses=parameters.address_settings(self._path),
-            endpoint=", ".join(f"{host}:{port}" for host, port in list(self.endpoints.values())[:1]),
+            endpoint=", ".join(
+                f"{host}:{port}" for host, port in list(self.endpoints.values())[:1]
+            ),
         )
 
     def _ready_line(self, log: Path) -> dict[str, Any]:
@@ -100,7 +111,9 @@ class ProcessTarget(SocketTarget):
             ready["acceptors"].items()
         except (ValueError, KeyError, TypeError, AttributeError):
             self.stop()
-            raise SetUpFailed(f"target {self.identity.name}: expected one JSON line, got {line[:200]!r}") from None
+            raise SetUpFailed(
+                f"target {self.identity.name}: expected one JSON line, got {line[:200]!r}"
+            ) from None
         return ready
 
     def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
@@ -111,7 +124,9 @@ class ProcessTarget(SocketTarget):
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         if self._process is None or self._process.stdin is None:
-            raise SetUpFailed(f"target {self.identity.name}: its command takes no limits; give it {CONTROL}")
+            raise SetUpFailed(
+                f"target {self.identity.name}: its command takes no limits; give it {CONTROL}"
+            )
         said = {name: value for name, value in asdict(limits).items() if value is not None}
         self._process.stdin.write(json.dumps(said).encode() + b"\n")
         self._process.stdin.flush()

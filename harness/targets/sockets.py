@@ -1,4 +1,5 @@
-"""What every target reached over sockets shares: endpoints by acceptor, a real world per case, one canary."""
+"""What every target reached over sockets shares: endpoints by acceptor, a real world per case, one
+canary."""
 
 from __future__ import annotations
 
@@ -6,25 +7,28 @@ import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from harness.targets import certificates, parameters
-from harness.targets.failure import SetUpFailed
-from harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
-from harness.trace.events import Observed
-from harness.words import Clock, LimitsSet, RoutingType
-from harness.worlds.canary import Canary
-from harness.worlds.real import RealWorld
-from harness.worlds.run_queue import RunQueue
-from harness.worlds.tls import Tls
-from harness.worlds.world import World
+from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.enums import Clock, RoutingType
+from brokerproof.harness.targets import certificates, parameters
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.target import Identity, Overrides, Parameters, TargetFacts, Value
+from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.harness.worlds.scheduler_delay import RunQueue
+from brokerproof.harness.worlds.tls import Tls
+from brokerproof.harness.worlds.world import World
 
 
 class SocketTarget:
-    """Base of targets in real time. ``config`` is the file whose acceptor parameters hold, or None when unknown."""
+    """Base of targets in real time. ``config`` is the file whose acceptor parameters hold, or None
+    when unknown."""
 
     clock = Clock.REAL
     direct = False
-    """Whether the broker is a process of this machine, with nothing between its socket and ours, that sends what it writes at
-    once (TCP_NODELAY). Otherwise the last it wrote may wait for our system's acknowledgement, and a reset drops it."""
+    """Whether the broker is a process of this machine, with nothing between its socket and ours,
+    that sends what it writes at once (TCP_NODELAY). Otherwise the last it wrote may wait for our
+    system's acknowledgement, and a reset drops it."""
 
     def __init__(self, identity: Identity, config: Path | None = None) -> None:
         self.identity, self.config = identity, config
@@ -35,7 +39,7 @@ class SocketTarget:
         self.canary = Canary()
 
     def start(self, folder: Path) -> TargetFacts:
-        """See :class:`harness.targets.target.Target`."""
+        """See :class:`brokerproof.harness.targets.target.Target`."""
         raise NotImplementedError
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
@@ -58,24 +62,31 @@ class SocketTarget:
         """Nothing: most brokers make places when they are used."""
 
     def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        """Raises :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows how."""
-        raise SetUpFailed(f"target {self.identity.name}: nobody can make this broker short of {resource}")
+        """Raises :class:`SetUpFailed`: nobody can do that from outside, unless a subclass knows
+        how."""
+        raise SetUpFailed(
+            f"target {self.identity.name}: nobody can make this broker short of {resource}"
+        )
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Raises :class:`SetUpFailed`, as :meth:`starve` does."""
         raise SetUpFailed(f"target {self.identity.name}: nobody can set the limits of this broker")
 
-    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RealWorld:
+    def world(
+        self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
+    ) -> RealWorld:
         return RealWorld(self.endpoints, self.canary, self.tls, direct=self.direct)
 
     def trust(self, folder: Path) -> None:
-        """Speak TLS with the acceptors whose configuration has it, by the certificates that were made in ``folder``."""
+        """Speak TLS with the acceptors whose configuration has it, by the certificates that were
+        made in ``folder``."""
         tls = Tls(folder / certificates.AUTHORITY, certificates=folder)
         self.tls = {name: tls for name, about in self._known.items() if parameters.has_tls(about)}
 
     def watch_the_host(self, broker: int | None = None) -> None:
-        """Start the canary; once the broker is up, so that its start does not count. A target that is started again after
-        its end gets another one. ``broker`` is its process, where it is one of this host."""
+        """Start the canary; once the broker is up, so that its start does not count. A target that
+        is started again after its end gets another one. ``broker`` is its process, where it is one
+        of this host."""
         self.canary = Canary(None if broker is None else RunQueue(broker))
         self.canary.start()
 

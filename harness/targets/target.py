@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from harness.catalogue.profiles import Profile
-from harness.trace.events import Observed
-from harness.words import Clock, LimitsSet, RoutingType
-from harness.worlds.world import World
+from brokerproof.harness.catalogue.profiles import Profile
+from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.enums import Clock, RoutingType
+from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.worlds.world import World
 
 Value: TypeAlias = int | float | str | bool | None
 Parameters: TypeAlias = Mapping[str, Value]
 """Effective parameters of an acceptor, by the names that profiles use (``connection_ttl_ms`` …)."""
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, Value]]
-"""Parameters a case wants otherwise: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, the last for every address;
-only for targets that can be reconfigured."""
+"""Parameters a case wants otherwise: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, the last
+for every address; only for targets that can be reconfigured."""
 
 RECONFIGURABLE = "reconfigurable"
 """The capability of a target whose parameters a case may choose."""
@@ -34,9 +35,11 @@ class TargetFacts:
     """What it was configured with, for people: a file's name and digest, or "unknown"."""
     endpoint: str
     tls: str = ""
-    """How it was made sure that the broker is the broker, where TLS is spoken; empty without TLS."""
+    """How it was made sure that the broker is the broker, where TLS is spoken; empty without
+    TLS."""
     addresses: Sequence[Mapping[str, Value]] = ()
-    """How full addresses may be, where the configuration says it: see :func:`harness.targets.parameters.address_settings`."""
+    """How full addresses may be, where the configuration says it: see
+    :func:`brokerproof.harness.targets.parameters.address_settings`."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,19 @@ class Target(Protocol):
         """Effective parameters by acceptor name."""
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Make the AMQP place of that name, on brokers that do not make it when a link is attached to it."""
+        """Make the AMQP place of that name, on brokers that do not make it when a link is attached
+        to it."""
 
     def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
-        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets with the capability
-        "alarms"; raises :class:`SetUpFailed`. ``node`` is one of a target with "cluster"; none is the first."""
+        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets with
+        the capability "alarms"; raises :class:`SetUpFailed`. ``node`` is one of a target with
+        "cluster"; none is the first."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
-        """Set the limits at which memory and disk space are short, as the broker's administrator can. As for :meth:`starve`."""
+        """Set the limits at which memory and disk space are short, as the broker's administrator
+        can. As for :meth:`starve`."""
 
-    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> World:
+    def world(
+        self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
+    ) -> World:
         """A fresh world around this target: virtual targets start a broker of their own in it."""

@@ -1,10 +1,11 @@
 """Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
 
-``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` or ``stomp+ssl://`` URL.
-A shipped name with ``@VERSION`` behind it is the same target with another release of the broker.
-Other parts of the house add targets under a word of their own, as ``WORD:NAME``: an entry point of the group
-``brokerproof.targets`` called WORD is a function from NAME to a target, and raises ``ValueError`` with one sentence for a
-name that it does not know. A file has::
+``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or a ``stomp://`` or
+``stomp+ssl://`` URL. A shipped name with ``@VERSION`` behind it is the same target with another
+release of the broker. Other parts of the house add targets under a word of their own, as
+``WORD:NAME``: an entry point of the group ``brokerproof.targets`` called WORD is a function from
+NAME to a target, and raises ``ValueError`` with one sentence for a name that it does not know. A
+file has::
 
     kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address"
     profile = "artemis"            # what is expected of it
@@ -20,7 +21,7 @@ name that it does not know. A file has::
     parameters = { stomp_host = "/" }       # other values than the profile's; optional
     endpoints = { stomp = "127.0.0.1:61613", amqp = "amqps://127.0.0.1:5671?ca=ca.pem" }   # address; see endpoint.py
     login, passcode, default_acceptor, default_amqp_acceptor, add_capabilities, remove_capabilities, deviations   # optional
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -35,21 +36,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from harness.catalogue import profiles
-from harness.catalogue.tables import BadData
-from harness.targets import endpoint
-from harness.targets.activemq_target import ActivemqTarget
-from harness.targets.address import AddressTarget
-from harness.targets.artemis_target import ArtemisTarget
-from harness.targets.container_recipes import RECIPES
-from harness.targets.container_target import ContainerTarget
-from harness.targets.process import ProcessTarget
-from harness.targets.proton_examples import NAMES as EXAMPLES
-from harness.targets.proton_target import ProtonTarget
-from harness.targets.rabbitmq_cluster import NODES, RabbitmqClusterTarget
-from harness.targets.rabbitmq_target import RabbitmqTarget
-from harness.targets.reference import VirtualTarget
-from harness.targets.target import Identity, Target
+from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.targets import endpoint
+from brokerproof.harness.targets.activemq.target import ActivemqTarget
+from brokerproof.harness.targets.artemis.target import ArtemisTarget
+from brokerproof.harness.targets.container.recipes import RECIPES
+from brokerproof.harness.targets.container.target import ContainerTarget
+from brokerproof.harness.targets.external.target import AddressTarget
+from brokerproof.harness.targets.process import ProcessTarget
+from brokerproof.harness.targets.proton.examples import NAMES as EXAMPLES
+from brokerproof.harness.targets.proton.target import ProtonTarget
+from brokerproof.harness.targets.rabbitmq.cluster import NODES, RabbitmqClusterTarget
+from brokerproof.harness.targets.rabbitmq.target import RabbitmqTarget
+from brokerproof.harness.targets.reference.target import VirtualTarget
+from brokerproof.harness.targets.target import Identity, Target
 
 SUFFIX = ".target.toml"
 GROUP = "brokerproof.targets"
@@ -58,7 +59,8 @@ SOCKETS = "sockets"
 LOGIN = "login"
 """The capability of a target for which a login was given: there are right and wrong ones."""
 TLS = "tls-fixtures"
-"""The capability of a target with the acceptors stomp-tls, stomp-tls-need and amqp-tls, over sockets."""
+"""The capability of a target with the acceptors stomp-tls, stomp-tls-need and amqp-tls, over
+sockets."""
 PROTON_TLS = "proton-tls"
 """The same, where the installed Proton was built with TLS (see ``brokerproof doctor``)."""
 
@@ -89,12 +91,15 @@ _OPTIONAL = {"version", "queue_type", "nodes", "image"} | (_COMMON.keys() - {"ki
 
 
 class BadTarget(Exception):
-    """What was given with ``--target`` names no target: one sentence with the file and the key, and what would be right."""
+    """What was given with ``--target`` names no target: one sentence with the file and the key, and
+    what would be right."""
 
 
 def shipped() -> dict[str, Path]:
     """The target files that come with brokerproof, by name."""
-    return {path.name.removesuffix(SUFFIX): path for path in sorted(_families().glob(f"*/*{SUFFIX}"))}
+    return {
+        path.name.removesuffix(SUFFIX): path for path in sorted(_families().glob(f"*/*{SUFFIX}"))
+    }
 
 
 def about(path: Path) -> dict[str, str]:
@@ -104,7 +109,7 @@ def about(path: Path) -> dict[str, str]:
 
 
 def _families() -> Path:
-    return Path(str(files("fixtures"))) / "brokers"
+    return Path(str(files("brokerproof.fixtures"))) / "brokers"
 
 
 def load(text: str) -> Target:
@@ -127,8 +132,8 @@ def load(text: str) -> Target:
     near = difflib.get_close_matches(text, known, n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise BadTarget(
-        f"--target {text!r} is no target file, HOST:PORT or stomp:// URL; {meant}`brokerproof targets` lists those that "
-        "have a name"
+        f"--target {text!r} is no target file, HOST:PORT or stomp:// URL; {meant}`brokerproof"
+        " targets` lists those that have a name"
     )
 
 
@@ -146,8 +151,9 @@ def _from_url(text: str) -> Target:
         raise BadTarget(f"--target {text!r}: {problem}") from None
     if not found.scheme.startswith("stomp"):
         raise BadTarget(
-            f"--target {text!r} should look like stomp://HOST:PORT, stomp://LOGIN:PASSCODE@HOST:PORT or "
-            "stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP port goes into a target file, as docs/targets.md shows"
+            f"--target {text!r} should look like stomp://HOST:PORT,"
+            " stomp://LOGIN:PASSCODE@HOST:PORT or stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP"
+            " port goes into a target file, as docs/targets.md shows"
         )
     host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
     credentials = {"login": found.login, "passcode": found.passcode}
@@ -175,13 +181,17 @@ def _from_file(path: Path, name: str, version: str = "") -> Target:
         raise BadTarget(f"{path}: kind is {kind!r}; it should be one of {', '.join(_OF_KIND)}")
     if version and "version" not in _OF_KIND[kind]:
         raise BadTarget(
-            f"--target {name!r}: a target of kind {kind} has no releases to choose from; leave @{version} out"
+            f"--target {name!r}: a target of kind {kind} has no releases to choose from; leave"
+            f" @{version} out"
         )
     values |= {"version": version} if version else {}
     allowed = _COMMON | _OF_KIND[kind]
     for key, value in values.items():
         if key not in allowed:
-            raise BadTarget(f"{path}: unknown key {key!r}; a target of kind {kind} has {', '.join(sorted(allowed))}")
+            raise BadTarget(
+                f"{path}: unknown key {key!r}; a target of kind {kind} has"
+                f" {', '.join(sorted(allowed))}"
+            )
         if not isinstance(value, allowed[key]):
             raise BadTarget(f"{path}: {key} should be a {allowed[key].__name__}, it is {value!r}")
     for key in sorted((_OF_KIND[kind].keys() | {"profile"}) - _OPTIONAL - values.keys()):
@@ -196,8 +206,13 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     except BadData as problem:
         raise BadTarget(f"{path}: {problem}" if path.name else str(problem)) from None
     if unknown := sorted(values.get("parameters", {}).keys() - profile.parameters.keys()):
-        raise BadTarget(f"{path}: parameters names {unknown[0]!r}, of which the profile {profile.name} says nothing")
-    profile = dataclasses.replace(profile, parameters={**profile.parameters, **values.get("parameters", {})})
+        raise BadTarget(
+            f"{path}: parameters names {unknown[0]!r}, of which the profile {profile.name} says"
+            " nothing"
+        )
+    profile = dataclasses.replace(
+        profile, parameters={**profile.parameters, **values.get("parameters", {})}
+    )
     deviations = values.get("deviations")
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     if TLS in values.get("add_capabilities", ()) and _proton_has_tls():
@@ -217,7 +232,9 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
 
 
 def _proton_has_tls() -> bool:
-    from harness.clients.proton_engine import has_tls  # only targets with TLS pay for the library
+    from brokerproof.harness.clients.proton_engine import (
+        has_tls,  # only targets with TLS pay for the library
+    )
 
     return has_tls()
 
@@ -235,13 +252,16 @@ def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Targe
         try:
             found = endpoint.read(str(text), path.parent)
         except endpoint.BadEndpoint as problem:
-            raise BadTarget(f"{path}: endpoints.{name} should be HOST:PORT, it is {text!r}: {problem}") from None
+            raise BadTarget(
+                f"{path}: endpoints.{name} should be HOST:PORT, it is {text!r}: {problem}"
+            ) from None
         endpoints[name] = (found.host, found.port)
         if found.tls is not None:
             tls[name] = found.tls
     if identity.default_acceptor not in endpoints:
         raise BadTarget(
-            f"{path}: endpoints has no {identity.default_acceptor!r}, the acceptor that cases use by default"
+            f"{path}: endpoints has no {identity.default_acceptor!r}, the acceptor that cases use"
+            " by default"
         )
     config = _beside(path, values["config"]) if "config" in values else None
     return AddressTarget(identity, endpoints, config, tls)
@@ -249,7 +269,9 @@ def _address(identity: Identity, values: Mapping[str, Any], path: Path) -> Targe
 
 def _proton(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
     if values["broker"] not in EXAMPLES:
-        raise BadTarget(f"{path}: broker is {values['broker']!r}; it should be one of {', '.join(EXAMPLES)}")
+        raise BadTarget(
+            f"{path}: broker is {values['broker']!r}; it should be one of {', '.join(EXAMPLES)}"
+        )
     return ProtonTarget(identity, values["broker"], values.get("version"))
 
 
@@ -271,7 +293,9 @@ def _rabbitmq(identity: Identity, values: Mapping[str, Any], path: Path) -> Targ
 
 def _in_container(identity: Identity, values: Mapping[str, Any], path: Path) -> Target:
     if values["broker"] not in RECIPES:
-        raise BadTarget(f"{path}: broker is {values['broker']!r}; it should be one of {', '.join(RECIPES)}")
+        raise BadTarget(
+            f"{path}: broker is {values['broker']!r}; it should be one of {', '.join(RECIPES)}"
+        )
     return ContainerTarget(
         identity,
         values["broker"],
@@ -283,10 +307,18 @@ def _in_container(identity: Identity, values: Mapping[str, Any], path: Path) -> 
 
 
 _MAKERS: Mapping[str, Callable[[Identity, Mapping[str, Any], Path], Target]] = {
-    "virtual": lambda who, values, path: VirtualTarget(who, values["factory"], _beside(path, values["config"])),
-    "process": lambda who, values, path: ProcessTarget(who, values["command"], _beside(path, values["config"])),
-    "artemis": lambda who, values, path: ArtemisTarget(who, _beside(path, values["config"]), values.get("version")),
-    "activemq": lambda who, values, path: ActivemqTarget(who, _beside(path, values["config"]), values.get("version")),
+    "virtual": lambda who, values, path: VirtualTarget(
+        who, values["factory"], _beside(path, values["config"])
+    ),
+    "process": lambda who, values, path: ProcessTarget(
+        who, values["command"], _beside(path, values["config"])
+    ),
+    "artemis": lambda who, values, path: ArtemisTarget(
+        who, _beside(path, values["config"]), values.get("version")
+    ),
+    "activemq": lambda who, values, path: ActivemqTarget(
+        who, _beside(path, values["config"]), values.get("version")
+    ),
     "rabbitmq": _rabbitmq,
     "proton": _proton,
     "container": _in_container,

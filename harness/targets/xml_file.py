@@ -6,11 +6,12 @@ from pathlib import Path
 
 from lxml import etree
 
-from harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.failure import SetUpFailed
 
 
 def parsed(config: Path, wanted: str = "a broker.xml") -> etree._ElementTree:
-    """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``wanted`` should be named) or is no XML."""
+    """The file as a tree. Raises :class:`SetUpFailed` when it cannot be read (``wanted`` should be
+    named) or is no XML."""
     try:
         return etree.parse(str(config), etree.XMLParser(resolve_entities=False, no_network=True))
     except OSError:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.trace.columns import FIELDS, SCHEMA
-from harness.trace.events import Event
+from brokerproof.harness.trace.columns import FIELDS, SCHEMA
+from brokerproof.harness.trace.events import Event
 
 
 def batch(events: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """``events`` in the types of :data:`harness.trace.columns.SCHEMA`; ``envelope`` has what is not in the events
-    themselves: run, target, case, seq and clock."""
+    """``events`` in the types of :data:`brokerproof.harness.trace.columns.SCHEMA`; ``envelope`` has
+    what is not in the events themselves: run, target, case, seq and clock."""
     size = len(events)
     columns: dict[str, list[Any]] = {}
     kinds = [type(event).__name__ for event in events]

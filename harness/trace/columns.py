@@ -1,7 +1,7 @@
 """The one table of trace columns, derived from the event classes, and its fingerprint.
 
-The recorder writes this schema, every reader checks it: a run written by another version of the table is refused with
-one sentence instead of being misread.
+The recorder writes this schema, every reader checks it: a run written by another version of the
+table is refused with one sentence instead of being misread.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import typing
 
 import pyarrow as pa
 
-from harness.trace import events
-from harness.words import CloseHow, Vantage
+from brokerproof.harness.model.enums import CloseHow, Vantage
+from brokerproof.harness.trace import events
 
-HEADER = pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)])
+HEADER = pa.struct(
+    [pa.field("name", pa.string(), nullable=False), pa.field("value", pa.string(), nullable=False)]
+)
 HEADERS = pa.list_(pa.field("element", HEADER, nullable=False))
 
 _ARROW: dict[object, pa.DataType] = {
@@ -49,7 +51,8 @@ def _arrow_type(annotation: object) -> pa.DataType:
 
 
 def _payload() -> dict[str, pa.DataType]:
-    """Payload columns by name; raises ``TypeError`` when two events give one field name two types."""
+    """Payload columns by name; raises ``TypeError`` when two events give one field name two
+    types."""
     envelope = {name for name, _ in ENVELOPE}
     columns: dict[str, pa.DataType] = {}
     for kind in events.ALL:
@@ -59,7 +62,10 @@ def _payload() -> dict[str, pa.DataType]:
                 continue
             arrow = _arrow_type(hints[field.name])
             if columns.setdefault(field.name, arrow) != arrow:
-                raise TypeError(f"{kind.__name__}.{field.name} is {arrow} here and {columns[field.name]} elsewhere")
+                raise TypeError(
+                    f"{kind.__name__}.{field.name} is {arrow} here and {columns[field.name]}"
+                    " elsewhere"
+                )
     return dict(sorted(columns.items()))
 
 
@@ -78,7 +84,8 @@ SCHEMA: pa.Schema = pa.schema(
 
 
 def fingerprint() -> str:
-    """A short digest of the table: same digest, same columns, same types, same kinds with the same fields."""
+    """A short digest of the table: same digest, same columns, same types, same kinds with the same
+    fields."""
     text = "\n".join(f"{field.name} {field.type} {field.nullable}" for field in SCHEMA)
     text += "\n" + "\n".join(f"{kind} {' '.join(names)}" for kind, names in sorted(FIELDS.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,15 +1,17 @@
 """Events: one fact each, in the past tense, declared once.
 
-From these classes come the recorder's Arrow schema (:mod:`harness.trace.columns`), Spark's ``StructType`` and what the
-oracles see. Rules of this file:
+From these classes come the recorder's Arrow schema (:mod:`brokerproof.harness.trace.columns`),
+Spark's ``StructType`` and what the oracles see. Rules of this file:
 
-* A field name has one type everywhere; :mod:`harness.trace.columns` refuses a second one at import.
+* A field name has one type everywhere; :mod:`brokerproof.harness.trace.columns` refuses a second
+  one at import.
 * Every field that is not always known has the default ``None`` and is null in the trace.
 * ``_ns`` fields are integers in the trace's clock; sizes are octets.
 * An event never changes its meaning. A new meaning is a new class.
 
-The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is added by the recorder; ``at_ns``, ``conn``
-and ``vantage`` are given with each event, the rest belongs to the recording.
+The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is added by the
+recorder; ``at_ns``, ``conn`` and ``vantage`` are given with each event, the rest belongs to the
+recording.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.words import CloseHow, Vantage
+from brokerproof.harness.model.enums import CloseHow, Vantage
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+RECORDED_OCTETS = 4096
+"""Bodies and raw octets are recorded up to this length; their full size always is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,8 @@ class CaseStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleStarted(Event):
-    """A property began a new example. In virtual time each example has a world, and so a clock, of its own."""
+    """A property began a new example. In virtual time each example has a world, and so a clock, of
+    its own."""
 
     example: int
     detail: str | None = None
@@ -78,7 +84,8 @@ class ConnectionAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSent(Event):
-    """The harness wrote one well-formed frame of ``size`` octets; ``body`` may be cut (see ``body_size``)."""
+    """The harness wrote one well-formed frame of ``size`` octets; ``body`` may be cut (see
+    ``body_size``)."""
 
     protocol: str
     command: str
@@ -90,7 +97,8 @@ class FrameSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameReceived(Event):
-    """The last octet of a frame of ``size`` octets arrived; ``body`` may be cut (see ``body_size``)."""
+    """The last octet of a frame of ``size`` octets arrived; ``body`` may be cut (see
+    ``body_size``)."""
 
     protocol: str
     command: str
@@ -118,8 +126,9 @@ class OctetsRefused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSentUnseen(Event):
-    """The client wrote octets that the recording does not hold, at ``at_ns`` at the earliest: ``command`` says why in one
-    word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK), ``detail`` in a sentence; ``size`` is 0 where nobody knows it."""
+    """The client wrote octets that the recording does not hold, at ``at_ns`` at the earliest:
+    ``command`` says why in one word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK), ``detail`` in a
+    sentence; ``size`` is 0 where nobody knows it."""
 
     protocol: str
     command: str
@@ -129,8 +138,8 @@ class OctetsSentUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsReceivedUnseen(Event):
-    """The broker wrote octets that the recording does not hold, at ``at_ns`` at the earliest; else as
-    :class:`OctetsSentUnseen`."""
+    """The broker wrote octets that the recording does not hold, at ``at_ns`` at the earliest; else
+    as :class:`OctetsSentUnseen`."""
 
     protocol: str
     command: str
@@ -140,7 +149,8 @@ class OctetsReceivedUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatSent(Event):
-    """The harness wrote ``size`` octets that only say that it lives (STOMP: an EOL; AMQP: an empty frame)."""
+    """The harness wrote ``size`` octets that only say that it lives (STOMP: an EOL; AMQP: an empty
+    frame)."""
 
     protocol: str
     size: int
@@ -156,7 +166,8 @@ class HeartBeatReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalExpected(Event):
-    """Something named ``label`` should happen between two instants of this trace; drawn on the report's time axis.
+    """Something named ``label`` should happen between two instants of this trace; drawn on the
+    report's time axis.
 
     ``hi_ns`` is None when there is no upper bound.
     """
@@ -171,8 +182,9 @@ class IntervalExpected(Event):
 class Measured(Event):
     """A quantity was measured and compared with what the arithmetic says.
 
-    ``value``, ``lo`` and ``hi`` are in ``unit`` (``ns``, ``octets``, ``messages`` …); ``margin`` is by how much the
-    interval was widened for the host's jitter on either side before anything was called a violation.
+    ``value``, ``lo`` and ``hi`` are in ``unit`` (``ns``, ``octets``, ``messages`` …); ``margin`` is
+    by how much the interval was widened for the host's jitter on either side before anything was
+    called a violation.
     """
 
     label: str
@@ -195,7 +207,8 @@ class Judged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JitterMeasured(Event):
-    """The canary timer woke ``late_ns`` after it asked to: the host's own lateness at this moment."""
+    """The canary timer woke ``late_ns`` after it asked to: the host's own lateness at this
+    moment."""
 
     late_ns: int
 
@@ -216,7 +229,8 @@ class LinkFaulted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(Event):
-    """The broker itself said that it took a branch that exists because of ``requirement`` (vantage BROKER)."""
+    """The broker itself said that it took a branch that exists because of ``requirement`` (vantage
+    BROKER)."""
 
     requirement: str
     detail: str

@@ -1,4 +1,5 @@
-"""Reads recorded segments back into events. For whole runs use the PySpark pipeline; this is for single cases."""
+"""Reads recorded segments back into events. For whole runs use the PySpark pipeline; this is for
+single cases."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.trace import events
-from harness.trace.columns import FIELDS, SCHEMA
-from harness.words import CloseHow, Vantage
+from brokerproof.harness.model.enums import CloseHow, Vantage
+from brokerproof.harness.trace import events
+from brokerproof.harness.trace.columns import FIELDS, SCHEMA
 
 _KINDS = {kind.__name__: kind for kind in events.ALL}
 
@@ -28,7 +29,8 @@ def segments(run: Path, target: str) -> list[Path]:
 def rows(segment: Path) -> Iterator[dict[str, Any]]:
     """The rows of one segment as plain dictionaries.
 
-    Raises :class:`UnreadableTrace` for a file that is no Parquet or has other columns than this version's table.
+    Raises :class:`UnreadableTrace` for a file that is no Parquet or has other columns than this
+    version's table.
     """
     try:
         # The file alone: its folder's name must not become a column of a second type.
@@ -38,7 +40,9 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
             f"{segment}: not a readable Parquet segment ({problem}); delete it or record again"
         ) from None
     if not table.schema.equals(SCHEMA):
-        raise UnreadableTrace(f"{segment}: has other columns than this version of brokerproof records; record again")
+        raise UnreadableTrace(
+            f"{segment}: has other columns than this version of brokerproof records; record again"
+        )
     yield from table.to_pylist()
 
 
@@ -55,4 +59,9 @@ def event(row: dict[str, Any]) -> events.Event:
 
 def case(run: Path, target: str, name: str) -> list[events.Event]:
     """Every event of one case, in order; empty when the run has none."""
-    return [event(row) for segment in segments(run, target) for row in rows(segment) if row["case"] == name]
+    return [
+        event(row)
+        for segment in segments(run, target)
+        for row in rows(segment)
+        if row["case"] == name
+    ]

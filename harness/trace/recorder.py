@@ -1,6 +1,8 @@
-"""Writes events to ``trace/target=NAME/part-*.parquet`` in rotating segments: a kill loses at most the open one.
+"""Writes events to ``trace/target=NAME/part-*.parquet`` in rotating segments: a kill loses at most
+the open one.
 
-A segment is written to a temporary name and renamed when it is whole, so a reader never meets half a file.
+A segment is written to a temporary name and renamed when it is whole, so a reader never meets half
+a file.
 """
 
 from __future__ import annotations
@@ -14,24 +16,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.trace.columns import FIELDS, HEADER, HEADERS, SCHEMA
-from harness.trace.events import Event
-from harness.words import Clock, Vantage
+from brokerproof.harness.model.enums import Clock, Vantage
+from brokerproof.harness.trace.columns import FIELDS, HEADER, HEADERS, SCHEMA
+from brokerproof.harness.trace.events import Event
 
 SEGMENT_ROWS = 50_000
-"""A segment is closed at the end of the case in which it reaches this many rows; of a case that goes on, of the write."""
+"""A segment is closed at the end of the case in which it reaches this many rows; of a case that
+goes on, of the write."""
 
 _REPEATED = [
-    *("run", "target", "case", "clock", "vantage", "conn", "kind", "protocol", "command", "acceptor", "remote"),
+    *(
+        "run",
+        "target",
+        "case",
+        "clock",
+        "vantage",
+        "conn",
+        "kind",
+        "protocol",
+        "command",
+        "acceptor",
+        "remote",
+    ),
     *("headers.list.element.name", "label", "requirement", "seen", "unit", "how"),
 ]
-"""Columns with few values. A dictionary of the others would cost more than it saves: a third of the time, for nothing."""
+"""Columns with few values. A dictionary of the others would cost more than it saves: a third of the
+time, for nothing."""
 
 
 class Recorder:
-    """Collects whole cases, or a case as it goes on, and writes them in segments. Safe to call from several threads.
+    """Collects whole cases, or a case as it goes on, and writes them in segments. Safe to call from
+    several threads.
 
-    ``folder`` is the run folder, or None to keep nothing; ``tag`` keeps the segments of parallel processes apart.
+    ``folder`` is the run folder, or None to keep nothing; ``tag`` keeps the segments of parallel
+    processes apart.
     """
 
     def __init__(
@@ -61,8 +79,8 @@ class Recorder:
         return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
 
     def write(self, case: str, events: Sequence[Event], *, goes_on: bool = False) -> None:
-        """Adds one case's events, in order; with ``goes_on`` behind those that it has. Closes the segment when it is large
-        enough."""
+        """Adds one case's events, in order; with ``goes_on`` behind those that it has. Closes the
+        segment when it is large enough."""
         if self._folder is None or not events:
             return
         with self._lock:
@@ -70,8 +88,9 @@ class Recorder:
         self._add(self._batch(case, events, first))
 
     def write_columns(self, case: str, columns: Mapping[str, pa.Array]) -> None:
-        """Adds events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind`` and whatever the kinds
-        have. A load has millions of them, which nobody makes objects of first."""
+        """Adds events of a case that goes on as columns of the trace: ``at_ns``, ``conn``, ``kind``
+        and whatever the kinds have. A load has millions of them, which nobody makes objects of
+        first."""
         size = len(columns["at_ns"])
         if self._folder is None or not size:
             return
@@ -79,7 +98,9 @@ class Recorder:
             first = self._counted(case, size)
         same = {"run": self._run, "target": self._target, "case": case}
         same |= {"clock": self._clock.value, "vantage": Vantage.PEER.value}
-        whole = {name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()}
+        whole = {
+            name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()
+        }
         whole |= {"seq": pa.array(np.arange(first, first + size)), **columns}
         arrays = [whole.get(field.name, pa.nulls(size, field.type)) for field in SCHEMA]
         self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))

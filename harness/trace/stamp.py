@@ -1,8 +1,10 @@
-"""The stamp by which a recorded message tells who sent it and the how-manieth it was: ``bp1:PPPPPPPP:NNNNNNNNNNNN;``.
+"""The stamp by which a recorded message tells who sent it and the how-manieth it was:
+``bp1:PPPPPPPP:NNNNNNNNNNNN;``.
 
-A load puts it at the beginning of every body. ``P`` is the producer, ``N`` counts the messages of that producer to that
-destination, from 0 and without gaps. Both are decimal with leading zeros, so that a reader finds every digit at a fixed
-place without parsing a body: judges of large recordings do so for millions of rows at once.
+A load puts it at the beginning of every body. ``P`` is the producer, ``N`` counts the messages of
+that producer to that destination, from 0 and without gaps. Both are decimal with leading zeros, so
+that a reader finds every digit at a fixed place without parsing a body: judges of large recordings
+do so for millions of rows at once.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ class Stamp(NamedTuple):
 def stamp(producer: int, number: int) -> bytes:
     """The stamp's octets; raises ``ValueError`` for numbers that it has no digits for."""
     if not (0 <= producer < 10**PRODUCER_DIGITS and 0 <= number < 10**NUMBER_DIGITS):
-        raise ValueError(f"a stamp has 8 digits for the producer and 12 for the number, not {producer} and {number}")
+        raise ValueError(
+            f"a stamp has 8 digits for the producer and 12 for the number, not {producer} and"
+            f" {number}"
+        )
     return b"%s%08d:%012d;" % (MARK, producer, number)
 
 

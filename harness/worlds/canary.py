@@ -1,8 +1,10 @@
-"""The canary: a timer that runs through every real-time run and measures how late this host wakes its threads.
+"""The canary: a timer that runs through every real-time run and measures how late this host wakes
+its threads.
 
-One thread a process asks to be woken every 10 ms and notes by how much it was late. Where the broker is a process on this host,
-it also notes how long that one's threads waited for a core: a host may wake us in time and the broker late. A measurement
-during which the canary was late cannot carry a verdict by more than that lateness.
+One thread a process asks to be woken every 10 ms and notes by how much it was late. Where the
+broker is a process on this host, it also notes how long that one's threads waited for a core: a
+host may wake us in time and the broker late. A measurement during which the canary was late cannot
+carry a verdict by more than that lateness.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import threading
 import time
 from collections import deque
 
-from harness.words import NS_PER_MS, Duration, Instant
-from harness.worlds.run_queue import RunQueue
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+from brokerproof.harness.worlds.scheduler_delay import RunQueue
 
 PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 250 * NS_PER_MS
@@ -22,7 +24,8 @@ _KEEP = 200_000
 
 
 class Canary:
-    """Measured lateness by instant of the monotonic clock. Start once; read from any thread. ``broker`` is looked at too."""
+    """Measured lateness by instant of the monotonic clock. Start once; read from any thread.
+    ``broker`` is looked at too."""
 
     def __init__(self, broker: RunQueue | None = None) -> None:
         self._readings: deque[tuple[Instant, Duration]] = deque(maxlen=_KEEP)
@@ -68,7 +71,8 @@ class Canary:
             self._waited.append((self._looked, waited))
 
     def worst(self, since: Instant) -> Duration:
-        """The worst lateness of any reading taken at or after ``since``, the broker's included; 0 when there is none."""
+        """The worst lateness of any reading taken at or after ``since``, the broker's included; 0
+        when there is none."""
         self._look()
         worst = 0
         for readings in (self._readings, self._waited):

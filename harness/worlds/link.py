@@ -1,7 +1,7 @@
 """How a simulated link treats octets: latency, fragmentation and stalls, all from one seed.
 
-A link never reorders and never loses octets: it carries TCP. What TCP can do to a peer is to be late, to cut the stream
-into pieces anywhere, and to break.
+A link never reorders and never loses octets: it carries TCP. What TCP can do to a peer is to be
+late, to cut the stream into pieces anywhere, and to break.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.words import Duration, Instant
+from brokerproof.harness.model.time import Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFaults:
     """The temper of a link. The default is a perfect link: no latency, nothing split.
 
-    ``latency`` and ``jitter`` are durations each way: every piece takes latency plus up to jitter more, in order.
-    ``fragment`` is the longest piece in octets (0: never split); pieces are drawn between 1 and that.
+    ``latency`` and ``jitter`` are durations each way: every piece takes latency plus up to jitter
+    more, in order. ``fragment`` is the longest piece in octets (0: never split); pieces are drawn
+    between 1 and that.
     """
 
     latency: Duration = 0

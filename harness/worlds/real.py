@@ -1,4 +1,5 @@
-"""Real sockets and the host's monotonic clock. Waiting is a select; an arrival is stamped when select returned it."""
+"""Real sockets and the host's monotonic clock. Waiting is a select; an arrival is stamped when
+select returned it."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from harness.words import NS_PER_S, Clock, CloseHow, Duration, Instant
-from harness.worlds.canary import Canary
-from harness.worlds.ending import Ending
-from harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
-from harness.worlds.world import Receiver, Unreachable
+from brokerproof.harness.model.enums import Clock, CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.socket_close import Ending
+from brokerproof.harness.worlds.tls import Certificate, Tls, TlsFailed, TlsLayer
+from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _READ = 256 * 1024
 _CONNECT_TIMEOUT_S = 10.0
@@ -37,7 +39,12 @@ class _Socket:
     """One TCP connection, never blocking, with TLS in it or without."""
 
     def __init__(
-        self, world: RealWorld, acceptor: str, connection: socket.socket, receiver: Receiver, tls: TlsLayer | None
+        self,
+        world: RealWorld,
+        acceptor: str,
+        connection: socket.socket,
+        receiver: Receiver,
+        tls: TlsLayer | None,
     ) -> None:
         self._world, self._socket, self._receiver = world, connection, receiver
         self._acceptor, self._tls = acceptor, tls
@@ -186,8 +193,9 @@ class _Socket:
 
 
 class RealWorld:
-    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those that ``tls`` names.
-    ``direct``: see :class:`harness.targets.sockets.SocketTarget`."""
+    """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS at those
+    that ``tls`` names. ``direct``: see
+    :class:`brokerproof.harness.targets.sockets.SocketTarget`."""
 
     clock = Clock.REAL
 
@@ -214,18 +222,26 @@ class RealWorld:
         return self._canary.worst(since)
 
     def endpoint(self, acceptor: str) -> tuple[str, int]:
-        """Host and port of the acceptor, for clients with sockets of their own. Raises :class:`Unreachable`."""
+        """Host and port of the acceptor, for clients with sockets of their own. Raises
+        :class:`Unreachable`."""
         if acceptor not in self._endpoints:
-            raise Unreachable(f"the target has no acceptor {acceptor!r}; it has {', '.join(sorted(self._endpoints))}")
+            raise Unreachable(
+                f"the target has no acceptor {acceptor!r}; it has"
+                f" {', '.join(sorted(self._endpoints))}"
+            )
         return self._endpoints[acceptor]
 
-    def moved(self, endpoints: Mapping[str, tuple[str, int]], tls: Mapping[str, Tls] | None = None) -> None:
-        """The acceptors are elsewhere from now on, and have other TLS where that is given; what is connected stays."""
+    def moved(
+        self, endpoints: Mapping[str, tuple[str, int]], tls: Mapping[str, Tls] | None = None
+    ) -> None:
+        """The acceptors are elsewhere from now on, and have other TLS where that is given; what is
+        connected stays."""
         self._endpoints = endpoints
         self._tls = self._tls if tls is None else tls
 
     def tls(self, acceptor: str) -> Tls | None:
-        """How to speak TLS with the acceptor, for clients with sockets of their own; None where it has none."""
+        """How to speak TLS with the acceptor, for clients with sockets of their own; None where it
+        has none."""
         return self._tls.get(acceptor)
 
     def adopt(self, foreign: Watched) -> None:
@@ -238,7 +254,12 @@ class RealWorld:
         heapq.heappush(self._timers, (instant, self._order, action))
 
     def open(
-        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+        self,
+        acceptor: str,
+        receiver: Receiver,
+        certificate: Certificate | None = None,
+        *,
+        plain: bool = False,
     ) -> _Socket:
         host, port = self.endpoint(acceptor)
         try:
@@ -259,7 +280,8 @@ class RealWorld:
         return channel
 
     def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
-        """TLS for one connection to the acceptor, None where it has none. Raises :class:`Unreachable`."""
+        """TLS for one connection to the acceptor, None where it has none. Raises
+        :class:`Unreachable`."""
         tls = self._tls.get(acceptor)
         if tls is None:
             return None
@@ -272,7 +294,9 @@ class RealWorld:
         """The handshake. Raises :class:`Unreachable` when it fails, unless ``tolerant``."""
 
         def say() -> None:
-            with contextlib.suppress(OSError):  # the broker is gone; what it said before is still to be read
+            with contextlib.suppress(
+                OSError
+            ):  # the broker is gone; what it said before is still to be read
                 connection.sendall(tls.outgoing())
 
         try:
@@ -280,7 +304,9 @@ class RealWorld:
             while not tls.established and not tls.failed:
                 data = connection.recv(_READ)
                 if not data:
-                    tls.failed = "the connection ended before TLS was agreed on; does this port speak TLS?"
+                    tls.failed = (
+                        "the connection ended before TLS was agreed on; does this port speak TLS?"
+                    )
                     break
                 tls.receive(data)
                 say()

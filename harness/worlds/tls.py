@@ -1,7 +1,8 @@
-"""TLS as a client of the harness has it: whom it believes, what it shows, and OpenSSL on memory below a link.
+"""TLS as a client of the harness has it: whom it believes, what it shows, and OpenSSL on memory
+below a link.
 
-In virtual time there is no TLS. There a certificate is stated: the broker is told its subject, which is all that a broker
-learns from TLS anyway.
+In virtual time there is no TLS. There a certificate is stated: the broker is told its subject,
+which is all that a broker learns from TLS anyway.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _READ = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that a client can show: its file, where there is one, and its subject as brokers write it."""
+    """A certificate that a client can show: its file, where there is one, and its subject as
+    brokers write it."""
 
     file: str
     subject: str
@@ -39,9 +41,10 @@ class TlsFailed(Exception):
 class Tls:
     """How to speak TLS with an endpoint.
 
-    ``authority`` is a file with the certificates that are believed, None for those that this machine believes. Without
-    ``verify`` anybody is. ``certificates`` is the folder with the files of :class:`Certificate`; ``own`` the file with the
-    certificate and key that we show where a case asks for nothing else.
+    ``authority`` is a file with the certificates that are believed, None for those that this
+    machine believes. Without ``verify`` anybody is. ``certificates`` is the folder with the files
+    of :class:`Certificate`; ``own`` the file with the certificate and key that we show where a case
+    asks for nothing else.
     """
 
     authority: Path | None = None
@@ -50,7 +53,8 @@ class Tls:
     own: Path | None = None
 
     def shown(self, certificate: Certificate | None) -> Path | None:
-        """The file of what we show. Raises :class:`TlsFailed` for a certificate that we do not have."""
+        """The file of what we show. Raises :class:`TlsFailed` for a certificate that we do not
+        have."""
         if certificate is None:
             return self.own
         if self.certificates is None:
@@ -72,19 +76,29 @@ class Tls:
             if shown is not None:
                 made.load_cert_chain(shown, password="")
         except OSError as problem:
-            file = shown if self.authority is None or not self.verify else f"{self.authority} or {shown}"
-            raise TlsFailed(f"{file or self.authority}: no such certificates in PEM ({problem})") from None
+            file = (
+                shown
+                if self.authority is None or not self.verify
+                else f"{self.authority} or {shown}"
+            )
+            raise TlsFailed(
+                f"{file or self.authority}: no such certificates in PEM ({problem})"
+            ) from None
         return made
 
     def words(self) -> str:
         """For people: how it is made sure that the broker is the broker."""
         if not self.verify:
             return "TLS, the broker's certificate NOT verified"
-        return f"TLS, verified by {self.authority.name if self.authority else 'the authorities of this machine'}"
+        return (
+            "TLS, verified by"
+            f" {self.authority.name if self.authority else 'the authorities of this machine'}"
+        )
 
 
 class TlsLayer:
-    """One connection's TLS, on the client's side. What is to go to the broker is in :meth:`outgoing` after every call."""
+    """One connection's TLS, on the client's side. What is to go to the broker is in
+    :meth:`outgoing` after every call."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self.established = False
@@ -126,7 +140,9 @@ class TlsLayer:
             self._early.append(data)
             return
         rest = memoryview(data)
-        with contextlib.suppress(ssl.SSLError):  # there is no TLS any more; reading has said so or will
+        with contextlib.suppress(
+            ssl.SSLError
+        ):  # there is no TLS any more; reading has said so or will
             while rest:
                 rest = rest[self._tls.write(rest) :]
 
@@ -145,5 +161,6 @@ class TlsLayer:
         cipher = self._tls.cipher()
         der = self._tls.getpeercert(binary_form=True) or b""
         return (
-            f"{self._tls.version()} {cipher[0] if cipher else ''}, certificate {hashlib.sha256(der).hexdigest()[:12]}"
+            f"{self._tls.version()} {cipher[0] if cipher else ''}, certificate"
+            f" {hashlib.sha256(der).hexdigest()[:12]}"
         )

@@ -1,11 +1,11 @@
 """Virtual time: one heap of deadlines, integer nanoseconds, jump to the next.
 
-Nothing is in flight outside the heap: when the heap and the broker have nothing before a deadline, nothing can happen
-before it, so waiting costs no time and silence is proved, not assumed. At equal instants what arrives comes before a
-broker's own timer, and both before the case looks again.
+Nothing is in flight outside the heap: when the heap and the broker have nothing before a deadline,
+nothing can happen before it, so waiting costs no time and silence is proved, not assumed. At equal
+instants what arrives comes before a broker's own timer, and both before the case looks again.
 
-The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (DESIGN: one core, two kinds of
-time). It is driven, never imported.
+The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (DESIGN: one
+core, two kinds of time). It is driven, never imported.
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from harness.trace.events import Observed
-from harness.words import (
+from brokerproof.harness.model.broker_io import (
     AlarmChanged,
     BytesReceived,
-    Clock,
     Close,
-    CloseHow,
     Connected,
-    Duration,
     Effect,
     FileEffect,
     Input,
-    Instant,
     LoadFile,
     Observe,
     PeerGone,
@@ -38,11 +33,13 @@ from harness.words import (
     StopReading,
     StoreFiles,
     TimerFired,
-    Vantage,
 )
-from harness.worlds.link import PERFECT, Direction, LinkFaults
-from harness.worlds.tls import Certificate
-from harness.worlds.world import Receiver, Unreachable
+from brokerproof.harness.model.enums import Clock, CloseHow, Vantage
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.worlds.link import PERFECT, Direction, LinkFaults
+from brokerproof.harness.worlds.tls import Certificate
+from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _MOST_TIMERS_AT_ONE_INSTANT = 10_000
 
@@ -56,7 +53,8 @@ class SansIoBroker(Protocol):
 
 
 class SansIoDisk(Protocol):
-    """The files of a broker. What it is asked for it does, and says when the broker is to learn of it."""
+    """The files of a broker. What it is asked for it does, and says when the broker is to learn of
+    it."""
 
     def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
 
@@ -69,7 +67,12 @@ class _Link:
     """Both ends and both directions of one simulated connection."""
 
     def __init__(
-        self, world: VirtualWorld, conn: int, receiver: Receiver, faults: LinkFaults, dice: random.Random
+        self,
+        world: VirtualWorld,
+        conn: int,
+        receiver: Receiver,
+        faults: LinkFaults,
+        dice: random.Random,
     ) -> None:
         self._world, self._conn, self._receiver = world, conn, receiver
         self._up, self._down = Direction(faults, dice), Direction(faults, dice)
@@ -139,11 +142,14 @@ class _Link:
 
     def _leave(self, how: CloseHow) -> None:
         if self._broker_open and not self._broker_reads and how is CloseHow.EOF:
-            self._unread_by_broker.append(how)  # an end of stream is read behind the octets before it
+            self._unread_by_broker.append(
+                how
+            )  # an end of stream is read behind the octets before it
         elif self._broker_open:
             self._broker_open = False
             self._world.feed(PeerGone(self._conn, how))
-            # The broker drops a connection whose peer is gone without asking for Close: end our side with it.
+            # The broker drops a connection whose peer is gone without asking for Close: end our
+            # side with it.
             self._end(how)
 
     def apply(self, effect: SendBytes | Close | StopReading | ResumeReading) -> None:
@@ -182,7 +188,8 @@ class _Link:
 
 
 class VirtualWorld:
-    """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to; ``disk`` has its files."""
+    """A world around one sans-I/O broker. ``acceptors`` are the names that may be connected to;
+    ``disk`` has its files."""
 
     clock = Clock.VIRTUAL
     direct = True
@@ -215,17 +222,32 @@ class VirtualWorld:
         return 0
 
     def open(
-        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+        self,
+        acceptor: str,
+        receiver: Receiver,
+        certificate: Certificate | None = None,
+        *,
+        plain: bool = False,
     ) -> _Link:
         if acceptor not in self._acceptors:
-            raise Unreachable(f"the broker has no acceptor {acceptor!r}; it has {', '.join(sorted(self._acceptors))}")
+            raise Unreachable(
+                f"the broker has no acceptor {acceptor!r}; it has"
+                f" {', '.join(sorted(self._acceptors))}"
+            )
         conn = len(self._links) + 1
-        link = self._links[conn] = _Link(self, conn, receiver, self.faults, random.Random(self._dice.random()))
-        self.feed(Connected(conn, acceptor, link.remote, None if certificate is None else certificate.subject))
+        link = self._links[conn] = _Link(
+            self, conn, receiver, self.faults, random.Random(self._dice.random())
+        )
+        self.feed(
+            Connected(
+                conn, acceptor, link.remote, None if certificate is None else certificate.subject
+            )
+        )
         return link
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Do ``action`` at ``instant`` (not before now), after everything already planned for it."""
+        """Do ``action`` at ``instant`` (not before now), after everything already planned for
+        it."""
         self._order += 1
         heapq.heappush(self._heap, (max(instant, self._now), self._order, action))
 
@@ -260,14 +282,21 @@ class VirtualWorld:
         while not ready():
             planned = self._heap[0][0] if self._heap else None
             due = self._broker.next_deadline()
-            if planned is not None and planned <= deadline and (due is None or planned <= max(due, self._now)):
+            if (
+                planned is not None
+                and planned <= deadline
+                and (due is None or planned <= max(due, self._now))
+            ):
                 self._now = planned
                 heapq.heappop(self._heap)[2]()
                 timers = 0
             elif due is not None and due <= deadline:
                 timers = timers + 1 if due <= self._now else 0
                 if timers > _MOST_TIMERS_AT_ONE_INSTANT:
-                    raise BrokerStuck(f"the broker asked {timers} times to be woken at {due} ns and did not move on")
+                    raise BrokerStuck(
+                        f"the broker asked {timers} times to be woken at {due} ns and did not"
+                        " move on"
+                    )
                 self._now = max(self._now, due)
                 self.feed(TimerFired())
             else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from harness.words import Clock, CloseHow, Duration, Instant
-from harness.worlds.tls import Certificate
+from brokerproof.harness.model.enums import Clock, CloseHow
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.worlds.tls import Certificate
 
 
 class Unreachable(Exception):
@@ -24,7 +25,8 @@ class Receiver(Protocol):
 
 
 class Channel(Protocol):
-    """The harness's end of one connection. All methods are harmless after the connection has ended."""
+    """The harness's end of one connection. All methods are harmless after the connection has
+    ended."""
 
     @property
     def remote(self) -> str:
@@ -40,11 +42,12 @@ class Channel(Protocol):
 
     @property
     def whole(self) -> bool:
-        """Whether all that the broker's system was given for us before it reset the connection has come for certain."""
+        """Whether all that the broker's system was given for us before it reset the connection has
+        come for certain."""
 
     def secure(self, certificate: Certificate | None = None) -> None:
-        """Begin TLS on a channel that was opened plain; what is written waits until it is agreed on. Nothing in virtual
-        time."""
+        """Begin TLS on a channel that was opened plain; what is written waits until it is agreed
+        on. Nothing in virtual time."""
 
     def write(self, data: bytes) -> None:
         """Hand ``data`` to the link; never waits."""
@@ -59,11 +62,13 @@ class Channel(Protocol):
         """Break the connection (RST; in virtual time the broker sees the link break)."""
 
     def hold_reading(self, held: bool) -> None:
-        """Stop (True) or go on (False) taking octets from the link, so that back-pressure reaches the broker."""
+        """Stop (True) or go on (False) taking octets from the link, so that back-pressure reaches
+        the broker."""
 
 
 class World(Protocol):
-    """Time and links. One world belongs to one case (virtual: to one example) and is used by one thread."""
+    """Time and links. One world belongs to one case (virtual: to one example) and is used by one
+    thread."""
 
     @property
     def clock(self) -> Clock:
@@ -71,24 +76,34 @@ class World(Protocol):
 
     @property
     def direct(self) -> bool:
-        """Whether nothing that the broker wrote can be lost on its way to us, not even when it resets a connection."""
+        """Whether nothing that the broker wrote can be lost on its way to us, not even when it
+        resets a connection."""
 
     def now(self) -> Instant:
         """The current instant of this world."""
 
     def open(
-        self, acceptor: str, receiver: Receiver, certificate: Certificate | None = None, *, plain: bool = False
+        self,
+        acceptor: str,
+        receiver: Receiver,
+        certificate: Certificate | None = None,
+        *,
+        plain: bool = False,
     ) -> Channel:
-        """Connect to the acceptor of that name, over TLS if it has TLS, unless ``plain``. Raises :class:`Unreachable`.
+        """Connect to the acceptor of that name, over TLS if it has TLS, unless ``plain``. Raises
+        :class:`Unreachable`.
 
-        ``certificate`` is what we show. Whoever shows one may be refused for it: that ends the channel, and raises nothing.
+        ``certificate`` is what we show. Whoever shows one may be refused for it: that ends the
+        channel, and raises nothing.
         """
 
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
-        """Let time pass until ``ready()`` or until ``deadline``, whichever is first; returns ``ready()``."""
+        """Let time pass until ``ready()`` or until ``deadline``, whichever is first; returns
+        ``ready()``."""
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Do ``action`` at ``instant`` (at once when it is past), while somebody waits in this world."""
+        """Do ``action`` at ``instant`` (at once when it is past), while somebody waits in this
+        world."""
 
     def lateness(self, since: Instant) -> Duration:
         """By how much the host itself was late, at worst, since that instant. 0 in virtual time."""

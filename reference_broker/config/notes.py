@@ -5,23 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reference_broker.config.values import Where, nearest
-from reference_broker.config.without_effect import Entry, NoEffect, Only, Refused
+from brokerproof.reference_broker.config.artemis.ignored_settings import (
+    Entry,
+    NoEffect,
+    Only,
+    Refused,
+)
+from brokerproof.reference_broker.config.values import Where, nearest
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One setting that was accepted although it changes nothing here; ``reason`` says why it does not."""
+    """One setting that was accepted although it changes nothing here; ``reason`` says why it does
+    not."""
 
     where: Where
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.where.file}, line {self.where.line}: {self.where.name} has no effect here: {self.reason}"
+        return (
+            f"{self.where.file}, line {self.where.line}: {self.where.name} has no effect here:"
+            f" {self.reason}"
+        )
 
 
 def settle(text: str, where: Where, entry: Entry) -> list[Note]:
-    """What becomes of a setting that the reader does not use. Raises ``BadSetting`` when it cannot be accepted."""
+    """What becomes of a setting that the reader does not use. Raises ``BadSetting`` when it cannot
+    be accepted."""
     match entry:
         case NoEffect(read=read, reason=reason):
             if read is not None:
@@ -31,7 +41,8 @@ def settle(text: str, where: Where, entry: Entry) -> list[Note]:
             if read(text, where) not in values:
                 allowed = " or ".join(_spelled(each) for each in values)
                 raise where.bad(
-                    f"{text} is not supported by this broker", f"only {allowed} is: write that or leave it out"
+                    f"{text} is not supported by this broker",
+                    f"only {allowed} is: write that or leave it out",
                 )
             return []
         case Refused(instead=instead):
@@ -40,7 +51,9 @@ def settle(text: str, where: Where, entry: Entry) -> list[Note]:
 
 def unknown(what: str, where: Where, known: set[str], of: str = "Artemis 2.56") -> Exception:
     """The refusal of a name that nobody knows, with the nearest one that somebody does."""
-    return where.bad(f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of {of}")
+    return where.bad(
+        f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of {of}"
+    )
 
 
 def _spelled(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reference_broker.config.settings import BadSetting, Settings
+from brokerproof.reference_broker.settings.settings import BadSetting, Settings
 
 
 def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
@@ -17,12 +17,18 @@ def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
     for name, port in ports.items():
         if name not in known:
             raise BadSetting(
-                f"there is no acceptor {name!r} to give the port {port}; there is {', '.join(sorted(known))}"
+                f"there is no acceptor {name!r} to give the port {port}; there is"
+                f" {', '.join(sorted(known))}"
             )
         if not 0 <= port <= 65535:
-            raise BadSetting(f"{port} is no port for the acceptor {name!r}; write a number from 0 to 65535")
+            raise BadSetting(
+                f"{port} is no port for the acceptor {name!r}; write a number from 0 to 65535"
+            )
     return replace(
-        settings, acceptors=tuple(replace(each, port=ports.get(each.name, each.port)) for each in settings.acceptors)
+        settings,
+        acceptors=tuple(
+            replace(each, port=ports.get(each.name, each.port)) for each in settings.acceptors
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""Strict readings of the values in configuration files. Every refusal is one sentence with file, line and name."""
+"""Strict readings of the values in configuration files. Every refusal is one sentence with file,
+line and name."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from reference_broker.config.settings import LONG_MAX, BadSetting
+from brokerproof.reference_broker.settings.settings import LONG_MAX, BadSetting
 
 INT_MAX = 2**31 - 1
 LONG_MIN = -(2**63)
@@ -40,7 +41,9 @@ class Where:
     def bad(self, problem: str, right: str = "") -> BadSetting:
         """The refusal: what is wrong here and what would be right."""
         name = f"{self.name}: " if self.name else ""
-        return BadSetting(f"{self.file}, line {self.line}: {name}{problem}" + (f"; {right}" if right else ""))
+        return BadSetting(
+            f"{self.file}, line {self.line}: {name}{problem}" + (f"; {right}" if right else "")
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -51,10 +54,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
-    """``text`` with ``${NAME}`` and ``${NAME:default}`` replaced from the environment, as Artemis does.
+    """``text`` with ``${NAME}`` and ``${NAME:default}`` replaced from the environment, as Artemis
+    does.
 
-    Raises :class:`BadSetting` for a name that is not in the environment and has no default: Artemis would take the
-    empty text, which is never what was meant.
+    Raises :class:`BadSetting` for a name that is not in the environment and has no default: Artemis
+    would take the empty text, which is never what was meant.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -62,7 +66,8 @@ def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
         found = environment.get(name.strip())
         if found is None and not colon:
             raise where.bad(
-                f"${{{name}}} has no value", f"set the environment variable {name.strip()} or write ${{{name}:default}}"
+                f"${{{name}}} has no value",
+                f"set the environment variable {name.strip()} or write ${{{name}:default}}",
             )
         return default.strip() if found is None else found
 
@@ -77,8 +82,11 @@ def boolean(text: str, where: Where) -> bool:
     return known[text.lower()]
 
 
-def whole(lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None) -> Callable[[str, Where], int]:
-    """A reader of whole numbers from ``lowest`` to ``highest``, or the one value ``or_else`` (usually -1)."""
+def whole(
+    lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
+) -> Callable[[str, Where], int]:
+    """A reader of whole numbers from ``lowest`` to ``highest``, or the one value ``or_else``
+    (usually -1)."""
     also = "" if or_else is None else f", or {or_else}"
 
     def read(text: str, where: Where) -> int:
@@ -108,14 +116,20 @@ def decimal(*, above: float) -> Callable[[str, Where], float]:
     return read
 
 
-def octets(lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None) -> Callable[[str, Where], int]:
-    """A reader of sizes in octets: a whole number with one of the units K, M, G (1024 each; ``Ki``, ``KB`` … too)."""
+def octets(
+    lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
+) -> Callable[[str, Where], int]:
+    """A reader of sizes in octets: a whole number with one of the units K, M, G (1024 each; ``Ki``,
+    ``KB`` … too)."""
     plain = whole(lowest, highest, or_else=or_else)
 
     def read(text: str, where: Where) -> int:
         match = _BYTES.fullmatch(text)
         if match is None and not _WHOLE.fullmatch(text):
-            raise where.bad(f"{text!r} is not a size", "write octets, with K, M or G if you like: 10485760 or 10M")
+            raise where.bad(
+                f"{text!r} is not a size",
+                "write octets, with K, M or G if you like: 10485760 or 10M",
+            )
         size = int(text) if match is None else int(match["count"]) * _UNITS[match["unit"].lower()]
         return plain(str(size), where)
 

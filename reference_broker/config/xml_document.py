@@ -7,17 +7,22 @@ from typing import Any
 
 from lxml import etree
 
-from reference_broker.config.settings import BadSetting
-from reference_broker.config.values import Where
+from brokerproof.reference_broker.config.values import Where
+from brokerproof.reference_broker.settings.settings import BadSetting
 
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
 def document(file: Path, what: str) -> etree._Element:
-    """The root of ``file``, which should be ``what``. Raises :class:`BadSetting` for a file that cannot be read, is not
-    well-formed, or has a DOCTYPE."""
+    """The root of ``file``, which should be ``what``. Raises :class:`BadSetting` for a file that
+    cannot be read, is not well-formed, or has a DOCTYPE."""
     parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True, remove_pis=True
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
     )
     try:
         octets = file.read_bytes()
@@ -27,10 +32,14 @@ def document(file: Path, what: str) -> etree._Element:
         root = etree.fromstring(octets, parser)
     except etree.XMLSyntaxError as problem:
         reason = (problem.msg or "it is empty").split(", line ")[0]
-        raise BadSetting(f"{file}, line {problem.lineno or 1}: malformed XML: {reason}; correct it there") from None
+        raise BadSetting(
+            f"{file}, line {problem.lineno or 1}: malformed XML: {reason}; correct it there"
+        ) from None
     docinfo: Any = root.getroottree().docinfo
     if docinfo.doctype:
-        raise BadSetting(f"{file}, line 1: a DOCTYPE is not accepted; remove it and write out its entities")
+        raise BadSetting(
+            f"{file}, line 1: a DOCTYPE is not accepted; remove it and write out its entities"
+        )
     return root
 
 
@@ -46,7 +55,8 @@ def line(element: etree._Element) -> int:
 
 
 def children(element: etree._Element, where: Where) -> list[etree._Element]:
-    """The elements inside ``element``. Raises :class:`BadSetting` for text between them, entities and XInclude."""
+    """The elements inside ``element``. Raises :class:`BadSetting` for text between them, entities
+    and XInclude."""
     for text in (element.text, *(child.tail for child in element)):
         if text and text.strip():
             raise where.bad(f"the text {text.strip()[:40]!r} does not belong here", "remove it")

@@ -1,4 +1,5 @@
-"""From what the grammar recognises to functions: each rule becomes a :class:`Part` as soon as it is recognised."""
+"""From what the grammar recognises to functions: each rule becomes a :class:`Part` as soon as it is
+recognised."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ from typing import Protocol, TypeAlias
 
 from lark import Token, Transformer, v_args
 
-from reference_broker.selector.values import COMPARISONS, Value, calculate, compare, negative, number, pattern
+from brokerproof.reference_broker.selector.values import (
+    COMPARISONS,
+    Value,
+    calculate,
+    compare,
+    negative,
+    number,
+    pattern,
+)
 
 DEPTH = 200
 """How deep a selector may be nested: evaluation goes down with it."""
@@ -66,7 +75,8 @@ _CONDITIONS = (Kind.CONDITION, Kind.TRUTH, Kind.NULL)
 def condition(part: Part) -> Part:
     """``part`` as an operand of AND, OR and NOT, or as a whole selector. Raises :class:`Misuse`.
 
-    A name counts as a condition: its value if that is a truth value, else false (as release 2.56.0 has it).
+    A name counts as a condition: its value if that is a truth value, else false (as release 2.56.0
+    has it).
     """
     if part.kind in _CONDITIONS:
         return part
@@ -145,7 +155,7 @@ class Builder(Transformer[Token, Part]):
         return Part(lambda subject: subject.property(name), Kind.NAME, _at(token))
 
     def xpath(self, word: Token, token: Token) -> Part:
-        from reference_broker.selector import xpath  # lxml is needed for this alone
+        from brokerproof.reference_broker.selector import xpath  # lxml is needed for this alone
 
         try:
             return Part(xpath.compiled(_text(token)), Kind.CONDITION, _at(word))
@@ -161,7 +171,9 @@ class Builder(Transformer[Token, Part]):
         value, convert = part.evaluate, self._convert
         if sign == "+":
             return part
-        return _over(Kind.CALCULATION, _at(sign), lambda subject: negative(value(subject), convert), part)
+        return _over(
+            Kind.CALCULATION, _at(sign), lambda subject: negative(value(subject), convert), part
+        )
 
     def calculated(self, left: Part, sign: Token, right: Part) -> Part:
         one, other, convert, how = left.evaluate, right.evaluate, self._convert, str(sign)
@@ -215,7 +227,9 @@ class Builder(Transformer[Token, Part]):
         for each in (part, low, high):
             if each.kind not in _ORDERED:
                 raise Misuse(each.at, f"BETWEEN compares numbers, this is {each.kind.value}")
-        return self.conjunction(self._comparison(">=", part, low), self._comparison("<=", part, high))
+        return self.conjunction(
+            self._comparison(">=", part, low), self._comparison("<=", part, high)
+        )
 
     def not_between(self, part: Part, word: Token, low: Part, high: Part) -> Part:
         return _not(self.between(part, low, high), part.at)
@@ -262,7 +276,8 @@ class Builder(Transformer[Token, Part]):
 
 
 def _joined(parts: tuple[Part, ...], decides: bool) -> Part:
-    """AND (false decides) or OR (true decides): without a decision unknown if any is unknown, else the other value."""
+    """AND (false decides) or OR (true decides): without a decision unknown if any is unknown, else
+    the other value."""
     conditions = [condition(each) for each in parts]
     evaluates = tuple(each.evaluate for each in conditions)
     otherwise = not decides

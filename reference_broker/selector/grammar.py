@@ -1,10 +1,12 @@
 """The grammar of selectors, for lark: SQL-92 conditions as JMS has them, and what core filters add.
 
-From loosest to tightest: OR; AND; NOT; ``=`` ``<>`` ``IS NULL``; ``<`` ``>`` ``<=`` ``>=`` BETWEEN LIKE IN; ``+`` ``-``;
-``*`` ``/`` ``%``; signs. Words are the same in capitals and small letters; names are not.
+From loosest to tightest: OR; AND; NOT; ``=`` ``<>`` ``IS NULL``; ``<`` ``>`` ``<=`` ``>=`` BETWEEN
+LIKE IN; ``+`` ``-``; ``*`` ``/`` ``%``; signs. Words are the same in capitals and small letters;
+names are not.
 
-A name is a letter, ``_`` or ``$`` and more of them or digits. Anything else is a name between quotation marks; a mark
-inside is doubled. In the hyphenated dialect a hyphen is a letter like others.
+A name is a letter, ``_`` or ``$`` and more of them or digits. Anything else is a name between
+quotation marks; a mark inside is doubled. In the hyphenated dialect a hyphen is a letter like
+others.
 """
 
 from __future__ import annotations
@@ -102,8 +104,31 @@ def grammar(hyphenated: bool) -> str:
 
 
 VALUE, OPERATOR = "a value", "an operator"
-_OPERATORS = ("SIGN", "TIMES", "ORDER", "NOT", "_EQUAL", "_UNEQUAL", "_BETWEEN", "_LIKE", "_IN", "_IS")
-_VALUES = ("NAME", "QUOTED", "DECIMAL", "HEXADECIMAL", "OCTAL", "FLOAT", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY")
+_OPERATORS = (
+    "SIGN",
+    "TIMES",
+    "ORDER",
+    "NOT",
+    "_EQUAL",
+    "_UNEQUAL",
+    "_BETWEEN",
+    "_LIKE",
+    "_IN",
+    "_IS",
+)
+_VALUES = (
+    "NAME",
+    "QUOTED",
+    "DECIMAL",
+    "HEXADECIMAL",
+    "OCTAL",
+    "FLOAT",
+    "TRUE",
+    "FALSE",
+    "NULL",
+    "XPATH",
+    "XQUERY",
+)
 WORDS = {
     **dict.fromkeys(_OPERATORS, OPERATOR),
     **dict.fromkeys(_VALUES, VALUE),
@@ -113,4 +138,5 @@ WORDS = {
     "COMMA": ",",
     "$END": "the end",
 }
-"""What people call the terminals of the grammar; those not named here are called as they are, without the underscore."""
+"""What people call the terminals of the grammar; those not named here are called as they are,
+without the underscore."""

@@ -1,9 +1,10 @@
 """Selectors: read once per subscription, then a function that is asked for each message.
 
-Three-valued logic: what a message does not have is NULL, comparing with NULL is unknown, and a message is selected only
-if the condition is true. Header values are strings, and a string is not a number: ``age > 18`` selects no message that
-STOMP sent. A selector that begins with ``convert_string_expressions:`` reads strings beside numbers as numbers;
-``hyphenated_props:`` lets names have hyphens. ``no_`` before either takes it back, and the last word counts.
+Three-valued logic: what a message does not have is NULL, comparing with NULL is unknown, and a
+message is selected only if the condition is true. Header values are strings, and a string is not a
+number: ``age > 18`` selects no message that STOMP sent. A selector that begins with
+``convert_string_expressions:`` reads strings beside numbers as numbers; ``hyphenated_props:`` lets
+names have hyphens. ``no_`` before either takes it back, and the last word counts.
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ from collections.abc import Callable
 
 from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
-from reference_broker.selector.building import Builder, Evaluate, Misuse, Part, Subject, condition
-from reference_broker.selector.grammar import VALUE, WORDS, grammar
+from brokerproof.reference_broker.selector.building import (
+    Builder,
+    Evaluate,
+    Misuse,
+    Part,
+    Subject,
+    condition,
+)
+from brokerproof.reference_broker.selector.grammar import VALUE, WORDS, grammar
 
 _PREFIXES = {
     "convert_string_expressions:": ("convert", True),
@@ -25,7 +33,8 @@ _PREFIXES = {
 
 
 class SelectorError(Exception):
-    """A text is no selector: one sentence with the place, which is also ``at``, counted in characters from 1."""
+    """A text is no selector: one sentence with the place, which is also ``at``, counted in
+    characters from 1."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(f"at character {at}: {sentence}")
@@ -70,7 +79,9 @@ def parse(text: str) -> Selector:
 
 @functools.cache
 def _parser(convert: bool, hyphenated: bool) -> Callable[[str], Part]:
-    return Lark(grammar(hyphenated), parser="lalr", lexer="basic", transformer=Builder(convert)).parse  # type: ignore[return-value]
+    return Lark(
+        grammar(hyphenated), parser="lalr", lexer="basic", transformer=Builder(convert)
+    ).parse  # type: ignore[return-value]
 
 
 def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:

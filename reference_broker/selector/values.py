@@ -1,11 +1,13 @@
-"""The values of selectors and what can be done with them. None is SQL's NULL, and the truth value "unknown".
+"""The values of selectors and what can be done with them. None is SQL's NULL, and the truth value
+"unknown".
 
-Numbers are whole numbers of 64 bits, which wrap like those of Java, and floating point numbers. Division and remainder
-are always done in floating point, as release 2.56.0 does them; what cannot be said is infinite or no number, never an
-error.
+Numbers are whole numbers of 64 bits, which wrap like those of Java, and floating point numbers.
+Division and remainder are always done in floating point, as release 2.56.0 does them; what cannot
+be said is infinite or no number, never an error.
 
-Values that are not of one kind (strings, numbers, truth values) compare as false, whatever is asked of them. With
-``convert`` a string beside a number is read as a number, and one beside a truth value as a truth value.
+Values that are not of one kind (strings, numbers, truth values) compare as false, whatever is asked
+of them. With ``convert`` a string beside a number is read as a number, and one beside a truth value
+as a truth value.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from typing import Any, TypeAlias
 Value: TypeAlias = str | int | float | bool | None
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?")
+_DECIMAL = re.compile(
+    r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,5})?"
+)
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -42,7 +46,9 @@ def _kind(value: Value) -> type:
     return bool if isinstance(value, bool) else str if isinstance(value, str) else float
 
 
-def compare(left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool) -> bool | None:
+def compare(
+    left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool
+) -> bool | None:
     """Whether ``holds`` of the two; unknown when one is NULL, false when they are not alike."""
     if left is None or right is None:
         return None
@@ -57,7 +63,8 @@ def compare(left: Value, right: Value, holds: Callable[[Any, Any], bool], conver
 
 
 def _alike(value: Value, kind: type) -> Value:
-    """A string as a value of ``kind``, None if it is none; anything else as it is, None for a string that is wanted."""
+    """A string as a value of ``kind``, None if it is none; anything else as it is, None for a
+    string that is wanted."""
     if not isinstance(value, str):
         return value if kind is str else None
     return number(value) if kind is float else value.lower() == "true" if kind is bool else value
@@ -66,8 +73,8 @@ def _alike(value: Value, kind: type) -> Value:
 def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
     """``left sign right``; NULL when one is NULL or is no number.
 
-    Release 2.56.0 joins a string on the left of ``+`` with what is on the right, and so does this, unless ``convert``
-    makes numbers of strings.
+    Release 2.56.0 joins a string on the left of ``+`` with what is on the right, and so does this,
+    unless ``convert`` makes numbers of strings.
     """
     if left is None or right is None:
         return None
@@ -121,10 +128,11 @@ def _written(value: Value) -> str:
 
 
 def pattern(like: str, escape: str | None) -> re.Pattern[str]:
-    """What LIKE means: ``%`` any characters, ``_`` one; behind ``escape`` either of them, and ``escape``, is itself.
+    """What LIKE means: ``%`` any characters, ``_`` one; behind ``escape`` either of them, and
+    ``escape``, is itself.
 
-    Each run between two ``%`` is taken where it comes first and never looked for again, so that a match costs no more
-    than the product of the two lengths, whatever a peer writes.
+    Each run between two ``%`` is taken where it comes first and never looked for again, so that a
+    match costs no more than the product of the two lengths, whatever a peer writes.
     """
     runs = [""]
     at = 0

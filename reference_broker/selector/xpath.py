@@ -9,8 +9,8 @@ from typing import Any
 
 from lxml import etree
 
-from reference_broker.selector.building import Evaluate, Subject
-from reference_broker.selector.values import Value
+from brokerproof.reference_broker.selector.building import Evaluate, Subject
+from brokerproof.reference_broker.selector.values import Value
 
 BODY = 100 * 1024
 """Octets; larger bodies are not looked into (the document: large messages are not supported)."""
@@ -21,7 +21,8 @@ class BadXPath(Exception):
 
 
 def compiled(text: str) -> Evaluate:
-    """What tells whether the expression is true of a body, by the rules of XPath's ``boolean()``."""
+    """What tells whether the expression is true of a body, by the rules of XPath's
+    ``boolean()``."""
     try:
         etree.XPath(text)
         holds = etree.XPath(f"boolean({text})")

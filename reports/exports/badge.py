@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from reports.model import Model
+from brokerproof.reports.model import Model
 
 _COLOURS = (
     ("ERROR", "9f4bd8"),
@@ -30,4 +30,6 @@ def badge(model: Model) -> str:
         message, colour = ("no results" if not every else f"cut off: {message}"), "9f9f9f"
     names = sorted({bar.column.target for bar in model.bars})
     label = f"brokerproof {names[0]}" if len(names) == 1 else "brokerproof"
-    return json.dumps({"schemaVersion": 1, "label": label, "message": message, "color": colour}) + "\n"
+    return (
+        json.dumps({"schemaVersion": 1, "label": label, "message": message, "color": colour}) + "\n"
+    )

@@ -1,7 +1,7 @@
 """ctrf.json: the Common Test Report Format, written row by row.
 
-FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest is ``passed``. The
-verdict itself is the test's ``rawStatus``.
+FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest
+is ``passed``. The verdict itself is the test's ``rawStatus``.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from reports.model import VERDICTS, Bar, CaseRow
-from reports.runs import Run
+from brokerproof.reports.model import VERDICTS, Bar, CaseRow
+from brokerproof.reports.runs import Run
 
 SPECIFICATION = "1.0.0"
-STATUS = {"FAIL": "failed", "ERROR": "failed", "SKIP": "skipped", "INCONCLUSIVE": "other", "KNOWN": "other"}
+STATUS = {
+    "FAIL": "failed",
+    "ERROR": "failed",
+    "SKIP": "skipped",
+    "INCONCLUSIVE": "other",
+    "KNOWN": "other",
+}
 
 
 def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[CaseRow]) -> None:
     """Writes every case of ``cases``; the summary comes from ``bars``."""
-    head = {
-        "reportFormat": "CTRF",
-        "specVersion": SPECIFICATION,
-        "generatedBy": "brokerproof",
-    }
+    head = {"reportFormat": "CTRF", "specVersion": SPECIFICATION, "generatedBy": "brokerproof"}
     results = {
         "tool": {"name": "brokerproof", "version": str(runs[0].header.get("brokerproof", ""))}
         if runs
@@ -34,10 +36,15 @@ def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[
     }
     with path.open("w", encoding="utf-8") as file:
         file.write(
-            json.dumps(head)[:-1] + ', "results": ' + json.dumps(results, ensure_ascii=False)[:-1] + ', "tests": ['
+            json.dumps(head)[:-1]
+            + ', "results": '
+            + json.dumps(results, ensure_ascii=False)[:-1]
+            + ', "tests": ['
         )
         for number, case in enumerate(cases):
-            file.write(("" if number == 0 else ",") + "\n" + json.dumps(_test(case), ensure_ascii=False))
+            file.write(
+                ("" if number == 0 else ",") + "\n" + json.dumps(_test(case), ensure_ascii=False)
+            )
         file.write("\n]}}\n")
 
 

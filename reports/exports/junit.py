@@ -1,9 +1,10 @@
 """junit.xml: one test suite per run and target, written row by row.
 
-FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become ``<skipped>``, the latter with a message
-that begins with ``inconclusive``: parsers know no fourth outcome, and neither a pass nor a failure would be true. KNOWN
-is ``<skipped>`` with a message that begins with ``known deviation``. WARN and NOTE pass, with their words in
-``<system-out>``. Requirements and the verdict itself are properties of the case.
+FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become ``<skipped>``, the
+latter with a message that begins with ``inconclusive``: parsers know no fourth outcome, and neither
+a pass nor a failure would be true. KNOWN is ``<skipped>`` with a message that begins with ``known
+deviation``. WARN and NOTE pass, with their words in ``<system-out>``. Requirements and the verdict
+itself are properties of the case.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from pathlib import Path
 from typing import IO
 from xml.sax.saxutils import escape, quoteattr
 
-from reports.model import Bar, CaseRow
+from brokerproof.reports.model import Bar, CaseRow
 
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SKIPPED = {"SKIP": "", "INCONCLUSIVE": "inconclusive: ", "KNOWN": "known deviation: "}
 
 
-def write(path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Mapping[str, str]) -> None:
-    """Writes ``cases``, which come grouped in the order of ``bars``; ``started`` is when each run began, by run."""
+def write(
+    path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Mapping[str, str]
+) -> None:
+    """Writes ``cases``, which come grouped in the order of ``bars``; ``started`` is when each run
+    began, by run."""
     left = iter(cases)
     with path.open("w", encoding="utf-8") as file:
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
@@ -30,7 +34,9 @@ def write(path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Ma
         for bar in bars:
             at = started.get(bar.column.run, "")
             stamp = f" timestamp={quoteattr(at)}" if at else ""
-            file.write(f" <testsuite name={_attribute(bar.column.label)} {_totals([bar])}{stamp}>\n")
+            file.write(
+                f" <testsuite name={_attribute(bar.column.label)} {_totals([bar])}{stamp}>\n"
+            )
             for _ in range(bar.cases):
                 _case(file, next(left), bar.column.label)
             file.write(" </testsuite>\n")
@@ -53,10 +59,14 @@ def _case(file: IO[str], case: CaseRow, suite: str) -> None:
     module, _, name = _split(case.case)
     where = f" file={_attribute(case.source.rpartition(':')[0])}" if ":" in case.source else ""
     file.write(
-        f"  <testcase name={_attribute(name)} classname={_attribute(f'{suite}.{module}' if module else suite)} "
+        f"  <testcase name={_attribute(name)}"
+        f" classname={_attribute(f'{suite}.{module}' if module else suite)} "
         f'time="{case.duration_s:.3f}"{where}>\n   <properties>\n'
     )
-    for key, value in [("verdict", case.verdict), *[("requirement", each) for each in case.requirements]]:
+    for key, value in [
+        ("verdict", case.verdict),
+        *[("requirement", each) for each in case.requirements],
+    ]:
         file.write(f"    <property name={_attribute(key)} value={_attribute(value)}/>\n")
     file.write("   </properties>\n")
     message = _attribute(_SKIPPED.get(case.verdict, "") + case.detail)
@@ -72,7 +82,8 @@ def _case(file: IO[str], case: CaseRow, suite: str) -> None:
 
 
 def _split(case: str) -> tuple[str, str, str]:
-    """``stomp.frames.eols[1.2]`` as ``stomp.frames`` and ``eols[1.2]``; parameters may hold dots."""
+    """``stomp.frames.eols[1.2]`` as ``stomp.frames`` and ``eols[1.2]``; parameters may hold
+    dots."""
     head, bracket, parameters = case.partition("[")
     module, dot, name = head.rpartition(".")
     return module, dot, f"{name}{bracket}{parameters}" or case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reports.model import VERDICTS, CaseRow, Model
+from brokerproof.reports.model import VERDICTS, CaseRow, Model
 
 LISTED = 25
 _SHOWN = ("ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN")
@@ -30,12 +30,17 @@ def markdown(model: Model) -> str:
         if total > LISTED:
             lines += ["", f"… and {total - LISTED} more in the report."]
         lines.append("")
-    lines.append(f"{model.judged_total} requirements judged, {model.unjudged_total} that could be were not.")
+    lines.append(
+        f"{model.judged_total} requirements judged, {model.unjudged_total} that could be were not."
+    )
     return "\n".join(lines) + "\n"
 
 
 def _row(case: CaseRow) -> str:
-    return f"| {case.verdict} | `{_code(case.case)}` | {_cell(case.target)} | {_cell(case.detail[:200])} |"
+    return (
+        f"| {case.verdict} | `{_code(case.case)}` | {_cell(case.target)} |"
+        f" {_cell(case.detail[:200])} |"
+    )
 
 
 def _cell(text: str) -> str:

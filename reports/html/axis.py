@@ -1,4 +1,5 @@
-"""Draws one example's time axis as inline SVG: lanes, ticks, expected intervals, closings, the canary."""
+"""Draws one example's time axis as inline SVG: lanes, ticks, expected intervals, closings, the
+canary."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from reports.html.marks import Band, End, Lane, Marks, Tick, band_text
-from reports.html.svg import fill
-from reports.html.times import duration, step
+from brokerproof.reports.html.marks import Band, End, Lane, Marks, Tick, band_text
+from brokerproof.reports.html.svg import fill
+from brokerproof.reports.html.times import duration, step
 
 WIDTH = 1000
 LEFT, RIGHT = 92, 24
@@ -44,7 +45,8 @@ class _Drawing:
         self.parts: list[str] = []
 
     def _with_its_end(self, lane: Lane) -> int:
-        """Until when the axis has to go for the words at the end of a lane to have room behind it."""
+        """Until when the axis has to go for the words at the end of a lane to have room behind
+        it."""
         if lane.end is None:
             return self.lo
         whole = WIDTH - LEFT - RIGHT
@@ -60,15 +62,17 @@ class _Drawing:
 
     def draw(self) -> Markup:
         self.put(
-            '<svg class="axis" viewBox="0 0 {} {}" role="img" aria-label="Time axis: {} connections, {} expected intervals">',
+            '<svg class="axis" viewBox="0 0 {} {}" role="img" aria-label="Time axis: {}'
+            ' connections, {} expected intervals">',
             WIDTH,
             self.height,
             len(self.marks.lanes),
             len(self.marks.bands),
         )
         self.put(
-            '<defs><pattern id="gap" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            '<line class="hatch" x1="0" y1="0" x2="0" y2="7"/></pattern></defs>'
+            '<defs><pattern id="gap" width="7" height="7" patternUnits="userSpaceOnUse"'
+            ' patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0"'
+            ' y2="7"/></pattern></defs>'
         )
         self._scale()
         for start, end, count in self.marks.gaps:
@@ -87,9 +91,16 @@ class _Drawing:
         while at <= self.hi:
             x = self.x(at)
             self.put('<line class="grid" x1="{0}" y1="8" x2="{0}" y2="{1}"/>', x, self.bottom)
-            self.put('<text class="tick" x="{}" y="{}">{}</text>', x, self.bottom + 15, duration(at))
+            self.put(
+                '<text class="tick" x="{}" y="{}">{}</text>', x, self.bottom + 15, duration(at)
+            )
             at += stride
-        self.put('<line class="base" x1="{0}" y1="{2}" x2="{1}" y2="{2}"/>', LEFT, WIDTH - RIGHT, self.bottom)
+        self.put(
+            '<line class="base" x1="{0}" y1="{2}" x2="{1}" y2="{2}"/>',
+            LEFT,
+            WIDTH - RIGHT,
+            self.bottom,
+        )
 
     def _gap(self, start: int, end: int, count: int) -> None:
         left, width = self.x(start), max(self.x(end) - self.x(start), 3.0)
@@ -124,7 +135,8 @@ class _Drawing:
             self.bottom - top - 16,
         )
         self.put(
-            '<rect class="band {}" x="{}" y="{}" width="{:.1f}" height="7" rx="2"><title>{} {}</title></rect>',
+            '<rect class="band {}" x="{}" y="{}" width="{:.1f}" height="7" rx="2"><title>{}'
+            " {}</title></rect>",
             kind,
             left,
             top + 14,
@@ -144,7 +156,9 @@ class _Drawing:
         self.put('<text class="note" x="8" y="{}">{}</text>', middle + 11, lane.acceptor[:14])
         self.put('<line class="life" x1="{0}" y1="{2}" x2="{1}" y2="{2}"/>', start, end, middle)
         for sent in (True, False):
-            self._ticks([tick for tick in lane.ticks if tick.sent is sent], middle, -1 if sent else 1)
+            self._ticks(
+                [tick for tick in lane.ticks if tick.sent is sent], middle, -1 if sent else 1
+            )
         if lane.end is not None:
             self._end(lane, middle)
 
@@ -158,7 +172,8 @@ class _Drawing:
             drawn.add((x, tick.kind))
             length = 10 if tick.kind == "beat" else 18
             self.put(
-                '<line class="{0} {1}" x1="{2}" y1="{3}" x2="{2}" y2="{4}"><title>{5} {0} at {6}</title></line>',
+                '<line class="{0} {1}" x1="{2}" y1="{3}" x2="{2}" y2="{4}"><title>{5} {0} at'
+                " {6}</title></line>",
                 way,
                 tick.kind,
                 x,
@@ -168,7 +183,9 @@ class _Drawing:
                 duration(tick.at),
             )
         free = 0.0
-        for x, labels in _clusters((self.x(tick.at), tick.label) for tick in ticks if tick.kind != "beat"):
+        for x, labels in _clusters(
+            (self.x(tick.at), tick.label) for tick in ticks if tick.kind != "beat"
+        ):
             text = labels[0] if len(labels) == 1 else f"{labels[0]} +{len(labels) - 1}"
             if x < free:
                 continue
@@ -187,7 +204,8 @@ class _Drawing:
         assert lane.end is not None
         x, kind = self.x(lane.end.at), "broker" if lane.end.by_broker else "harness"
         self.put(
-            '<path class="end {}" d="M{:.1f} {:.1f}l10 10m0 -10l-10 10"><title>{} at {}</title></path>',
+            '<path class="end {}" d="M{:.1f} {:.1f}l10 10m0 -10l-10 10"><title>{} at'
+            " {}</title></path>",
             kind,
             x - 5,
             middle - 5,
@@ -196,9 +214,21 @@ class _Drawing:
         )
         text = f"{lane.end.label}, {duration(lane.end.at)}"
         if x + _ending_room(lane.end) <= WIDTH + 1:
-            self.put('<text class="label end {}" x="{:.1f}" y="{}">{}</text>', kind, x + 10, middle + 4, text)
+            self.put(
+                '<text class="label end {}" x="{:.1f}" y="{}">{}</text>',
+                kind,
+                x + 10,
+                middle + 4,
+                text,
+            )
         else:
-            self.put('<text class="label end {} before" x="{:.1f}" y="{}">{}</text>', kind, x - 10, middle - 7, text)
+            self.put(
+                '<text class="label end {} before" x="{:.1f}" y="{}">{}</text>',
+                kind,
+                x - 10,
+                middle - 7,
+                text,
+            )
 
     def _jitter(self) -> None:
         for at, late in self.marks.jitter:
@@ -250,10 +280,10 @@ def gauge(value: int, lo: int | None, hi: int | None, margin: int) -> Markup:
     margin_right = x(hi + margin) if hi is not None else 160.0
     inside = (lo is None or value >= lo) and (hi is None or value <= hi)
     return Markup(
-        '<svg class="gauge" viewBox="0 0 160 18" aria-hidden="true"><line class="base" x1="0" y1="9" x2="160" y2="9"/>'
-        '<rect class="margin" x="{:.1f}" y="4" width="{:.1f}" height="10"/>'
-        '<rect class="band" x="{:.1f}" y="4" width="{:.1f}" height="10"/>'
-        '<line class="value {}" x1="{}" y1="1" x2="{}" y2="17"/></svg>'
+        '<svg class="gauge" viewBox="0 0 160 18" aria-hidden="true"><line class="base" x1="0"'
+        ' y1="9" x2="160" y2="9"/><rect class="margin" x="{:.1f}" y="4" width="{:.1f}"'
+        ' height="10"/><rect class="band" x="{:.1f}" y="4" width="{:.1f}" height="10"/><line'
+        ' class="value {}" x1="{}" y1="1" x2="{}" y2="17"/></svg>'
     ).format(
         margin_left,
         max(margin_right - margin_left, 2),

@@ -1,4 +1,5 @@
-"""The page of one case. Made in Spark's workers, so everything here can be pickled and reads no file of the run."""
+"""The page of one case. Made in Spark's workers, so everything here can be pickled and reads no
+file of the run."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reports.counterexamples import kept, replay
-from reports.excerpts import Excerpt
-from reports.html.examples import example
-from reports.html.gauges import gauges
-from reports.html.templates import templates
-from reports.html.times import duration
-from reports.model import CaseRow
-from reports.requirements import Requirements, Words
-from reports.runs import Run
+from brokerproof.reports.counterexamples import kept, replay
+from brokerproof.reports.excerpts import Excerpt
+from brokerproof.reports.html.examples import example
+from brokerproof.reports.html.gauges import gauges
+from brokerproof.reports.html.templates import templates
+from brokerproof.reports.html.times import duration
+from brokerproof.reports.model import CaseRow
+from brokerproof.reports.requirements import Requirements, Words
+from brokerproof.reports.runs import Run
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class CasePages:
         *,
         alone: bool = True,
     ) -> str:
-        """The page of one case; ``alone`` is a whole page, else what goes into the page that shows packed ones. ``curves``
-        are what :mod:`reports.series` found, by example."""
+        """The page of one case; ``alone`` is a whole page, else what goes into the page that shows
+        packed ones. ``curves`` are what :mod:`brokerproof.reports.curves.sample` found, by
+        example."""
         run = self._runs[case.run]
         host = run.header.get("host")
         canary = host.get("canary_p99_ns") if isinstance(host, dict) else None
@@ -70,11 +72,17 @@ class CasePages:
         )
 
     def kept(self, run: Run, case: CaseRow) -> str:
-        """The part of a page that holds the counterexample which the run kept; empty where it kept none."""
-        return templates().get_template("kept.html.j2").render(kept=kept(run, case), replay=replay(case))
+        """The part of a page that holds the counterexample which the run kept; empty where it kept
+        none."""
+        return (
+            templates()
+            .get_template("kept.html.j2")
+            .render(kept=kept(run, case), replay=replay(case))
+        )
 
     def more(self, each: int, first: int) -> str:
-        """The page that shows packed ones: ``each`` of them in a chunk, from number ``first`` on."""
+        """The page that shows packed ones: ``each`` of them in a chunk, from number ``first``
+        on."""
         return templates().get_template("more.html.j2").render(each=each, first=first)
 
     def _judgement(self, finding: Mapping[str, Any]) -> Judgement:
@@ -97,7 +105,10 @@ def _again(run: Run, case: CaseRow) -> str:
 
 def entry(case: CaseRow, judgements: Sequence[Judgement]) -> str:
     """An entry for a list of known deviations, filled in as far as the page knows it."""
-    violated = next((each for each in judgements if each.seen == "violated"), judgements[0] if judgements else None)
+    violated = next(
+        (each for each in judgements if each.seen == "violated"),
+        judgements[0] if judgements else None,
+    )
     said = violated.detail[:120].replace("'''", "") if violated else ""
     expected = re.escape(said).replace("\\ ", " ") if said else ".*"
     lines = [

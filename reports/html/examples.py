@@ -9,19 +9,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reports.curves import Curve
-from reports.excerpts import Excerpt
-from reports.html.axis import axis
-from reports.html.log import Line, lines, rows
-from reports.html.marks import Marks, ending, marks
-from reports.html.plots import in_words, plot
-from reports.html.sequence import sequence
-from reports.html.times import duration
+from brokerproof.reports.curves.compute import Curve
+from brokerproof.reports.excerpts import Excerpt
+from brokerproof.reports.html.axis import axis
+from brokerproof.reports.html.log import Line, lines, rows
+from brokerproof.reports.html.marks import Marks, ending, marks
+from brokerproof.reports.html.plots import in_words, plot
+from brokerproof.reports.html.sequence import sequence
+from brokerproof.reports.html.times import duration
 
 
 @dataclass(frozen=True)
 class Example:
-    """One example on a case's page; ``drawing`` is empty where all of it has one instant of virtual time."""
+    """One example on a case's page; ``drawing`` is empty where all of it has one instant of virtual
+    time."""
 
     title: str
     detail: str
@@ -40,7 +41,8 @@ class Example:
 
 
 def example(excerpt: Excerpt, curves: str | None = None) -> Example:
-    """One example, drawn and written out; ``curves`` is what :mod:`reports.series` found in it."""
+    """One example, drawn and written out; ``curves`` is what
+    :mod:`brokerproof.reports.curves.sample` found in it."""
     start = next((row for row in excerpt.rows if row["kind"] == "ExampleStarted"), None)
     found = marks(excerpt)
     return Example(
@@ -89,7 +91,11 @@ def endings(excerpt: Excerpt, zero: int) -> list[str]:
                 if said
                 else ""
             )
-            found.setdefault(conn, f"Connection {conn} was {ending(kind, row['how'])} at {duration(at - zero)}{after}.")
+            found.setdefault(
+                conn,
+                f"Connection {conn} was {ending(kind, row['how'])} at"
+                f" {duration(at - zero)}{after}.",
+            )
         elif kind == "FrameReceived":
             last[conn] = (f"it sent {row['command']}", at)
         elif kind == "FrameSent":

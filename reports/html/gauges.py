@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.html.axis import gauge
-from reports.html.log import between
-from reports.html.times import quantity
-from reports.model import CaseRow
+from brokerproof.reports.html.axis import gauge
+from brokerproof.reports.html.log import between
+from brokerproof.reports.html.times import quantity
+from brokerproof.reports.model import CaseRow
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,11 @@ def gauges(case: CaseRow) -> list[Gauge]:
                 expected=between(lo, hi, unit),
                 margin=f"± {quantity(margin, unit)}" if margin else "",
                 distance=_distance(nearest, unit),
-                stands="in" if nearest is None or nearest >= 0 else "margin" if nearest >= -margin else "out",
+                stands="in"
+                if nearest is None or nearest >= 0
+                else "margin"
+                if nearest >= -margin
+                else "out",
                 drawing=gauge(value, lo, hi, margin),
             )
         )
@@ -54,7 +58,8 @@ def gauges(case: CaseRow) -> list[Gauge]:
 
 
 def _whole(values: object, name: str) -> int | None:
-    """The whole number of that name, if there is one: results are written by cases, and a page must not depend on it."""
+    """The whole number of that name, if there is one: results are written by cases, and a page must
+    not depend on it."""
     value = values.get(name) if isinstance(values, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 

@@ -1,4 +1,5 @@
-"""Every case of the index as packed data: columns of small numbers, compressed, so that a hundred thousand are one page."""
+"""Every case of the index as packed data: columns of small numbers, compressed, so that a hundred
+thousand are one page."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ import json
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from reports.model import MEANINGS, VERDICTS, Model
-from reports.requirements import Requirements
-from reports.slugs import plain_slug
+from brokerproof.reports.model import MEANINGS, VERDICTS, Model
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.slugs import plain_slug
 
 DETAIL = 260
 """Characters of a case's detail in the list."""
@@ -31,8 +32,8 @@ class _Numbers:
 
 
 def listing(model: Model, requirements: Requirements) -> str:
-    """What ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order; those without a file of their own are
-    found by their number."""
+    """What ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order; those without a
+    file of their own are found by their number."""
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
     rows = model.cases

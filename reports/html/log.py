@@ -9,11 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reports.excerpts import BODY_OCTETS, HEADERS, Excerpt
-from reports.html.marks import ending
-from reports.html.steps import steps
-from reports.html.svg import safe
-from reports.html.times import clock, duration, quantity
+from brokerproof.reports.excerpts import BODY_OCTETS, HEADERS, Excerpt
+from brokerproof.reports.html.marks import ending
+from brokerproof.reports.html.steps import steps
+from brokerproof.reports.html.svg import safe
+from brokerproof.reports.html.times import clock, duration, quantity
 
 
 @dataclass
@@ -51,21 +51,28 @@ def lines(excerpt: Excerpt) -> Iterator[Line]:
 def rows(of: Iterable[Line]) -> Markup:
     """The lines as rows of a table, each on a line of its own.
 
-    Most of a page is its log, and a report has millions of these: a template takes several times as long.
+    Most of a page is its log, and a report has millions of these: a template takes several times as
+    long.
     """
     return Markup("".join(map(_row, of)))
 
 
 _ICONS = {
     way: f'<span role="img" aria-label="{words}">{sign}</span>'
-    for way, words, sign in (("sent", "sent", "→"), ("received", "received", "←"), ("end", "ended", "✕"))
+    for way, words, sign in (
+        ("sent", "sent", "→"),
+        ("received", "received", "←"),
+        ("end", "ended", "✕"),
+    )
 }
 
 
 def _row(line: Line) -> str:
     if line.kind == "left-out":
         return f'<tr class="left-out"><td colspan="4">… {safe(line.title)} …</td></tr>\n'
-    said = f'<span class="title">{safe(line.title)}</span> <span class="soft">{safe(line.note)}</span>'
+    said = (
+        f'<span class="title">{safe(line.title)}</span> <span class="soft">{safe(line.note)}</span>'
+    )
     if line.inside:
         inside = "\n".join(map(safe, line.inside))
         said = f"<details><summary>{said}</summary><pre>{inside}</pre></details>"
@@ -80,16 +87,28 @@ def _row(line: Line) -> str:
 
 
 def _alike(group: list[dict[str, Any]], zero: int) -> Iterator[Line]:
-    """Frames of one command in a row: the first and the last as they are, the others in one line."""
+    """Frames of one command in a row: the first and the last as they are, the others in one
+    line."""
     first, *others, last = group
     yield _line(first, zero)
     sizes = [row["size"] or 0 for row in others]
     least, most = quantity(min(sizes), "octets"), quantity(max(sizes), "octets")
     title = f"{len(others)} more {first['command']}"
-    note = f"until {clock(others[-1]['at_ns'] - zero)}, {least if least == most else f'{least} to {most}'} each"
+    note = (
+        f"until {clock(others[-1]['at_ns'] - zero)},"
+        f" {least if least == most else f'{least} to {most}'} each"
+    )
     conn = "" if first["conn"] is None else str(first["conn"])
     inside = [_in_short(row, zero) for row in others]
-    yield Line(clock(others[0]["at_ns"] - zero), conn, _way(first["kind"]), "folded", title, note=note, inside=inside)
+    yield Line(
+        clock(others[0]["at_ns"] - zero),
+        conn,
+        _way(first["kind"]),
+        "folded",
+        title,
+        note=note,
+        inside=inside,
+    )
     yield _line(last, zero)
 
 
@@ -112,7 +131,10 @@ def _beats(group: list[dict[str, Any]], zero: int) -> Line:
     apart = [later - earlier for earlier, later in pairwise(instants)]
     line.title = f"{len(group)} heart-beats"
     least, most = duration(min(apart)), duration(max(apart))
-    line.note = f"until {clock(instants[-1] - zero)}, {least if least == most else f'{least} to {most}'} apart"
+    line.note = (
+        f"until {clock(instants[-1] - zero)}, {least if least == most else f'{least} to {most}'}"
+        " apart"
+    )
     return line
 
 
@@ -127,7 +149,9 @@ def _line(row: dict[str, Any], zero: int) -> Line:
     if kind in ("OctetsSent", "OctetsRefused"):
         size = row["data_size"] or 0
         note = row["detail"] or f"{quantity(size, 'octets')}, not a well-formed frame"
-        return Line(at, conn, _way(kind), "octets", "octets", body=shown(row["data"] or "", size), note=note)
+        return Line(
+            at, conn, _way(kind), "octets", "octets", body=shown(row["data"] or "", size), note=note
+        )
     way, style, title, note = _remark(kind, row, zero)
     return Line(at, conn, way, style, title, note=note)
 
@@ -160,7 +184,10 @@ def _remark(kind: str, row: dict[str, Any], zero: int) -> tuple[str, str, str, s
         note = f"between {clock(row['lo_ns'] - zero)} and {upper}"
         return "", "expects", f"expected: {row['label']}", _with(note, row["requirement"])
     if kind == "Measured":
-        note = f"{quantity(row['value'], row['unit'])}; expected {between(row['lo'], row['hi'], row['unit'])}"
+        note = (
+            f"{quantity(row['value'], row['unit'])}; expected"
+            f" {between(row['lo'], row['hi'], row['unit'])}"
+        )
         return "", "measured", f"measured: {row['label']}", _with(note, row["requirement"])
     if kind == "Judged":
         return (
@@ -181,7 +208,12 @@ def _remark(kind: str, row: dict[str, Any], zero: int) -> tuple[str, str, str, s
         way = "sent" if kind == "OctetsSentUnseen" else "received"
         size = quantity(row["size"], "octets") if row["size"] else "octets"
         return way, "octets", f"{size} that the recording does not hold", detail
-    words = {"CaseStarted": "case began", "CaseEnded": "case ended", "LinkFaulted": "link disturbed", "Noted": "note"}
+    words = {
+        "CaseStarted": "case began",
+        "CaseEnded": "case ended",
+        "LinkFaulted": "link disturbed",
+        "Noted": "note",
+    }
     return "", "note", words.get(kind, kind), detail
 
 
@@ -203,7 +235,8 @@ def between(lo: int | None, hi: int | None, unit: str) -> str:
 
 
 def shown(text: str, size: int) -> str:
-    """The beginning of ``size`` octets, one character an octet: printable ASCII as it is, the rest escaped as Python does."""
+    """The beginning of ``size`` octets, one character an octet: printable ASCII as it is, the rest
+    escaped as Python does."""
     beginning = text[:BODY_OCTETS].translate(_AS_TEXT)
     cut = size > BODY_OCTETS
     return f"{beginning} … ({quantity(size, 'octets')})" if cut else beginning
@@ -211,5 +244,7 @@ def shown(text: str, size: int) -> str:
 
 _NAMED = {0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x5C: "\\\\"}
 _AS_TEXT = {
-    each: _NAMED.get(each, f"\\x{each:02x}") for each in range(256) if not 0x20 <= each < 0x7F or each in _NAMED
+    each: _NAMED.get(each, f"\\x{each:02x}")
+    for each in range(256)
+    if not 0x20 <= each < 0x7F or each in _NAMED
 }

@@ -1,4 +1,5 @@
-"""What an excerpt puts on the time axis: lanes with ticks, bands, closings, gaps. Plain data, no drawing."""
+"""What an excerpt puts on the time axis: lanes with ticks, bands, closings, gaps. Plain data, no
+drawing."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from reports.excerpts import Excerpt
-from reports.html.times import duration
+from brokerproof.reports.excerpts import Excerpt
+from brokerproof.reports.html.times import duration
 
 MAX_LANES = 8
 MAX_BANDS = 12

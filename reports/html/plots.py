@@ -1,7 +1,7 @@
 """Draws a quantity over time as a stepped curve with its bound: inline SVG, no script, no network.
 
-Not Altair: its charts need Vega's megabyte of JavaScript in every page, or a rendered picture that knows no dark scheme; these
-take the page's colours, print, and are a few kilobytes of text each.
+Not Altair: its charts need Vega's megabyte of JavaScript in every page, or a rendered picture that
+knows no dark scheme; these take the page's colours, print, and are a few kilobytes of text each.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup, escape
 
-from reports.curves import Curve
-from reports.html.times import duration, quantity, step
+from brokerproof.reports.curves.compute import Curve
+from brokerproof.reports.html.times import duration, quantity, step
 
 WIDTH, HEIGHT = 560, 150
 _LEFT, _RIGHT, _TOP, _FOOT = 64, 12, 20, 24
@@ -19,9 +19,11 @@ _HALF_LETTER = 3.2
 
 
 def plot(curve: Curve, zero: int) -> Markup:
-    """The drawing; ``zero`` is the instant that the page counts from. A curve has at least two points.
+    """The drawing; ``zero`` is the instant that the page counts from. A curve has at least two
+    points.
 
-    Where many changes share an instant, as in virtual time, they stand in their order, evenly, and not on a time axis.
+    Where many changes share an instant, as in virtual time, they stand in their order, evenly, and
+    not on a time axis.
     """
     points = [(at - zero, value) for at, value in curve.points]
     places = list(range(len(points))) if _in_order(curve) else [at for at, _ in points]
@@ -46,15 +48,28 @@ def plot(curve: Curve, zero: int) -> Markup:
     rise = _round(high - low)
     mark = -(-low // rise) * rise
     while mark <= high:
-        parts.append(Markup(f'<line class="grid" x1="{_LEFT}" y1="{y(mark)}" x2="{right}" y2="{y(mark)}"/>'))
-        parts.append(Markup(f'<text class="tick end" x="{_LEFT - 6}" y="{y(mark) + 4}">{escape(_short(mark))}</text>'))
+        parts.append(
+            Markup(f'<line class="grid" x1="{_LEFT}" y1="{y(mark)}" x2="{right}" y2="{y(mark)}"/>')
+        )
+        parts.append(
+            Markup(
+                f'<text class="tick end" x="{_LEFT - 6}"'
+                f' y="{y(mark) + 4}">{escape(_short(mark))}</text>'
+            )
+        )
         mark += rise
     for place, words in _ticks(points, first, last, in_order=_in_order(curve)):
         half = len(words) * _HALF_LETTER
         where = min(max(x(place), _LEFT - 8 + half), right + 8 - half)
-        parts.append(Markup(f'<text class="tick" x="{where}" y="{HEIGHT - 7}">{escape(words)}</text>'))
+        parts.append(
+            Markup(f'<text class="tick" x="{where}" y="{HEIGHT - 7}">{escape(words)}</text>')
+        )
     for level, _ in _near(curve, values):
-        parts.append(Markup(f'<line class="bound" x1="{_LEFT}" y1="{y(level)}" x2="{right}" y2="{y(level)}"/>'))
+        parts.append(
+            Markup(
+                f'<line class="bound" x1="{_LEFT}" y1="{y(level)}" x2="{right}" y2="{y(level)}"/>'
+            )
+        )
     path = f"M{x(places[0])} {y(values[0])}"
     for place, value in zip(places[1:], values[1:], strict=True):
         path += f"H{x(place)}V{y(value)}"
@@ -62,21 +77,29 @@ def plot(curve: Curve, zero: int) -> Markup:
     for level, name in _near(curve, values):
         text = escape(name if level == 0 else f"{name}: {quantity(level, curve.unit)}")
         at, style = (_LEFT + 4, "") if _crowded(places, values, level) else (right, " before")
-        parts.append(Markup(f'<text class="bound{style}" x="{at}" y="{y(level) - 4}">{text}</text>'))
+        parts.append(
+            Markup(f'<text class="bound{style}" x="{at}" y="{y(level) - 4}">{text}</text>')
+        )
     parts.append(Markup("</svg>"))
     return Markup("").join(parts)
 
 
 def _near(curve: Curve, values: Sequence[int]) -> list[tuple[int, str]]:
-    """The bounds that are drawn: one that lies far above everything would press the curve flat; the caption names it."""
+    """The bounds that are drawn: one that lies far above everything would press the curve flat; the
+    caption names it."""
     return [(level, name) for level, name in curve.bounds if level <= 4 * max(1, *values)]
 
 
 def _crowded(places: Sequence[int], values: Sequence[int], level: int) -> bool:
-    """Whether the curve comes nearer to this level in its second half than in its first, where the words then have room."""
+    """Whether the curve comes nearer to this level in its second half than in its first, where the
+    words then have room."""
     middle = (places[0] + places[-1]) / 2
-    gaps = [(abs(value - level), place > middle) for place, value in zip(places, values, strict=True)]
-    first, second = (min((gap for gap, late in gaps if late is half), default=None) for half in (False, True))
+    gaps = [
+        (abs(value - level), place > middle) for place, value in zip(places, values, strict=True)
+    ]
+    first, second = (
+        min((gap for gap, late in gaps if late is half), default=None) for half in (False, True)
+    )
     # A curve that has no step in its second half goes on as it was.
     second = gaps[-1][0] if second is None else second
     return first is not None and second < first
@@ -86,11 +109,15 @@ def _in_order(curve: Curve) -> bool:
     return len({at for at, _ in curve.points}) * 3 < len(curve.points)
 
 
-def _ticks(points: list[tuple[int, int]], first: int, last: int, *, in_order: bool) -> Iterator[tuple[int, str]]:
+def _ticks(
+    points: list[tuple[int, int]], first: int, last: int, *, in_order: bool
+) -> Iterator[tuple[int, str]]:
     """Where the axis says what, at most five times; in order, only where the time has moved."""
     if not in_order:
         stride = step(last - first, 5)
-        yield from ((at, duration(at)) for at in range(-(-first // stride) * stride, last + 1, stride))
+        yield from (
+            (at, duration(at)) for at in range(-(-first // stride) * stride, last + 1, stride)
+        )
         return
     told: tuple[int, int] | None = None
     for place in range(first, len(points)):
@@ -104,11 +131,15 @@ def in_words(curve: Curve, zero: int) -> str:
     """What the drawing shows, for whoever does not see it, and as its caption."""
     values = [value for _, value in curve.points]
     most = max(curve.points, key=lambda point: point[1])
-    bounds = ", ".join(f"{name} {quantity(level, curve.unit)}" if level else name for level, name in curve.bounds)
+    bounds = ", ".join(
+        f"{name} {quantity(level, curve.unit)}" if level else name for level, name in curve.bounds
+    )
     bound = f"; {'bound' if len(curve.bounds) == 1 else 'bounds'}: {bounds}" if bounds else ""
     return (
-        f"{curve.title}: from {quantity(min(values), curve.unit)} to {quantity(most[1], curve.unit)}, "
-        f"at most at {duration(most[0] - zero)}{bound}{'; in the order of the frames' if _in_order(curve) else ''}"
+        f"{curve.title}: from {quantity(min(values), curve.unit)} to"
+        f" {quantity(most[1], curve.unit)}, "
+        "at most at"
+        f" {duration(most[0] - zero)}{bound}{'; in the order of the frames' if _in_order(curve) else ''}"  # noqa: E501
     )
 
 

@@ -1,18 +1,19 @@
-"""Fills the templates that the driver fills: the index, a page for each target and for each requirement."""
+"""Fills the templates that the driver fills: the index, a page for each target and for each
+requirement."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reports import mutants
-from reports.brokers import Broker
-from reports.html.listing import choices, listing
-from reports.html.templates import templates
-from reports.html.times import duration
-from reports.keepers import Keeper
-from reports.model import Model
-from reports.requirements import Requirements, Words
-from reports.runs import Run
+from brokerproof.reports import mutants
+from brokerproof.reports.brokers import Broker
+from brokerproof.reports.html.listing import choices, listing
+from brokerproof.reports.html.templates import templates
+from brokerproof.reports.html.times import duration
+from brokerproof.reports.model import Model
+from brokerproof.reports.requirement_compliance import Keeper
+from brokerproof.reports.requirements import Requirements, Words
+from brokerproof.reports.runs import Run
 
 BEGUN = 60
 """Cases that stand in the index for whoever reads it without JavaScript."""
@@ -35,7 +36,9 @@ class Pages:
                 listing=listing(model, self._requirements),
                 choices=choices(model, self._requirements),
                 facts=[facts(run) for run in model.runs],
-                mutants=[matrix for run in model.runs if (matrix := mutants.read(run.folder)) is not None],
+                mutants=[
+                    matrix for run in model.runs if (matrix := mutants.read(run.folder)) is not None
+                ],
             )
         )
 
@@ -44,7 +47,7 @@ class Pages:
         return templates().get_template("target.html.j2").render(broker=broker)
 
     def style(self) -> str:
-        """How the pages of requirements look: :data:`reports.html.templates.STYLE`."""
+        """How the pages of requirements look: :data:`brokerproof.reports.html.templates.STYLE`."""
         return str(templates().globals["style"])
 
     def requirement(self, words: Words, keepers: Sequence[Keeper]) -> str:
@@ -52,9 +55,13 @@ class Pages:
         return templates().get_template("requirement.html.j2").render(words=words, keepers=keepers)
 
     def requirements(self, known: Mapping[str, Sequence[Keeper]]) -> list[Words]:
-        """Every requirement that gets a page: those of the catalogue, and whatever else was judged."""
+        """Every requirement that gets a page: those of the catalogue, and whatever else was
+        judged."""
         listed = {each.id: each for each in self._requirements}
-        return [*listed.values(), *(self._requirements.find(each) for each in known if each not in listed)]
+        return [
+            *listed.values(),
+            *(self._requirements.find(each) for each in known if each not in listed),
+        ]
 
 
 def facts(run: Run) -> dict[str, str]:

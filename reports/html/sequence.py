@@ -1,8 +1,8 @@
-"""Draws one example's conversation as a sequence diagram: time runs down, every connection is a line to the broker, deadlines
-and bounds are drawn across where they fall.
+"""Draws one example's conversation as a sequence diagram: time runs down, every connection is a
+line to the broker, deadlines and bounds are drawn across where they fall.
 
-Events keep their order and each gets room for its words, so the scale is not even: the room between two events grows with
-the logarithm of the time between them, and the time stands at the left.
+Events keep their order and each gets room for its words, so the scale is not even: the room between
+two events grows with the logarithm of the time between them, and the time stands at the left.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from harness.words import NS_PER_MS
-from reports.excerpts import Excerpt
-from reports.html.marks import MAX_BANDS, Band, Marks, band_text, ending
-from reports.html.steps import Row, steps
-from reports.html.svg import fill
-from reports.html.times import duration
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reports.excerpts import Excerpt
+from brokerproof.reports.html.marks import MAX_BANDS, Band, Marks, band_text, ending
+from brokerproof.reports.html.steps import Row, steps
+from brokerproof.reports.html.svg import fill
+from brokerproof.reports.html.times import duration
 
 MOST_STEPS = 90
 """A conversation of more steps shows its first two thirds and its last third."""
@@ -28,13 +28,21 @@ MAX_CONNECTIONS = 5
 _TIME, _LAST, _BAND = 74, 24, 18
 _HEAD, _STEP = 34, 23
 _LETTER = 6.1
-_FRAMES = ("FrameSent", "HeartBeatSent", "OctetsSent", "FrameReceived", "HeartBeatReceived", "OctetsRefused")
+_FRAMES = (
+    "FrameSent",
+    "HeartBeatSent",
+    "OctetsSent",
+    "FrameReceived",
+    "HeartBeatReceived",
+    "OctetsRefused",
+)
 _ENDS = ("ConnectionClosed", "ConnectionAbandoned")
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One step of the conversation at its place: ``look`` is sent, received, opened, ended, said, judged or left-out."""
+    """One step of the conversation at its place: ``look`` is sent, received, opened, ended, said,
+    judged or left-out."""
 
     at: int
     look: str
@@ -73,7 +81,9 @@ def _step(group: list[Row], at: int, until: int) -> Shown | None:
             look = "sent" if kind.endswith("Sent") else "received"
             words = _words(row)
             if len(group) > 1:
-                words = f"{len(group)} × {_name(row)}" + (f" until {duration(until)}" if until > at else "")
+                words = f"{len(group)} × {_name(row)}" + (
+                    f" until {duration(until)}" if until > at else ""
+                )
             return Shown(at, look, words, conn, "beat" if kind.startswith("Heart") else "frame")
         if kind == "ConnectionOpened":
             return Shown(at, "opened", "opens", conn)
@@ -202,8 +212,9 @@ class _Diagram:
         self._bounds_in_words()
         below, self.parts = self.parts, []
         self.put(
-            '<svg class="sequence" viewBox="0 0 {0} {1}" style="width:{0}px" role="img" '
-            'aria-label="Sequence diagram: {2} steps, {3} connections, {4} expected intervals; the log below says the same">',
+            '<svg class="sequence" viewBox="0 0 {0} {1}" style="width:{0}px" role="img"'
+            ' aria-label="Sequence diagram: {2} steps, {3} connections, {4} expected intervals; the'
+            ' log below says the same">',
             self.width,
             round(self.bottom, 1),
             len(self.places),
@@ -213,13 +224,20 @@ class _Diagram:
         self.parts += below
         for conn in self.conns:
             self._line(conn)
-        self.put('<line class="life" x1="{0}" y1="{1}" x2="{0}" y2="{2:.1f}"/>', self.broker, _HEAD, self.bottom - 6)
+        self.put(
+            '<line class="life" x1="{0}" y1="{1}" x2="{0}" y2="{2:.1f}"/>',
+            self.broker,
+            _HEAD,
+            self.bottom - 6,
+        )
         self.put('<text class="lane mid" x="{}" y="{}">broker</text>', self.broker, _HEAD - 10)
         told = ""
         for each, y in self.places:
             text = duration(each.at)
             if text != told:
-                self.put('<text class="tick end" x="{}" y="{:.1f}">{}</text>', _TIME - 8, y + 4, text)
+                self.put(
+                    '<text class="tick end" x="{}" y="{:.1f}">{}</text>', _TIME - 8, y + 4, text
+                )
                 told = text
             getattr(self, f"_{each.look.replace('-', '_')}")(each, y)
         self.parts.append("</svg>")
@@ -230,7 +248,8 @@ class _Diagram:
         top = self.y(band.lo)
         bottom = self.bottom - 4 if band.hi is None else max(self.y(band.hi), top + 3)
         self.put(
-            '<rect class="band{}" x="{}" y="{}" width="8" height="{:.1f}" rx="2"><title>{} {}</title></rect>',
+            '<rect class="band{}" x="{}" y="{}" width="8" height="{:.1f}" rx="2"><title>{}'
+            " {}</title></rect>",
             " open" if band.hi is None else "",
             x,
             top,
@@ -239,7 +258,12 @@ class _Diagram:
             ", ".join(band.requirements),
         )
         for edge, _ in _edges(band, self.marks.first):
-            self.put('<line class="bound" x1="{0}" y1="{2}" x2="{1}" y2="{2}"/>', _TIME, self.told - 4, self.y(edge))
+            self.put(
+                '<line class="bound" x1="{0}" y1="{2}" x2="{1}" y2="{2}"/>',
+                _TIME,
+                self.told - 4,
+                self.y(edge),
+            )
 
     def _bounds_in_words(self) -> None:
         """What the dashed lines mean, at the right, none on another."""
@@ -257,11 +281,26 @@ class _Diagram:
 
     def _line(self, conn: int) -> None:
         x = self.x(conn)
-        opened = next((y for each, y in self.places if each.conn == conn and each.look == "opened"), float(_HEAD))
-        ended = next((y for each, y in self.places if each.conn == conn and each.look == "ended"), self.bottom - 6)
-        self.put('<text class="lane mid" x="{}" y="{}">connection {}</text>', max(x, 46), _HEAD - 10, conn)
-        self.put('<line class="before" x1="{0}" y1="{1}" x2="{0}" y2="{2:.1f}"/>', x, _HEAD - 4, opened)
-        self.put('<line class="life" x1="{0}" y1="{1:.1f}" x2="{0}" y2="{2:.1f}"/>', x, opened, ended)
+        opened = next(
+            (y for each, y in self.places if each.conn == conn and each.look == "opened"),
+            float(_HEAD),
+        )
+        ended = next(
+            (y for each, y in self.places if each.conn == conn and each.look == "ended"),
+            self.bottom - 6,
+        )
+        self.put(
+            '<text class="lane mid" x="{}" y="{}">connection {}</text>',
+            max(x, 46),
+            _HEAD - 10,
+            conn,
+        )
+        self.put(
+            '<line class="before" x1="{0}" y1="{1}" x2="{0}" y2="{2:.1f}"/>', x, _HEAD - 4, opened
+        )
+        self.put(
+            '<line class="life" x1="{0}" y1="{1:.1f}" x2="{0}" y2="{2:.1f}"/>', x, opened, ended
+        )
 
     def _arrow(self, each: Shown, y: float, way: str) -> None:
         assert each.conn is not None
@@ -292,13 +331,26 @@ class _Diagram:
     def _opened(self, each: Shown, y: float) -> None:
         assert each.conn is not None
         self.put('<circle class="open" cx="{}" cy="{:.1f}" r="4"/>', self.x(each.conn), y)
-        self.put('<text class="note" x="{}" y="{:.1f}">{}</text>', self.x(each.conn) + 9, y + 4, each.words)
+        self.put(
+            '<text class="note" x="{}" y="{:.1f}">{}</text>',
+            self.x(each.conn) + 9,
+            y + 4,
+            each.words,
+        )
 
     def _ended(self, each: Shown, y: float) -> None:
         assert each.conn is not None
         x = self.x(each.conn)
-        self.put('<path class="end {}" d="M{} {:.1f}l10 10m0 -10l-10 10"/>', each.style, x - 5, y - 5)
-        self.put('<text class="label end {}" x="{}" y="{:.1f}">{}</text>', each.style, x + 11, y + 4, each.words)
+        self.put(
+            '<path class="end {}" d="M{} {:.1f}l10 10m0 -10l-10 10"/>', each.style, x - 5, y - 5
+        )
+        self.put(
+            '<text class="label end {}" x="{}" y="{:.1f}">{}</text>',
+            each.style,
+            x + 11,
+            y + 4,
+            each.words,
+        )
 
     def _said(self, each: Shown, y: float) -> None:
         self._across(each, y, "note")
@@ -334,7 +386,8 @@ def _words_of(label: str, word: str, edge: int) -> str:
 
 
 def _stretch(apart: int) -> float:
-    """Room for a time beyond the room for words: 0 for a millisecond, 22 more for every factor of a hundred."""
+    """Room for a time beyond the room for words: 0 for a millisecond, 22 more for every factor of a
+    hundred."""
     return max(0.0, 11 * math.log10(max(apart, 1) / NS_PER_MS)) if apart > 0 else 0.0
 
 

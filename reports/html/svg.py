@@ -12,10 +12,12 @@ _TELLING = re.compile(r"[&<>'\"]")
 def fill(template: str, *values: object) -> str:
     """``template`` as ``str.format`` fills it, with texts escaped.
 
-    ``Markup.format`` does the same, many times slower, and a report has millions of these: numbers and texts without a
-    character that means something in XML stay as they are.
+    ``Markup.format`` does the same, many times slower, and a report has millions of these: numbers
+    and texts without a character that means something in XML stay as they are.
     """
-    return template.format(*[each if isinstance(each, int | float) else safe(str(each)) for each in values])
+    return template.format(
+        *[each if isinstance(each, int | float) else safe(str(each)) for each in values]
+    )
 
 
 def safe(text: str) -> str:

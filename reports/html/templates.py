@@ -10,11 +10,11 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from harness.words import NS_PER_MS
-from reports.html.times import duration
-from reports.model import LETTERS, MEANINGS, VERDICTS
-from reports.past import WORDS
-from reports.slugs import plain_slug
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reports.html.times import duration
+from brokerproof.reports.model import LETTERS, MEANINGS, VERDICTS
+from brokerproof.reports.slugs import plain_slug
+from brokerproof.reports.target_history import WORDS
 
 STYLE = "style.css"
 """How pages look, in the report's folder: for those that do not bring it themselves."""
@@ -25,7 +25,7 @@ _SCRIPTS = ("theme.js", "index.js", "more.js")
 def templates() -> Environment:
     """The environment of all templates; whatever they are given is escaped."""
     found = Environment(
-        loader=PackageLoader("reports.html", "."),
+        loader=PackageLoader("brokerproof.reports.html", "."),
         autoescape=True,
         auto_reload=False,
         undefined=StrictUndefined,
@@ -78,14 +78,16 @@ def took(duration_s: float) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A case's name that may be broken between its words, and is then still found and copied as it is."""
+    """A case's name that may be broken between its words, and is then still found and copied as it
+    is."""
     return Markup(re.sub(r"([_.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def in_css(text: str) -> Markup:
-    """``text`` as a string of CSS, whatever is in it: all that is no letter or digit is written by its number."""
+    """``text`` as a string of CSS, whatever is in it: all that is no letter or digit is written by
+    its number."""
     return Markup(
-        f'"{"".join(each if each.isascii() and each.isalnum() else f"{chr(92)}{ord(each):06x}" for each in text)}"'
+        f'"{"".join(each if each.isascii() and each.isalnum() else f"{chr(92)}{ord(each):06x}" for each in text)}"'  # noqa: E501
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.words import NS_PER_MS, NS_PER_S
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S
 
 _UNITS: tuple[tuple[str, int], ...] = (
     ("h", 3600 * NS_PER_S),
@@ -15,7 +15,8 @@ _UNITS: tuple[tuple[str, int], ...] = (
 
 
 def duration(nanoseconds: int) -> str:
-    """A duration with up to four significant figures after the unit that suits it: ``2.1 s``, ``35 min``, ``-4 ms``."""
+    """A duration with up to four significant figures after the unit that suits it: ``2.1 s``, ``35
+    min``, ``-4 ms``."""
     if nanoseconds == 0:
         return "0 s"
     size = abs(nanoseconds)
@@ -49,7 +50,8 @@ def clock(nanoseconds: int) -> str:
 
 
 def step(span: int, most: int) -> int:
-    """The smallest round step (1, 2, 5 × 10ⁿ; 1, 2, 5, 10, 15, 30 above a second) that cuts ``span`` in at most ``most``."""
+    """The smallest round step (1, 2, 5 × 10ⁿ; 1, 2, 5, 10, 15, 30 above a second) that cuts
+    ``span`` in at most ``most``."""
     least = max(span, 1) / most
     for each in _STEPS:
         if each >= least:

@@ -1,1 +1,2 @@
-"""``brokerproof soak``: a load that is judged while it lasts, by Structured Streaming over its segments."""
+"""``brokerproof soak``: a load that is judged while it lasts, by Structured Streaming over its
+segments."""

@@ -1,7 +1,8 @@
-"""``brokerproof soak``: drives a target as ``brokerproof load`` does, judges while it lasts, and stops at the first violation.
+"""``brokerproof soak``: drives a target as ``brokerproof load`` does, judges while it lasts, and
+stops at the first violation.
 
-Exit: 0 nothing is violated · 1 a violation, with its witness · 2 nothing worse than inconclusive · 3 target unreachable,
-set-up failed, or no usable Java or Spark · 4 usage · 5 our own error.
+Exit: 0 nothing is violated · 1 a violation, with its witness · 2 nothing worse than inconclusive ·
+3 target unreachable, set-up failed, or no usable Java or Spark · 4 usage · 5 our own error.
 """
 
 from __future__ import annotations
@@ -13,31 +14,31 @@ from typing import Any
 import click
 from rich.console import Console
 
-from harness import run_folder
-from harness.catalogue.requirements import load as load_requirements
-from harness.commands import failing
-from harness.commands.load import begin, in_one_sentence
-from harness.commands.load_options import lasting, load_options, socket_target, wishes
-from harness.load import told as telling
-from harness.load.conductor import Outcome, Progress
-from harness.load.crew import LocalCrew
-from harness.load.session import CASE, Session
-from harness.verdicts import results
-from harness.verdicts.finding import Finding
-from harness.verdicts.results import Result
-from harness.verdicts.verdict import exit_code
-from harness.words import NS_PER_S, Seen
-from harness.worlds.canary import Canary
-from harness.worlds.real import RealWorld
-from reports.command import in_one_sentence as report_sentences
-from reports.judge_command import HEAP, as_data, ground_of, text
-from reports.judges.conclusion import Conclusion
-from reports.requirements import Requirements
-from reports.session import session
-from reports.soak.dashboard import Dashboard
-from reports.soak.rehearsal import NotFound
-from reports.soak.stream import Stream
-from reports.spread import SparkCrew
+from brokerproof.harness.catalogue.requirements import load as load_requirements
+from brokerproof.harness.commands import errors
+from brokerproof.harness.commands.load import begin, in_one_sentence
+from brokerproof.harness.commands.load_options import lasting, load_options, socket_target, wishes
+from brokerproof.harness.load import summary as telling
+from brokerproof.harness.load.conductor import Outcome, Progress
+from brokerproof.harness.load.local_drivers import LocalCrew
+from brokerproof.harness.load.session import CASE, Session
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.time import NS_PER_S
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.results import records, run_folder
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import exit_code
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.real import RealWorld
+from brokerproof.reports.command import in_one_sentence as report_sentences
+from brokerproof.reports.judge_command import HEAP, as_data, ground_of, text
+from brokerproof.reports.judging.conclusion import Conclusion
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.session import session
+from brokerproof.reports.soak.dashboard import Dashboard
+from brokerproof.reports.soak.preflight import NotFound
+from brokerproof.reports.soak.stream import Stream
+from brokerproof.reports.spark_load import SparkCrew
 
 VIOLATION = "violation.json"
 """The file of the run folder that keeps what ended a soak."""
@@ -46,10 +47,13 @@ SEGMENT_S = 2
 
 @click.command()
 @load_options
-@click.option("--for", "lasts", metavar="TIME", default="1h", show_default=True, help="How long to send.")
+@click.option(
+    "--for", "lasts", metavar="TIME", default="1h", show_default=True, help="How long to send."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what came of it as JSON.")
 def soak(lasts: str, as_json: bool, **options: Any) -> int:
-    """Drive a target for long and judge it meanwhile; stop at the first violation and show its witness.
+    """Drive a target for long and judge it meanwhile; stop at the first violation and show its
+    witness.
 
     Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage.
     """
@@ -66,18 +70,20 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     with report_sentences(), session(master, brief=True, heap=HEAP) as spark:
         who = LocalCrew() if master is None else SparkCrew(master, spark, spare=1)
         load = Session(target, wished, who, folder, backlog=0, segment_s=SEGMENT_S)
-        judged = ground_of(profile.name, guessed=True)  # what the broker was configured to is not in the trace
+        judged = ground_of(
+            profile.name, guessed=True
+        )  # what the broker was configured to is not in the trace
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
         try:
             stream.start()
         except NotFound as problem:
-            raise failing.Ours(str(problem)) from None
+            raise errors.Ours(str(problem)) from None
         with Dashboard(console, f"Soak of {target.identity.name}") as dashboard:
 
             def watch(progress: Progress) -> bool:
                 dashboard.show(progress, stream.seen)
                 if stream.seen.problem is not None:
-                    raise failing.Ours(f"the judges failed: {stream.seen.problem}")
+                    raise errors.Ours(f"the judges failed: {stream.seen.problem}")
                 return stream.seen.conclusion is not None
 
             outcome = in_one_sentence(lambda: load.run(time, watch), folder)
@@ -90,7 +96,12 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
         "longest_batch_s": stream.seen.longest / NS_PER_S,
     }
     if as_json:
-        click.echo(json.dumps({"run": str(folder), **told, "judged": as_data(found, profile.name)}, ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                {"run": str(folder), **told, "judged": as_data(found, profile.name)},
+                ensure_ascii=False,
+            )
+        )
         return code
     console.print(telling.table(target.identity.name, told))
     click.echo(text(found, profile.name))
@@ -100,12 +111,16 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     return code
 
 
-def _keep(load: Session, outcome: Outcome, found: Conclusion, profile: str, code: int) -> dict[str, Any]:
+def _keep(
+    load: Session, outcome: Outcome, found: Conclusion, profile: str, code: int
+) -> dict[str, Any]:
     """Writes what came of it: the header, the result, and the witness of a violation."""
     told = telling.data(load, outcome)
     folder = load.folder
     if code == 1:
-        (folder / VIOLATION).write_text(json.dumps(as_data(found, profile), indent=1) + "\n", "utf-8")
+        (folder / VIOLATION).write_text(
+            json.dumps(as_data(found, profile), indent=1) + "\n", "utf-8"
+        )
     findings = tuple(
         Finding(each.requirement, Seen.VIOLATED, f"{each.kind}: {each.first['what']}")
         for each in found.wrong
@@ -114,7 +129,9 @@ def _keep(load: Session, outcome: Outcome, found: Conclusion, profile: str, code
     telling.note(load, outcome, told, dataclasses.asdict(load.wishes))
     detail = telling.sentence(told)
     if found.wrong:
-        detail += "; " + "; ".join(f"{each.kind} ×{each.count}: {each.first['what']}" for each in found.wrong)
+        detail += "; " + "; ".join(
+            f"{each.kind} ×{each.count}: {each.first['what']}" for each in found.wrong
+        )
     result = Result(
         CASE,
         load.target.identity.name,
@@ -126,6 +143,6 @@ def _keep(load: Session, outcome: Outcome, found: Conclusion, profile: str, code
         duration_s=told["seconds"],
         trace_ref=f"trace/target={load.target.identity.name}#case={CASE}",
     )
-    results.append(folder, result)
-    run_folder.finish(folder, results.read(folder), code, [])
+    records.append(folder, result)
+    run_folder.finish(folder, records.read(folder), code, [])
     return told

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from harness.load.conductor import Progress
-from harness.words import NS_PER_MS, NS_PER_S, Duration, Instant
-from reports.soak.stream import Seen
+from brokerproof.harness.load.conductor import Progress
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.reports.soak.stream import Seen
 
 PLAIN_EVERY: Duration = 5 * NS_PER_S
 SPAN = 8
@@ -23,7 +23,11 @@ class Dashboard:
 
     def __init__(self, console: Console, title: str) -> None:
         self._console, self._title = console, title
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._live = (
+            Live(console=console, auto_refresh=False, transient=True)
+            if console.is_terminal
+            else None
+        )
         self._last: Instant = 0
         self._history: deque[tuple[Instant, int, int]] = deque(maxlen=SPAN)
 
@@ -33,7 +37,10 @@ class Dashboard:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
             self._live.stop()
@@ -47,7 +54,9 @@ class Dashboard:
             self._live.update(self.table(progress, seen), refresh=True)
         elif progress.at - self._last >= PLAIN_EVERY:
             self._last = progress.at
-            self._console.print(self.line(progress, seen), highlight=False, markup=False, soft_wrap=True)
+            self._console.print(
+                self.line(progress, seen), highlight=False, markup=False, soft_wrap=True
+            )
 
     def rates(self) -> tuple[float, float]:
         """Messages sent and received a second, lately."""
@@ -61,9 +70,8 @@ class Dashboard:
         return (
             f"{_lasts(progress)}: {sent:,.0f} sent/s, {received:,.0f} received/s,"
             f" {_latency(progress)}, {numbers['waiting']} unconfirmed, {numbers['held']} unsettled,"
-            f" {numbers['credit']} credit; {seen.segments} segments judged, the last in {seen.took / NS_PER_S:.1f} s,"
-            f" {seen.looks} looks at everything,"
-            f" {_violations(seen)}"
+            f" {numbers['credit']} credit; {seen.segments} segments judged, the last in"
+            f" {seen.took / NS_PER_S:.1f} s, {seen.looks} looks at everything, {_violations(seen)}"
         )
 
     def table(self, progress: Progress, seen: Seen) -> Table:
@@ -71,10 +79,7 @@ class Dashboard:
         numbers, (sent, received) = progress.numbers, self.rates()
         found = Table(title=self._title, title_justify="left", show_header=False)
         rows = [
-            (
-                "time",
-                _lasts(progress) + ("" if progress.producing else ", draining"),
-            ),
+            ("time", _lasts(progress) + ("" if progress.producing else ", draining")),
             ("sent", f"{numbers['sent']:,}  {sent:,.0f}/s"),
             ("received", f"{numbers['received']:,}  {received:,.0f}/s"),
             ("from SEND to MESSAGE", _latency(progress)),
@@ -82,7 +87,11 @@ class Dashboard:
             ("held and not settled", f"{numbers['held']:,}"),
             ("credit that producers have", f"{numbers['credit']:,}"),
             ("connections", f"{numbers['up']} up, {numbers['left']} ended by the broker"),
-            ("faults", ", ".join(f"{count} {kind}" for kind, count in sorted(progress.faults.items())) or "none"),
+            (
+                "faults",
+                ", ".join(f"{count} {kind}" for kind, count in sorted(progress.faults.items()))
+                or "none",
+            ),
             ("judged", _judged(seen)),
             ("suspicion", seen.suspicion or "none"),
             ("violations", _violations(seen)),
@@ -93,17 +102,21 @@ class Dashboard:
 
 
 def _latency(progress: Progress) -> str:
-    told = [(name, progress.delivery.quantile(share)) for name, share in (("p50", 0.5), ("p99", 0.99))]
+    told = [
+        (name, progress.delivery.quantile(share)) for name, share in (("p50", 0.5), ("p99", 0.99))
+    ]
     return (
-        ", ".join(f"{name} {value / NS_PER_MS:,.1f} ms" for name, value in told if value is not None)
+        ", ".join(
+            f"{name} {value / NS_PER_MS:,.1f} ms" for name, value in told if value is not None
+        )
         or "no latency yet"
     )
 
 
 def _judged(seen: Seen) -> str:
     return (
-        f"{seen.segments} segments in {seen.batches} batches, the last in {seen.took / NS_PER_S:.1f} s,"
-        f" {seen.looks} looks at everything"
+        f"{seen.segments} segments in {seen.batches} batches, the last in"
+        f" {seen.took / NS_PER_S:.1f} s, {seen.looks} looks at everything"
     )
 
 

@@ -1,4 +1,5 @@
-"""Judges a recording while it grows: a streaming query whose batches are the segments that were finished meanwhile."""
+"""Judges a recording while it grows: a streaming query whose batches are the segments that were
+finished meanwhile."""
 
 from __future__ import annotations
 
@@ -12,16 +13,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from harness.oracles.ground import Ground
-from harness.words import Duration, Instant, Level, Verdict
-from reports import places
-from reports.judges.conclusion import Conclusion, conclude
-from reports.judges.judge import judge
-from reports.judges.summaries import summaries
-from reports.soak.live import Suspicions
-from reports.soak.rehearsal import rehearse
-from reports.sources import Source
-from reports.sources.segments import local, read_files
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.model.verdicts import Level, Verdict
+from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.reports import spark_paths
+from brokerproof.reports.judging.conclusion import Conclusion, conclude
+from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.judging.merge import summaries
+from brokerproof.reports.soak.incremental import Suspicions
+from brokerproof.reports.soak.preflight import rehearse
+from brokerproof.reports.sources import Source
+from brokerproof.reports.sources.segments import local, read_files
 
 _ORDER = re.compile(r"part-(?P<tag>.*)-(?P<number>\d+)\.parquet")
 LISTED = 20
@@ -50,8 +52,8 @@ class Seen:
 
 @dataclass
 class Stream:
-    """``folder`` is the run folder, ``now`` tells the time in which the recording was made. A look at everything is not begun
-    before ``pause`` times as long as the last one took has passed."""
+    """``folder`` is the run folder, ``now`` tells the time in which the recording was made. A look
+    at everything is not begun before ``pause`` times as long as the last one took has passed."""
 
     spark: SparkSession
     folder: Path
@@ -72,10 +74,13 @@ class Stream:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Begin to judge what there is, and what comes; returns when workers are there to do so, and the judges have been
-        tried (:mod:`reports.soak.rehearsal`), which takes ten seconds of the processor. Raises :class:`NotFound`."""
+        """Begin to judge what there is, and what comes; returns when workers are there to do so,
+        and the judges have been tried (:mod:`brokerproof.reports.soak.preflight`), which takes ten
+        seconds of the processor. Raises :class:`NotFound`."""
         rehearse(self.spark, self.level_of)
-        nothing = [{"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)]
+        nothing = [
+            {"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)
+        ]
         summaries(self.spark, Source(nothing, read_files), self.ground).collect()
         trace = self.folder / "trace"
         trace.mkdir(parents=True, exist_ok=True)
@@ -84,10 +89,16 @@ class Stream:
             .schema("path string, modificationTime timestamp, length long, content binary")
             .option("recursiveFileLookup", True)
             .option("pathGlobFilter", "part-*.parquet")
-            .load(places.read(trace))
+            .load(spark_paths.read(trace))
         )
-        writer = files.select("path").writeStream.foreachBatch(self._batch).trigger(processingTime="1 second")
-        self._query = writer.option("checkpointLocation", places.written(self.folder / "logs" / "stream")).start()
+        writer = (
+            files.select("path")
+            .writeStream.foreachBatch(self._batch)
+            .trigger(processingTime="1 second")
+        )
+        self._query = writer.option(
+            "checkpointLocation", spark_paths.written(self.folder / "logs" / "stream")
+        ).start()
 
     def stop(self) -> None:
         """Judge nothing more."""
@@ -112,9 +123,8 @@ class Stream:
         begun = self.now()
         try:
             self._judge(sorted((row.path for row in files.collect()), key=_order))
-        except (
-            BaseException
-        ) as problem:  # whoever watches has to know, and Spark would only say that a thread of ours failed
+        # whoever watches has to know, and Spark would only say that a thread of ours failed
+        except BaseException as problem:
             self.seen.problem = problem
             raise
         self.seen.took = self.now() - begun
@@ -124,8 +134,13 @@ class Stream:
         if self.seen.conclusion is not None:
             return
         # What one driver recorded is one piece: a task costs more than the summary of a segment.
-        by_driver = groupby((path.removeprefix("file:") for path in paths), key=lambda path: _order(path)[0])
-        pieces = [{"place": self._place + at, "paths": list(some)} for at, (_, some) in enumerate(by_driver)]
+        by_driver = groupby(
+            (path.removeprefix("file:") for path in paths), key=lambda path: _order(path)[0]
+        )
+        pieces = [
+            {"place": self._place + at, "paths": list(some)}
+            for at, (_, some) in enumerate(by_driver)
+        ]
         self._place += len(pieces)
         rows = summaries(self.spark, Source(pieces, read_files), self.ground).collect()
         self._waiting += self._suspicions.enter(
@@ -144,7 +159,8 @@ class Stream:
 
 
 def late(found: Conclusion, grace: Duration, now: Instant) -> bool:
-    """Whether something is surely wrong: a violation, and of a loss that it is no message still under way."""
+    """Whether something is surely wrong: a violation, and of a loss that it is no message still
+    under way."""
     for wrong in found.wrong:
         if wrong.verdict is not Verdict.FAIL:
             continue

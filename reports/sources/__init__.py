@@ -1,4 +1,5 @@
-"""Where recordings come from. A source says which pieces there are, and how a worker reads one piece as trace batches."""
+"""Where recordings come from. A source says which pieces there are, and how a worker reads one
+piece as trace batches."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from harness.trace.columns import SCHEMA
-from reports.schema import TRACE
+from brokerproof.harness.trace.columns import SCHEMA
+from brokerproof.reports.schema import TRACE
 
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
@@ -21,9 +22,10 @@ Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
 class Source:
     """A recording in pieces, each small enough to be one task.
 
-    A piece has at least ``place``, where it stands among all: the events of one connection have to be in pieces of rising
-    places. ``open`` runs on a worker and has to be picklable: it gives the batches of one piece, in order, with at least the
-    columns asked for, in the types of :data:`harness.trace.columns.SCHEMA` (a dictionary of strings for a string).
+    A piece has at least ``place``, where it stands among all: the events of one connection have to
+    be in pieces of rising places. ``open`` runs on a worker and has to be picklable: it gives the
+    batches of one piece, in order, with at least the columns asked for, in the types of
+    :data:`brokerproof.harness.trace.columns.SCHEMA` (a dictionary of strings for a string).
     ``profile`` is what the recording itself says of the broker's family, empty for nothing.
     """
 
@@ -35,7 +37,8 @@ class Source:
     whole: bool = True
     """Whether every connection of the broker is known to be in the recording."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
-    """Fetches what workers cannot: gives the pieces as rows with ``place`` and whatever else ``open`` takes."""
+    """Fetches what workers cannot: gives the pieces as rows with ``place`` and whatever else
+    ``open`` takes."""
 
     def each(
         self,
@@ -44,7 +47,8 @@ class Source:
         schema: StructType,
         places: Container[int] | None = None,
     ) -> DataFrame:
-        """What ``work`` makes of each piece, or of those with ``places``: each is a task of its own, and nothing is moved."""
+        """What ``work`` makes of each piece, or of those with ``places``: each is a task of its
+        own, and nothing is moved."""
         chosen = [piece for piece in self.pieces if places is None or piece["place"] in places]
         if self.load is not None:
 
@@ -75,4 +79,6 @@ class Source:
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with strings where it has dictionaries of strings, also inside of headers."""
-    return pa.RecordBatch.from_arrays([batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA
+    )

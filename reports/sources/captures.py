@@ -1,8 +1,10 @@
-"""Captured packets as a source: pcap and pcapng files, as tasks that each follow a part of the connections.
+"""Captured packets as a source: pcap and pcapng files, as tasks that each follow a part of the
+connections.
 
-All files that are named together are one recording: a connection may go on in the next file. Every task reads all of them and
-passes over the packets of other connections at a glance, so that each connection is in one task, in order, and memory is that
-of the connections that are open at a time. As a data source of Spark::
+All files that are named together are one recording: a connection may go on in the next file. Every
+task reads all of them and passes over the packets of other connections at a glance, so that each
+connection is in one task, in order, and memory is that of the connections that are open at a time.
+As a data source of Spark::
 
     spark.dataSource.register(Captures)
     spark.read.format("brokerproof.pcap").load("captures/")
@@ -21,16 +23,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from harness.capture.conversion import Converter, Recorded
-from harness.capture.files import is_capture
-from harness.capture.series import Series
-from harness.trace.batches import batch
-from harness.trace.columns import SCHEMA
-from harness.trace.events import Noted
-from harness.trace.read import UnreadableTrace
-from harness.words import Clock, Vantage
-from reports.schema import TRACE
-from reports.sources import Piece, Source
+from brokerproof.harness.capture.conversion import Converter, Recorded
+from brokerproof.harness.capture.files import is_capture
+from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.model.enums import Clock, Vantage
+from brokerproof.harness.trace.batches import batch
+from brokerproof.harness.trace.columns import SCHEMA
+from brokerproof.harness.trace.events import Noted
+from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.reports.schema import TRACE
+from brokerproof.reports.sources import Piece, Source
 
 ROWS = 8192
 RUN, CASE = "capture", "capture"
@@ -44,7 +46,8 @@ TASKS_EACH = 2
 
 @dataclass(frozen=True)
 class Opening:
-    """Reads one of ``parts`` parts of a recording. ``whole``: the files hold every connection of one broker."""
+    """Reads one of ``parts`` parts of a recording. ``whole``: the files hold every connection of
+    one broker."""
 
     paths: tuple[str, ...]
     parts: int
@@ -69,13 +72,17 @@ class Opening:
         yield from converter.events(series)
         yield from converter.finish(series.last)
         for damage in series.damages if part == 0 else ():
-            yield Recorded("", Noted(at_ns=series.last or 0, vantage=Vantage.CAPTURE, detail=damage))
+            yield Recorded(
+                "", Noted(at_ns=series.last or 0, vantage=Vantage.CAPTURE, detail=damage)
+            )
 
     def _batch(self, some: Sequence[Recorded], first: int) -> pa.RecordBatch:
         size = len(some)
         brokers = [ONE_BROKER] * size if self.whole else [each.broker for each in some]
         same = {"run": RUN, "case": CASE, "clock": Clock.REAL.value}
-        envelope = {name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()}
+        envelope = {
+            name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()
+        }
         envelope["target"] = pa.array(brokers, pa.string())
         # Numbers are given once in the whole recording, and rise within each part.
         envelope["seq"] = pa.array(range(first, first + size * self.parts, self.parts), pa.int64())
@@ -83,10 +90,11 @@ class Opening:
 
 
 def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> Source:
-    """The captures under these paths (files, folders, patterns), in pieces for ``parallel`` tasks at once.
+    """The captures under these paths (files, folders, patterns), in pieces for ``parallel`` tasks
+    at once.
 
-    ``whole`` says that they hold every connection of one broker. Raises :class:`harness.trace.read.UnreadableTrace` where
-    there is none.
+    ``whole`` says that they hold every connection of one broker. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` where there is none.
     """
     paths = tuple(str(path.resolve()) for path in files(names))
     parts = divided(paths, parallel)
@@ -101,15 +109,23 @@ def divided(paths: Iterable[str], parallel: int) -> int:
 
 
 def files(names: Iterable[str]) -> list[Path]:
-    """The captures that paths, folders and patterns name. Raises :class:`UnreadableTrace` for a name without any."""
+    """The captures that paths, folders and patterns name. Raises :class:`UnreadableTrace` for a
+    name without any."""
     found: set[Path] = set()
     for name in names:
         path = Path(name.removeprefix("file://"))
         some = [path] if path.exists() else _matching(path)
-        own = {each for one in some for each in ([one] if one.is_file() else one.rglob("*")) if each.is_file()}
+        own = {
+            each
+            for one in some
+            for each in ([one] if one.is_file() else one.rglob("*"))
+            if each.is_file()
+        }
         captures = {each for each in own if is_capture(each)}
         if not captures:
-            raise UnreadableTrace(f"{name}: no capture; give pcap or pcapng files (gzip too), or a folder of them")
+            raise UnreadableTrace(
+                f"{name}: no capture; give pcap or pcapng files (gzip too), or a folder of them"
+            )
         found |= captures
     return sorted(found)
 
@@ -125,14 +141,17 @@ def holds_captures(name: str) -> bool:
         return any(is_capture(each) for each in _matching(path))
     if path.is_file():
         return is_capture(path)
-    return not any(path.rglob("part-*.parquet")) and any(is_capture(each) for each in path.rglob("*") if each.is_file())
+    return not any(path.rglob("part-*.parquet")) and any(
+        is_capture(each) for each in path.rglob("*") if each.is_file()
+    )
 
 
 class Captures(DataSource):
     """``brokerproof.pcap``: the events of captured packets, with the columns of the trace.
 
-    Options: ``parts``, into how many the connections are divided (by default two for each processor of this machine; one if
-    the captures are small); ``whole``, whether the files hold every connection of one broker (``false``).
+    Options: ``parts``, into how many the connections are divided (by default two for each processor
+    of this machine; one if the captures are small); ``whole``, whether the files hold every
+    connection of one broker (``false``).
     """
 
     @classmethod
@@ -147,7 +166,13 @@ class Captures(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Who reads them."""
         listed = self.options.get("paths")
-        names = json.loads(listed) if listed else [self.options["path"]] if "path" in self.options else []
+        names = (
+            json.loads(listed)
+            if listed
+            else [self.options["path"]]
+            if "path" in self.options
+            else []
+        )
         if not names:
             raise UnreadableTrace("brokerproof.pcap: load() needs a path")
         whole = self.options.get("whole", "false").lower() == "true"

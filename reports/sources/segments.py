@@ -1,5 +1,5 @@
-"""Recorded segments as a source: a run folder, a folder of segments, single Parquet files, on a disk that the workers see
-or wherever Spark can read (``hdfs://``, ``s3a://`` and the like)."""
+"""Recorded segments as a source: a run folder, a folder of segments, single Parquet files, on a
+disk that the workers see or wherever Spark can read (``hdfs://``, ``s3a://`` and the like)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from harness.trace.columns import SCHEMA
-from harness.trace.read import UnreadableTrace
-from reports.judges.columns import DICTIONARIES
-from reports.read import arrow
-from reports.sources import Piece, Source
+from brokerproof.harness.trace.columns import SCHEMA
+from brokerproof.harness.trace.read import UnreadableTrace
+from brokerproof.reports.judging.columns import DICTIONARIES
+from brokerproof.reports.read import arrow
+from brokerproof.reports.sources import Piece, Source
 
 BATCH_ROWS = 2**18
 """Rows read at once: some tens of megabytes."""
@@ -41,7 +41,11 @@ class _Segment:
     def order(self) -> tuple[str, str, int]:
         """Folder, recorder, number."""
         found = _TAG.fullmatch(self.path.name)
-        return (str(self.path.parent), found["tag"], int(found["number"])) if found else (str(self.path), "", 0)
+        return (
+            (str(self.path.parent), found["tag"], int(found["number"]))
+            if found
+            else (str(self.path), "", 0)
+        )
 
 
 def is_elsewhere(name: str) -> bool:
@@ -52,7 +56,8 @@ def is_elsewhere(name: str) -> bool:
 def local(names: Iterable[str], parallel: int = 1) -> Source:
     """The segments under these paths, in pieces for about ``parallel`` tasks at once.
 
-    Raises :class:`harness.trace.read.UnreadableTrace` for a path that holds none or a file with other columns.
+    Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path that holds none or a
+    file with other columns.
     """
     found = sorted({each for name in names for each in _under(Path(name.removeprefix("file://")))})
     segments = sorted((_Segment(path, _rows(path)) for path in found), key=lambda each: each.order)
@@ -81,13 +86,20 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
         .load(list(uris))
     )
     listed = files.select("path").orderBy("path")
-    pieces = [{"place": place, "paths": [row.path]} for place, row in enumerate(listed.toLocalIterator())]
+    pieces = [
+        {"place": place, "paths": [row.path]} for place, row in enumerate(listed.toLocalIterator())
+    ]
     if not pieces:
         raise UnreadableTrace(f"{', '.join(uris)}: holds no segments part-*.parquet")
 
     def load(spark: SparkSession, chosen: Sequence[Piece]) -> DataFrame:
         # Files come where they are read; only the list of their places travels.
-        table = pa.table({"path": [each["paths"][0] for each in chosen], "place": [each["place"] for each in chosen]})
+        table = pa.table(
+            {
+                "path": [each["paths"][0] for each in chosen],
+                "place": [each["place"] for each in chosen],
+            }
+        )
         named = F.broadcast(arrow(spark, table.cast(_PLACES)))
         return (
             files.select("path", "content")
@@ -117,15 +129,18 @@ def _under(path: Path) -> Iterator[Path]:
     if path.is_file():
         if path.suffix != ".parquet":
             raise UnreadableTrace(
-                f"{path}: is neither a segment (part-*.parquet) nor a capture (pcap, pcapng); give one of these, a run"
-                " folder, or its trace"
+                f"{path}: is neither a segment (part-*.parquet) nor a capture (pcap, pcapng); give"
+                " one of these, a run folder, or its trace"
             )
         yield path
         return
     found = sorted(path.rglob("part-*.parquet"))
     found = [each for each in found if "report" not in each.relative_to(path).parts]
     if not found:
-        raise UnreadableTrace(f"{path}: holds no segments (part-*.parquet); give a run folder, its trace, or a segment")
+        raise UnreadableTrace(
+            f"{path}: holds no segments (part-*.parquet); give a run folder, its trace, or a"
+            " segment"
+        )
     yield from found
 
 
@@ -138,7 +153,9 @@ def _rows(path: Path) -> int:
             f"{path}: not a readable Parquet segment ({problem}); delete it or record again"
         ) from None
     if not schema.equals(SCHEMA):
-        raise UnreadableTrace(f"{path}: has other columns than this version of brokerproof records; record again")
+        raise UnreadableTrace(
+            f"{path}: has other columns than this version of brokerproof records; record again"
+        )
     return rows
 
 
@@ -153,6 +170,8 @@ def _profile(names: Iterable[str]) -> str:
                     targets = json.loads(header.read_text("utf-8")).get("targets", [])
                 except ValueError:
                     break
-                found |= {str(each.get("profile", "")) for each in targets if isinstance(each, dict)}
+                found |= {
+                    str(each.get("profile", "")) for each in targets if isinstance(each, dict)
+                }
                 break
     return found.pop() if len(found) == 1 else ""

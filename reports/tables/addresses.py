@@ -1,22 +1,30 @@
-"""What addresses held, as brokers said when they were asked: sizes, messages, pages, and whether they went to disk."""
+"""What addresses held, as brokers said when they were asked: sizes, messages, pages, and whether
+they went to disk."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reports.tables.deliveries import SCOPE, value
+from brokerproof.reports.tables.deliveries import SCOPE, value
 
-ATTRIBUTES = {"addressSize": "size", "messageCount": "messages", "numberOfPages": "pages", "paging": "paging"}
-"""Attributes that cases ask for (:mod:`harness.clients.management`), and what they are called here."""
+ATTRIBUTES = {
+    "addressSize": "size",
+    "messageCount": "messages",
+    "numberOfPages": "pages",
+    "paging": "paging",
+}
+"""Attributes that cases ask for (:mod:`brokerproof.harness.clients.artemis_management`), and what
+they are called here."""
 _SHORT = 64
 """Octets of an answer that is one number, or one truth."""
 
 
 def addresses(trace: DataFrame) -> DataFrame:
-    """``run, target, case, part, position, at_ns, address, what, value``: a row for each reading, at the instant of the
-    answer. ``what`` is ``size`` (octets of memory charged to the address), ``messages``, ``pages`` (files), or ``paging``
-    (1 while what is sent goes to disk, is dropped or refused). Answers that are no number are left out."""
+    """``run, target, case, part, position, at_ns, address, what, value``: a row for each reading,
+    at the instant of the answer. ``what`` is ``size`` (octets of memory charged to the address),
+    ``messages``, ``pages`` (files), or ``paging`` (1 while what is sent goes to disk, is dropped or
+    refused). Answers that are no number are left out."""
     stomp = trace.where((F.col("protocol") == "STOMP") & (F.col("vantage") != "BROKER"))
     named = F.create_map(*[F.lit(each) for pair in ATTRIBUTES.items() for each in pair])
     asked = (
@@ -32,7 +40,9 @@ def addresses(trace: DataFrame) -> DataFrame:
         .dropDuplicates([*SCOPE, "to", "number"])
     )
     answered = stomp.where(
-        (F.col("kind") == "FrameReceived") & (F.col("command") == "MESSAGE") & (F.col("body_size") <= _SHORT)
+        (F.col("kind") == "FrameReceived")
+        & (F.col("command") == "MESSAGE")
+        & (F.col("body_size") <= _SHORT)
     ).select(
         *SCOPE,
         "position",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from reports.tables.verdicts import rank
+from brokerproof.reports.tables.verdicts import rank
 
 
 def cases(results: DataFrame) -> DataFrame:

@@ -7,10 +7,11 @@ from pyspark.sql import functions as F
 
 
 def coverage(catalogue: DataFrame, findings: DataFrame) -> DataFrame:
-    """The catalogue with ``cases`` (that cite it), ``judged`` (findings that held or not) and ``covered``.
+    """The catalogue with ``cases`` (that cite it), ``judged`` (findings that held or not) and
+    ``covered``.
 
-    ``covered`` is whether a finding on any target saw the requirement hold or not; a requirement that was only cited
-    is not covered.
+    ``covered`` is whether a finding on any target saw the requirement hold or not; a requirement
+    that was only cited is not covered.
     """
     seen = F.col("seen").isin("HELD", "VIOLATED") & ~F.col("verdict").isin("SKIP", "ERROR")
     cited = findings.groupBy("requirement").agg(

@@ -9,12 +9,12 @@ SCOPE = ("run", "target", "case", "part")
 
 
 def deliveries(trace: DataFrame) -> DataFrame:
-    """``run, target, case, part, position, conn, queue, subscription, message, redelivered, at_ns, size, settled_by,
-    settled_ns, held_ns``.
+    """``run, target, case, part, position, conn, queue, subscription, message, redelivered, at_ns,
+    size, settled_by, settled_ns, held_ns``.
 
-    ``message`` is what a settlement names (header ``ack``, else ``message-id``). ``settled_by`` is ``ACK`` or ``NACK``,
-    null where no frame names the delivery: in mode auto, or where in mode client a later one covers it. ``held_ns`` is
-    the time between both.
+    ``message`` is what a settlement names (header ``ack``, else ``message-id``). ``settled_by`` is
+    ``ACK`` or ``NACK``, null where no frame names the delivery: in mode auto, or where in mode
+    client a later one covers it. ``held_ns`` is the time between both.
     """
     stomp = trace.where(F.col("protocol") == "STOMP")
     got = stomp.where((F.col("kind") == "FrameReceived") & (F.col("command") == "MESSAGE")).select(
@@ -30,13 +30,22 @@ def deliveries(trace: DataFrame) -> DataFrame:
     )
     answers = stomp.where((F.col("kind") == "FrameSent") & F.col("command").isin("ACK", "NACK"))
     named = answers.select(
-        *SCOPE, "conn", F.coalesce(value("id"), value("message-id")).alias("message"), "position", "command", "at_ns"
+        *SCOPE,
+        "conn",
+        F.coalesce(value("id"), value("message-id")).alias("message"),
+        "position",
+        "command",
+        "at_ns",
     )
     first = (
         named.groupBy(*SCOPE, "conn", "message")
         .agg(F.min(F.struct("position", "command", "at_ns")).alias("by"))
         .select(
-            *SCOPE, "conn", "message", F.col("by.command").alias("settled_by"), F.col("by.at_ns").alias("settled_ns")
+            *SCOPE,
+            "conn",
+            "message",
+            F.col("by.command").alias("settled_by"),
+            F.col("by.at_ns").alias("settled_ns"),
         )
     )
     return got.join(first, [*SCOPE, "conn", "message"], "left").select(

@@ -7,9 +7,12 @@ from pyspark.sql import functions as F
 
 
 def errors(cases: DataFrame, trace: DataFrame) -> DataFrame:
-    """``run, target, case, what, detail``: ``what`` is ``case`` (verdict ERROR) or ``octets`` (unreadable octets)."""
+    """``run, target, case, what, detail``: ``what`` is ``case`` (verdict ERROR) or ``octets``
+    (unreadable octets)."""
     broken = cases.where(F.col("verdict") == "ERROR").select(
         "run", "target", "case", F.lit("case").alias("what"), "detail"
     )
     octets = trace.where(F.col("kind") == "OctetsRefused")
-    return broken.unionByName(octets.select("run", "target", "case", F.lit("octets").alias("what"), "detail"))
+    return broken.unionByName(
+        octets.select("run", "target", "case", F.lit("octets").alias("what"), "detail")
+    )

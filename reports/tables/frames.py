@@ -5,20 +5,23 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from reports.secrets import blanked, blanked_octets
+from brokerproof.reports.redaction import blanked, blanked_octets
 
 BODY_OCTETS = 256
-"""How much of a body is kept, as text, with everything that is not printable ASCII replaced by a dot."""
+"""How much of a body is kept, as text, with everything that is not printable ASCII replaced by a
+dot."""
 
 _OUT = ("FrameSent", "HeartBeatSent", "OctetsSent")
 _IN = ("FrameReceived", "HeartBeatReceived", "OctetsRefused")
 
 
 def frames(trace: DataFrame) -> DataFrame:
-    """``run, target, case, part, position, conn, at_ns, direction, protocol, command, headers, body, body_size, size``.
+    """``run, target, case, part, position, conn, at_ns, direction, protocol, command, headers,
+    body, body_size, size``.
 
-    ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` is one ``name:value`` a line, in the
-    order of the wire; ``command`` is ``(heart-beat)`` or ``(octets)`` for what is no frame.
+    ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` is one
+    ``name:value`` a line, in the order of the wire; ``command`` is ``(heart-beat)`` or ``(octets)``
+    for what is no frame.
     """
     kind = F.col("kind")
     return trace.where(kind.isin(*_OUT, *_IN)).select(
@@ -37,7 +40,10 @@ def frames(trace: DataFrame) -> DataFrame:
         .alias("command"),
         F.array_join(
             F.transform(
-                "headers", lambda each: F.concat(each["name"], F.lit(":"), blanked(each["name"], each["value"]))
+                "headers",
+                lambda each: F.concat(
+                    each["name"], F.lit(":"), blanked(each["name"], each["value"])
+                ),
             ),
             "\n",
         ).alias("headers"),
@@ -48,5 +54,6 @@ def frames(trace: DataFrame) -> DataFrame:
 
 
 def printable(octets: Column, most: int) -> Column:
-    """The first ``most`` octets as text; what is not printable ASCII becomes a dot, and secrets are blanked."""
+    """The first ``most`` octets as text; what is not printable ASCII becomes a dot, and secrets are
+    blanked."""
     return F.regexp_replace(blanked_octets(octets, most), "[^\\x20-\\x7e]", ".")

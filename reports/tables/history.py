@@ -8,22 +8,30 @@ from itertools import product
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from harness.verdicts.difference import Course, course
-from harness.words import Verdict
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.difference import Course, course
 
 
 def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
-    """``target, case, first, last, verdicts, course, runs`` of the table of cases; ``runs`` are names in order of start.
+    """``target, case, first, last, verdicts, course, runs`` of the table of cases; ``runs`` are
+    names in order of start.
 
-    ``first`` and ``last`` are the verdicts of the first and the last run that judged the case, ``verdicts`` how many
-    different ones there were, ``course`` which way it went from first to last (as ``brokerproof diff`` says it), and the
-    column ``runs`` an array of ``place, run, verdict`` in order of start, as long as there are runs.
+    ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
+    ``verdicts`` how many different ones there were, ``course`` which way it went from first to last
+    (as ``brokerproof diff`` says it), and the column ``runs`` an array of ``place, run, verdict``
+    in order of start, as long as there are runs.
     """
     place = F.create_map(*[F.lit(each) for at, run in enumerate(runs) for each in (run, at)])
     went = F.create_map(
-        *[F.lit(each) for a, b in product(Verdict, repeat=2) for each in (f"{a}>{b}", course(a, b).value)]
+        *[
+            F.lit(each)
+            for a, b in product(Verdict, repeat=2)
+            for each in (f"{a}>{b}", course(a, b).value)
+        ]
     )
-    said = F.array_sort(F.collect_list(F.struct(place[F.col("run")].alias("place"), "run", "verdict")))
+    said = F.array_sort(
+        F.collect_list(F.struct(place[F.col("run")].alias("place"), "run", "verdict"))
+    )
     return (
         cases.groupBy("target", "case")
         .agg(said.alias("runs"))
@@ -40,6 +48,9 @@ def history(cases: DataFrame, runs: Sequence[str]) -> DataFrame:
 
 
 def changed(history: DataFrame) -> DataFrame:
-    """The cases whose verdict was not always the same: by target, worse ones first, those that came back last."""
-    order = F.create_map(*[F.lit(each) for place, way in enumerate(Course) for each in (way.value, place)])
+    """The cases whose verdict was not always the same: by target, worse ones first, those that came
+    back last."""
+    order = F.create_map(
+        *[F.lit(each) for place, way in enumerate(Course) for each in (way.value, place)]
+    )
     return history.where(F.col("verdicts") > 1).orderBy("target", order[F.col("course")], "case")

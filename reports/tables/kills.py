@@ -1,4 +1,5 @@
-"""The kill matrix as a table: a row for each pair of a seeded fault and a requirement that it breaks."""
+"""The kill matrix as a table: a row for each pair of a seeded fault and a requirement that it
+breaks."""
 
 from __future__ import annotations
 
@@ -7,17 +8,26 @@ from collections.abc import Iterable
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from reports import mutants
-from reports.read import arrow
-from reports.runs import Run
+from brokerproof.reports import mutants
+from brokerproof.reports.read import arrow
+from brokerproof.reports.runs import Run
 
-KILLS = pa.schema([(name, pa.string()) for name in ("run", "requirement", "mutant", "mark", "fault")])
+KILLS = pa.schema(
+    [(name, pa.string()) for name in ("run", "requirement", "mutant", "mark", "fault")]
+)
 
 
 def kills(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
-    """``run, requirement, mutant, mark, fault`` of the runs whose folder has a kill matrix; ``mark`` is as in the report."""
+    """``run, requirement, mutant, mark, fault`` of the runs whose folder has a kill matrix;
+    ``mark`` is as in the report."""
     rows = [
-        {"run": run.name, "requirement": row.requirement, "mutant": mutant, "mark": mark, "fault": fault}
+        {
+            "run": run.name,
+            "requirement": row.requirement,
+            "mutant": mutant,
+            "mark": mark,
+            "fault": fault,
+        }
         for run in runs
         if (matrix := mutants.read(run.folder)) is not None
         for row in matrix.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from reports.tables.deliveries import SCOPE, value
+from brokerproof.reports.tables.deliveries import SCOPE, value
 
 ACCURACY = 10_000
 
@@ -13,25 +13,46 @@ ACCURACY = 10_000
 def latencies(trace: DataFrame) -> DataFrame:
     """``run, target, case, what, count, p50_ns, p90_ns, p99_ns, most_ns``.
 
-    ``what`` is ``receipt``, from a STOMP frame that asks for one to its RECEIPT on the same connection, or ``delivery``,
-    from a SEND to the first MESSAGE with its body in the same example; bodies that were sent more than once are left
-    out. Quantiles are Spark's approximate ones (one part in 10,000 of the count).
+    ``what`` is ``receipt``, from a STOMP frame that asks for one to its RECEIPT on the same
+    connection, or ``delivery``, from a SEND to the first MESSAGE with its body in the same example;
+    bodies that were sent more than once are left out. Quantiles are Spark's approximate ones (one
+    part in 10,000 of the count).
     """
     stomp = trace.where(F.col("protocol") == "STOMP")
-    sent, got = stomp.where(F.col("kind") == "FrameSent"), stomp.where(F.col("kind") == "FrameReceived")
+    sent, got = (
+        stomp.where(F.col("kind") == "FrameSent"),
+        stomp.where(F.col("kind") == "FrameReceived"),
+    )
     asked = sent.withColumn("receipt", value("receipt")).where(F.col("receipt").isNotNull())
     asked = asked.groupBy(*SCOPE, "conn", "receipt").agg(F.min("at_ns").alias("from_ns"))
     answered = got.where(F.col("command") == "RECEIPT").withColumn("receipt", value("receipt-id"))
     answered = answered.groupBy(*SCOPE, "conn", "receipt").agg(F.min("at_ns").alias("to_ns"))
     message = (*SCOPE, "body", "body_size")
     first = (F.min("at_ns").alias("from_ns"), F.count("*").alias("times"))
-    sends = sent.where(F.col("command") == "SEND").groupBy(*message).agg(*first).where(F.col("times") == 1)
-    came = got.where(F.col("command") == "MESSAGE").groupBy(*message).agg(F.min("at_ns").alias("to_ns"))
+    sends = (
+        sent.where(F.col("command") == "SEND")
+        .groupBy(*message)
+        .agg(*first)
+        .where(F.col("times") == 1)
+    )
+    came = (
+        got.where(F.col("command") == "MESSAGE")
+        .groupBy(*message)
+        .agg(F.min("at_ns").alias("to_ns"))
+    )
     both = asked.join(answered, [*SCOPE, "conn", "receipt"]).select(
-        "run", "target", "case", F.lit("receipt").alias("what"), (F.col("to_ns") - F.col("from_ns")).alias("took")
+        "run",
+        "target",
+        "case",
+        F.lit("receipt").alias("what"),
+        (F.col("to_ns") - F.col("from_ns")).alias("took"),
     )
     other = sends.join(came, list(message)).select(
-        "run", "target", "case", F.lit("delivery").alias("what"), (F.col("to_ns") - F.col("from_ns")).alias("took")
+        "run",
+        "target",
+        "case",
+        F.lit("delivery").alias("what"),
+        (F.col("to_ns") - F.col("from_ns")).alias("took"),
     )
     quantiles = F.percentile_approx("took", [0.5, 0.9, 0.99], ACCURACY)
     return (

@@ -14,10 +14,11 @@ _RECEIVED = ("FrameReceived", "HeartBeatReceived", "OctetsRefused")
 def liveness(trace: DataFrame) -> DataFrame:
     """One row per connection, durations in nanoseconds.
 
-    ``opened_ns, ended_ns`` are instants of the trace (null when not seen), ``ended`` is ``broker EOF``, ``broker RESET``,
-    ``harness EOF``, ``harness RESET`` or null; ``longest_sent_gap_ns`` and ``longest_received_gap_ns`` are the longest
-    silences in either direction between opening, octets and end; ``silent_before_end_ns`` is how long the harness had
-    written nothing when the connection ended; ``beats_sent`` and ``beats_received`` count heart-beats.
+    ``opened_ns, ended_ns`` are instants of the trace (null when not seen), ``ended`` is ``broker
+    EOF``, ``broker RESET``, ``harness EOF``, ``harness RESET`` or null; ``longest_sent_gap_ns`` and
+    ``longest_received_gap_ns`` are the longest silences in either direction between opening, octets
+    and end; ``silent_before_end_ns`` is how long the harness had written nothing when the
+    connection ended; ``beats_sent`` and ``beats_received`` count heart-beats.
     """
     ended = F.col("kind").isin("ConnectionClosed", "ConnectionAbandoned")
     opened = F.col("kind") == "ConnectionOpened"
@@ -25,7 +26,9 @@ def liveness(trace: DataFrame) -> DataFrame:
     marked = trace.where(F.col("conn").isNotNull() & (F.col("vantage") != "BROKER"))
     for name, kinds in (("sent", _SENT), ("received", _RECEIVED)):
         marked = marked.withColumn(f"{name}_gap", _gap(kinds, opened | ended))
-    first_end = F.min(F.when(ended, F.struct("position", "at_ns", F.concat(by, "how").alias("how"))))
+    first_end = F.min(
+        F.when(ended, F.struct("position", "at_ns", F.concat(by, "how").alias("how")))
+    )
     return (
         marked.groupBy(*_CONNECTION)
         .agg(
@@ -43,10 +46,17 @@ def liveness(trace: DataFrame) -> DataFrame:
 
 
 def _gap(kinds: tuple[str, ...], edges: Column) -> Column:
-    """At octets of ``kinds`` and at either end of the connection: the time since the one before; null elsewhere."""
+    """At octets of ``kinds`` and at either end of the connection: the time since the one before;
+    null elsewhere."""
     mark = F.col("kind").isin(*kinds) | edges
-    before = Window.partitionBy(*_CONNECTION).orderBy("position").rowsBetween(Window.unboundedPreceding, -1)
-    return F.when(mark, F.col("at_ns") - F.last(F.when(mark, F.col("at_ns")), ignorenulls=True).over(before))
+    before = (
+        Window.partitionBy(*_CONNECTION)
+        .orderBy("position")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    return F.when(
+        mark, F.col("at_ns") - F.last(F.when(mark, F.col("at_ns")), ignorenulls=True).over(before)
+    )
 
 
 def _count(kind: str) -> Column:

@@ -6,22 +6,33 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from harness.words import NS_PER_S, Duration
-from reports.tables.deliveries import SCOPE
+from brokerproof.harness.model.time import NS_PER_S, Duration
+from brokerproof.reports.tables.deliveries import SCOPE
 
 SHORTEST: Duration = NS_PER_S // 10
 
 
 def stalls(trace: DataFrame, shortest: Duration = SHORTEST) -> DataFrame:
-    """``run, target, case, part, conn, since_ns, until_ns, lasted_ns, ended_by``: the times of at least ``shortest`` (ns)
-    in which a connection saw no frame until one came that lets a producer go on: a RECEIPT, or an AMQP flow."""
+    """``run, target, case, part, conn, since_ns, until_ns, lasted_ns, ended_by``: the times of at
+    least ``shortest`` (ns) in which a connection saw no frame until one came that lets a producer
+    go on: a RECEIPT, or an AMQP flow."""
     frames = trace.where(F.col("kind").isin("FrameSent", "FrameReceived"))
     line = Window.partitionBy(*SCOPE, "conn").orderBy("position")
     before = frames.select(
-        *SCOPE, "conn", "kind", "command", F.col("at_ns").alias("until_ns"), F.lag("at_ns").over(line).alias("since_ns")
+        *SCOPE,
+        "conn",
+        "kind",
+        "command",
+        F.col("at_ns").alias("until_ns"),
+        F.lag("at_ns").over(line).alias("since_ns"),
     )
     lasted = F.col("until_ns") - F.col("since_ns")
     freeing = (F.col("kind") == "FrameReceived") & F.col("command").isin("RECEIPT", "flow")
     return before.where(freeing & (lasted >= shortest)).select(
-        *SCOPE, "conn", "since_ns", "until_ns", lasted.alias("lasted_ns"), F.col("command").alias("ended_by")
+        *SCOPE,
+        "conn",
+        "since_ns",
+        "until_ns",
+        lasted.alias("lasted_ns"),
+        F.col("command").alias("ended_by"),
     )

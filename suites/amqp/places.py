@@ -1,20 +1,23 @@
-"""Where AMQP examples take place: the usual acceptor, and where a broker can be configured, ids that begin near the end."""
+"""Where AMQP examples take place: the usual acceptor, and where a broker can be configured, ids
+that begin near the end."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.case import Where
-from harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.cases.case import Where
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
 
 WRAP = 2**32
 STARTS = (0, 0, 1, WRAP - 3, WRAP - 2, WRAP - 1, 2**31 - 2, 2**31 - 1, 2**31)
 NEAR_WRAP = st.sampled_from(STARTS)
-"""Where a serial number may begin so that it soon runs over the end, or over the middle, where signed numbers break."""
+"""Where a serial number may begin so that it soon runs over the end, or over the middle, where
+signed numbers break."""
 
 
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose transfer-ids, delivery-ids and delivery-counts begin anywhere; else the usual acceptor."""
+    """A broker whose transfer-ids, delivery-ids and delivery-counts begin anywhere; else the usual
+    acceptor."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))

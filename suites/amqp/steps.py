@@ -1,21 +1,23 @@
-"""Steps that AMQP cases share: fill a queue, take what comes, judge a trace by oracles, and judge how something ended."""
+"""Steps that AMQP cases share: fill a queue, take what comes, judge a trace by oracles, and judge
+how something ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from harness.bench import Bench
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.amqp_tap import UNREADABLE
-from harness.clients.raw_amqp import AmqpPeer, Node, either, ending, frame
-from harness.trace.events import Event
-from harness.verdicts.finding import Finding, combine
-from harness.wire import amqp
-from harness.wire.amqp import Frame
-from harness.wire.conversation import PATIENCE, Match
-from harness.words import Duration, Seen, ms
-from suites.bystander import beside
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
+from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.harness.trace.events import Event
+from brokerproof.suites.steps.positive_control import beside
 
 Oracle = Callable[[Sequence[Event], int], list[Finding]]
 Requirements = tuple[str, ...]
@@ -30,18 +32,23 @@ UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNRE
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
-    """The control around a negative case: another connection works before it and still does afterwards."""
+    """The control around a negative case: another connection works before it and still does
+    afterwards."""
     return beside(target.amqp)
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
     """Wait until we may send ``credit`` messages. That the broker gives so much is a control."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
-    target.control(link.credit >= credit, f"the broker gave {link.credit} credit of {credit} wanted; {peer.instead()}")
+    target.control(
+        link.credit >= credit,
+        f"the broker gave {link.credit} credit of {credit} wanted; {peer.instead()}",
+    )
 
 
 def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
-    """Messages with these bodies, accepted, in this order, from a connection of their own. That it works is a control."""
+    """Messages with these bodies, accepted, in this order, from a connection of their own. That it
+    works is a control."""
     peer = target.amqp()
     link = peer.sender(node)
     waiting = []
@@ -59,9 +66,16 @@ def numbered(count: int, size: int = 0) -> list[bytes]:
 
 
 def collect(
-    target: Bench, peer: AmqpPeer, link: Link, count: int, *, quiet: Duration = QUIET, within: Duration = PATIENCE
+    target: Bench,
+    peer: AmqpPeer,
+    link: Link,
+    count: int,
+    *,
+    quiet: Duration = QUIET,
+    within: Duration = PATIENCE,
 ) -> list[Delivery]:
-    """The next ``count`` deliveries of a link, fewer when they do not come, and what comes ``quiet`` longer besides."""
+    """The next ``count`` deliveries of a link, fewer when they do not come, and what comes
+    ``quiet`` longer besides."""
 
     def arrived() -> int:
         return sum(each.link is link for each in peer.deliveries)
@@ -81,7 +95,8 @@ def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
 
 
 def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does not cite is left out."""
+    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
+    not cite is left out."""
     for oracle in oracles:
         for each in combine(oracle(target.outcome.events, peer.conn)):
             if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
@@ -89,16 +104,18 @@ def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
-    """The error by which the broker ends a link, the session or the connection; None when none comes ``within`` that time."""
+    """The error by which the broker ends a link, the session or the connection; None when none
+    comes ``within`` that time."""
     return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
 
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
-    """The header of a frame that nobody has to take: larger than the broker's open allows, or smaller than itself where it
-    allows any. Brokers answer it with a close that carries an error."""
+    """The header of a frame that nobody has to take: larger than the broker's open allows, or
+    smaller than itself where it allows any. Brokers answer it with a close that carries an
+    error."""
     assert peer.opened is not None
     most = peer.opened.get("max-frame-size", LARGEST)
-    peer.write(amqp.encode_frame(b"", size=4 if most == LARGEST else most + 1))
+    peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
 
 
 def connection_refused(
@@ -110,14 +127,21 @@ def connection_refused(
     *,
     session_will_do: bool = False,
 ) -> Frame | None:
-    """The broker should give the connection up, or if that will do a session: with an error (one of ``conditions``)."""
-    came = peer.watch_for(either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD))
+    """The broker should give the connection up, or if that will do a session: with an error (one of
+    ``conditions``)."""
+    came = peer.watch_for(
+        either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
+    )
     if came is None or came.name == UNREADABLE:
         target.judge(requirements, False, f"after {why} no close came, {peer.instead()}")
         return None
     fine = came.condition is not None and (not conditions or came.condition in conditions)
     wanted = " or ".join(conditions) or "an error"
-    target.judge(requirements, fine, f"{why} was answered with {came.name} ({came.condition}), should be {wanted}")
+    target.judge(
+        requirements,
+        fine,
+        f"{why} was answered with {came.name} ({came.condition}), should be {wanted}",
+    )
     if came.name == "close" and peer.ended is None:
         peer.send("close")
     return came
@@ -130,24 +154,36 @@ def session_refused(
     came = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if came is None else f"{came.name} ({came.condition})"
     fine = came is not None and came.name == "end" and came.condition in conditions
-    target.judge(requirements, fine, f"{why} was answered with {what}, should be end ({' or '.join(conditions)})")
+    target.judge(
+        requirements,
+        fine,
+        f"{why} was answered with {what}, should be end ({' or '.join(conditions)})",
+    )
     return came
 
 
 def refused(
-    target: Bench, peer: AmqpPeer, link: Link, delivery: int | None, requirements: Requirements, why: str
+    target: Bench,
+    peer: AmqpPeer,
+    link: Link,
+    delivery: int | None,
+    requirements: Requirements,
+    why: str,
 ) -> Frame | None:
-    """The broker should say that something is wrong, at whatever scope: end the link, the session or the connection with
-    an error, or reject ``delivery``."""
+    """The broker should say that something is wrong, at whatever scope: end the link, the session
+    or the connection with an error, or reject ``delivery``."""
 
     def rejects(each: Frame) -> bool:
         if delivery is None or not peer.settled(link.session, delivery).accepts(each):
             return False
         return each.kind("state") == "rejected"
 
-    trouble = either(ending("detach"), ending("end"), ending("close"), Match("a rejection", rejects), UNREAD)
+    trouble = either(
+        ending("detach"), ending("end"), ending("close"), Match("a rejection", rejects), UNREAD
+    )
     taken = Match[Frame](
-        "a disposition", lambda each: delivery is not None and peer.settled(link.session, delivery).accepts(each)
+        "a disposition",
+        lambda each: delivery is not None and peer.settled(link.session, delivery).accepts(each),
     )
     came = peer.watch_for(either(trouble, taken))
     said = peer.instead() if came is None else came.brief()
@@ -158,6 +194,10 @@ def refused(
 
 def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
     """Every frame has its mandatory fields, and every field its type."""
-    wrong = sorted({flaw for each in frames for flaw in amqp.flaws(each)})
+    wrong = sorted({flaw for each in frames for flaw in codec.flaws(each)})
     kinds = ", ".join(sorted({each.name for each in frames}))
-    target.judge(requirement, not wrong, f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}")
+    target.judge(
+        requirement,
+        not wrong,
+        f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}",
+    )

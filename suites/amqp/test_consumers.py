@@ -1,5 +1,5 @@
-"""Consumers and their credit at work (2.6.7, 2.6.10, 3.5.2): credit that changes while messages are under way, slow ones
-beside fast ones, what is said to be available, and links that only look."""
+"""Consumers and their credit at work (2.6.7, 2.6.10, 3.5.2): credit that changes while messages are
+under way, slow ones beside fast ones, what is said to be available, and links that only look."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ from itertools import cycle
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.raw_amqp import AmqpPeer, Node, frame
-from harness.oracles import amqp_credit, amqp_deliveries
-from harness.wire import amqp
-from harness.wire.conversation import PATIENCE
-from suites.amqp.places import wrapping
-from suites.amqp.steps import QUIET, bodies, collect, fill, granted, judge_trace, numbered
-from suites.strategies import near
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp.places import wrapping
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bodies,
+    collect,
+    fill,
+    granted,
+    judge_trace,
+    numbered,
+)
+from brokerproof.suites.steps.strategies import near
 
 
 @case("AMQP10-CREDIT-03", "AMQP10-CREDIT-05", "AMQP10-CREDIT-09", needs={"amqp"})
@@ -30,8 +38,9 @@ from suites.strategies import near
 def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target: Bench, where: Where, count: int, credits: list[int], pauses: list[bool]
 ) -> None:
-    """A receiver sets its credit up and down in one breath, or lets messages come in between, and never waits for an answer.
-    No message comes beyond the credit that may have been in force; with plenty of it all come once, in order."""
+    """A receiver sets its credit up and down in one breath, or lets messages come in between, and
+    never waits for an answer. No message comes beyond the credit that may have been in force; with
+    plenty of it all come once, in order."""
     formula, lowers, _ = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -42,28 +51,37 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
         if pause:
             target.wait_until(lambda: peer.ended is not None or link.credit <= 0, QUIET // 10)
     peer.flow(link, link_credit=0)
-    target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET // 10)
+    target.wait_until(
+        lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET // 10
+    )
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
-    target.require(formula, fine, f"credits of {credits} in one breath: {'taken' if fine else peer.instead()}")
+    target.require(
+        formula, fine, f"credits of {credits} in one breath: {'taken' if fine else peer.instead()}"
+    )
     peer.settle()
     early = peer.take_deliveries(link)
-    target.judge(lowers, len(early) <= count, f"credits of {credits}: {len(early)} of {count} messages came")
+    target.judge(
+        lowers, len(early) <= count, f"credits of {credits}: {len(early)} of {count} messages came"
+    )
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
     target.judge(
         (formula, lowers),
         bodies(early + late) == sent,
-        f"{len(early)} came with credits of {credits}, {len(late)} with plenty; of {count} in order",
+        f"{len(early)} came with credits of {credits}, {len(late)} with plenty; of {count} in"
+        " order",
     )
     judge_trace(target, peer, amqp_credit.credit, amqp_deliveries.settlement)
 
 
 @case("AMQP10-CREDIT-09", "AMQP10-CREDIT-03", needs={"amqp"})
 @over(examples=24, prefetch=st.integers(1, 6), count=st.integers(1, 30), batch=st.integers(1, 4))
-def test_a_slow_consumer_holds_its_prefetch_and_no_more(target: Bench, prefetch: int, count: int, batch: int) -> None:
-    """Two consumers of a queue have the same prefetch. One settles and renews its credit as messages come, some at a time;
-    the other never does. The slow one gets no more than its prefetch, the fast one all the rest, and no message comes
-    twice."""
+def test_a_slow_consumer_holds_its_prefetch_and_no_more(
+    target: Bench, prefetch: int, count: int, batch: int
+) -> None:
+    """Two consumers of a queue have the same prefetch. One settles and renews its credit as
+    messages come, some at a time; the other never does. The slow one gets no more than its
+    prefetch, the fast one all the rest, and no message comes twice."""
     spent, formula = target.cited
     node, sent = target.node(), numbered(count)
     slow, fast = target.amqp(), target.amqp()
@@ -79,7 +97,10 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(target: Bench, prefetch:
 
     while arrived() < count:
         wanted = min(batch, prefetch, count - arrived())
-        target.wait_until(lambda: len(fast.deliveries) > 0 or arrived() >= count or fast.ended is not None, PATIENCE)
+        target.wait_until(
+            lambda: len(fast.deliveries) > 0 or arrived() >= count or fast.ended is not None,
+            PATIENCE,
+        )
         came_now = fast.take_deliveries(taking)
         got += came_now
         unsettled += came_now
@@ -92,24 +113,41 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(target: Bench, prefetch:
             fast.flow(taking, link_credit=prefetch)
     got += fast.take_deliveries(taking)
     mine = bodies(slow.take_deliveries(held))
-    target.judge(spent, len(mine) <= prefetch, f"the slow consumer has {len(mine)} with a prefetch of {prefetch}")
+    target.judge(
+        spent,
+        len(mine) <= prefetch,
+        f"the slow consumer has {len(mine)} with a prefetch of {prefetch}",
+    )
     came = sorted(bodies(got) + mine)
     target.judge(
-        formula, came == sorted(sent), f"{len(got)} came to the fast one and {len(mine)} to the slow one, of {count}"
+        formula,
+        came == sorted(sent),
+        f"{len(got)} came to the fast one and {len(mine)} to the slow one, of {count}",
     )
     judge_trace(target, slow, amqp_credit.credit)
     judge_trace(target, fast, amqp_credit.credit)
 
 
 @case("AMQP10-CREDIT-26", needs={"amqp", "amqp-echo"})
-@over(examples=24, count=st.integers(0, 10), credit=st.integers(0, 6), copy=st.booleans(), more=st.integers(0, 2))
-def test_what_is_said_to_be_available_is_there(target: Bench, count: int, credit: int, copy: bool, more: int) -> None:
-    """A receiver takes some of the messages of a queue, or copies of them, and asks for the flow state; then more messages
-    are sent, and it asks again. Where the broker's flow says how many are available, as many are left."""
+@over(
+    examples=24,
+    count=st.integers(0, 10),
+    credit=st.integers(0, 6),
+    copy=st.booleans(),
+    more=st.integers(0, 2),
+)
+def test_what_is_said_to_be_available_is_there(
+    target: Bench, count: int, credit: int, copy: bool, more: int
+) -> None:
+    """A receiver takes some of the messages of a queue, or copies of them, and asks for the flow
+    state; then more messages are sent, and it asks again. Where the broker's flow says how many are
+    available, as many are left."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
-    link = looking(peer, node) if copy and "amqp-copy" in target.capabilities else peer.receiver(node)
+    link = (
+        looking(peer, node) if copy and "amqp-copy" in target.capabilities else peer.receiver(node)
+    )
     peer.flow(link, link_credit=credit)
     came = len(collect(target, peer, link, min(count, credit)))
     there = count - came
@@ -130,8 +168,12 @@ def test_what_is_said_to_be_available_is_there(target: Bench, count: int, credit
 
 def looking(peer: AmqpPeer, node: Node) -> Link:
     """A receiver of distribution-mode copy."""
-    fields = {"address": node.address, "capabilities": node.capabilities or None, "distribution-mode": "copy"}
-    return peer.receiver(node, source=amqp.composite("source", fields))
+    fields = {
+        "address": node.address,
+        "capabilities": node.capabilities or None,
+        "distribution-mode": "copy",
+    }
+    return peer.receiver(node, source=codec.composite("source", fields))
 
 
 @case("AMQP10-CREDIT-09", "AMQP10-TERM-08", "AMQP10-TERM-04", needs={"amqp", "amqp-copy"})
@@ -145,8 +187,9 @@ def looking(peer: AmqpPeer, node: Node) -> Link:
 def test_who_looks_sees_each_message_once_and_takes_none(
     target: Bench, count: int, credits: list[int], settle: bool, others: int
 ) -> None:
-    """One or two links of distribution-mode copy look at a queue, with some credit at a time, accepting what they see or not.
-    Each sees every message once, in order, and no more than its credit; afterwards a consumer gets all of them."""
+    """One or two links of distribution-mode copy look at a queue, with some credit at a time,
+    accepting what they see or not. Each sees every message once, in order, and no more than its
+    credit; afterwards a consumer gets all of them."""
     spent, once, mode = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -155,17 +198,27 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         link = looking(peer, node)
         assert link.answer is not None
         said = link.answer.part("source").get("distribution-mode")
-        target.judge(mode, said == "copy", f"asked for copy the broker's source has the distribution-mode {said}")
+        target.judge(
+            mode,
+            said == "copy",
+            f"asked for copy the broker's source has the distribution-mode {said}",
+        )
         seen: list[bytes] = []
         for credit in [*credits, count]:
             wanted = min(credit, count - len(seen))
             peer.flow(link, link_credit=credit)
             got = collect(target, peer, link, wanted, quiet=QUIET // 3)
             seen += bodies(got)
-            target.judge(spent, len(got) == wanted, f"{credit} credits showed {len(got)} messages, should be {wanted}")
+            target.judge(
+                spent,
+                len(got) == wanted,
+                f"{credit} credits showed {len(got)} messages, should be {wanted}",
+            )
             for each in got if settle else []:
                 peer.disposition(each)
         target.judge(once, seen == sent, f"{len(seen)} messages were seen, of {count} in order")
     other = target.amqp()
     taken = bodies(collect(target, other, other.receiver(node, credit=count + 1), count))
-    target.judge(mode, taken == sent, f"after {others} looked, a consumer got {len(taken)} of {count}")
+    target.judge(
+        mode, taken == sent, f"after {others} looked, a consumer got {len(taken)} of {count}"
+    )

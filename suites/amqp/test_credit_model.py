@@ -1,5 +1,5 @@
-"""Credit, session window and settlement together: a plan is drawn, a model says after each step what has to have come, and
-oracles judge the whole trace without knowing the model."""
+"""Credit, session window and settlement together: a plan is drawn, a model says after each step
+what has to have come, and oracles judge the whole trace without knowing the model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.raw_amqp import AmqpPeer, Node, frame
-from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
-from harness.wire import amqp
-from harness.wire.conversation import PATIENCE
-from suites.amqp.places import wrapping
-from suites.amqp.steps import QUIET, granted, judge_trace
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp.places import wrapping
+from brokerproof.suites.amqp.steps import QUIET, granted, judge_trace
 
 FORMULA, SPENT, DRAINED, WINDOW, AFRESH, BACK = (
     "AMQP10-CREDIT-03",
@@ -76,13 +76,20 @@ STEPS = st.one_of(
     st.builds(Grant, QUEUES, st.integers(0, 6)),
     st.builds(Drain, QUEUES, st.integers(1, 6)),
     st.builds(Open, st.integers(0, 6)),
-    st.builds(Settle, QUEUES, st.integers(0, 9), st.sampled_from(["accepted", "released", "failed"]), st.booleans()),
+    st.builds(
+        Settle,
+        QUEUES,
+        st.integers(0, 9),
+        st.sampled_from(["accepted", "released", "failed"]),
+        st.booleans(),
+    ),
 )
 
 
 @dataclass
 class Model:
-    """What waits, what may be sent and what is held, by queue, and the room in the session's window."""
+    """What waits, what may be sent and what is held, by queue, and the room in the session's
+    window."""
 
     waiting: list[set[bytes]] = field(default_factory=lambda: [set(), set()])
     credit: list[int] = field(default_factory=lambda: [0, 0])
@@ -99,7 +106,9 @@ class Model:
 
     def due(self) -> int:
         """How many deliveries have to come now, from both queues together."""
-        each = [min(len(waits), credit) for waits, credit in zip(self.waiting, self.credit, strict=True)]
+        each = [
+            min(len(waits), credit) for waits, credit in zip(self.waiting, self.credit, strict=True)
+        ]
         return min(self.window, sum(each))
 
     def came(self, queue: int, delivery: Delivery) -> str:
@@ -111,7 +120,11 @@ class Model:
         self.held[queue].append(delivery)
         self.credit[queue] -= 1
         self.window -= 1
-        over = [name for name, left in (("credit", self.credit[queue]), ("window", self.window)) if left < 0]
+        over = [
+            name
+            for name, left in (("credit", self.credit[queue]), ("window", self.window))
+            if left < 0
+        ]
         return f"{body!r} came beyond the {' and the '.join(over)}" if over else ""
 
 
@@ -130,14 +143,20 @@ class Run:
     def watch(self, after: str) -> None:
         """Whatever has to come does, and nothing else."""
         due = self.model.due()
-        self.target.wait_until(lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE)
-        self.target.wait_until(lambda: self.peer.ended is not None or len(self.peer.deliveries) > due, QUIET)
+        self.target.wait_until(
+            lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE
+        )
+        self.target.wait_until(
+            lambda: self.peer.ended is not None or len(self.peer.deliveries) > due, QUIET
+        )
         got = 0
         for queue, link in enumerate(self.links):
             for each in self.peer.take_deliveries(link):
                 got += 1
                 wrong = self.model.came(queue, each)
-                self.target.require((SPENT, WINDOW), not wrong, f"after {after}: {wrong or 'as it should'}")
+                self.target.require(
+                    (SPENT, WINDOW), not wrong, f"after {after}: {wrong or 'as it should'}"
+                )
         detail = f"after {after} {got} came, should be {due}; {self.peer.instead()}"
         self.target.require((FORMULA, AFRESH), got == due, detail)
 
@@ -163,7 +182,8 @@ class Run:
         self.watch(str(step))
 
     def _drain(self, queue: int, credit: int) -> None:
-        """With a window that takes all that is due, so that the drain can come to its end at once."""
+        """With a window that takes all that is due, so that the drain can come to its end at
+        once."""
         model, link = self.model, self.links[queue]
         model.window = sum(map(len, model.waiting)) + 10
         self.peer.flow(link, incoming_window=model.window, link_credit=credit, drain=True)
@@ -179,14 +199,19 @@ class Run:
         held = self.model.held[queue]
         chosen = list(held) if all_ else [held[which % len(held)]] if held else []
         for each in chosen:
-            state = amqp.composite("modified", delivery_failed=True) if outcome == "failed" else outcome
+            state = (
+                codec.composite("modified", delivery_failed=True)
+                if outcome == "failed"
+                else outcome
+            )
             self.peer.disposition(each, state)
             held.remove(each)
             if outcome != "accepted":
                 self.model.waiting[queue].add(each.message.body)
 
     def finish(self) -> None:
-        """What is left can be had: by these links, and what they hold by others once they have gone."""
+        """What is left can be had: by these links, and what they hold by others once they have
+        gone."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):
@@ -200,10 +225,14 @@ class Run:
         other = self.target.amqp()
         for node in self.nodes:
             other.receiver(node, credit=100)
-        self.target.wait_until(lambda: len(other.deliveries) >= len(left) or other.ended is not None, PATIENCE)
+        self.target.wait_until(
+            lambda: len(other.deliveries) >= len(left) or other.ended is not None, PATIENCE
+        )
         self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
         again = sorted(each.message.body for each in other.take_deliveries())
-        self.target.judge(BACK, again == left, f"{left} were held in the end, and {again} could be had afterwards")
+        self.target.judge(
+            BACK, again == left, f"{left} were held in the end, and {again} could be had afterwards"
+        )
 
 
 @case(FORMULA, SPENT, DRAINED, WINDOW, AFRESH, BACK, needs={"amqp", "amqp-redelivery"})
@@ -214,21 +243,38 @@ class Run:
         {
             "where": Where(target.identity.default_amqp_acceptor),
             "window": 2,
-            "steps": [Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Open(2), Settle(0, 0, "released", True)],
+            "steps": [
+                Send(0, 4),
+                Send(1, 2),
+                Grant(0, 3),
+                Grant(1, 1),
+                Open(2),
+                Settle(0, 0, "released", True),
+            ],
         },
         {
             "where": Where(target.identity.default_amqp_acceptor),
             "window": 9,
-            "steps": [Send(0, 3), Drain(0, 2), Drain(0, 5), Grant(0, 0), Send(0, 1), Settle(0, 0, "failed", True)],
+            "steps": [
+                Send(0, 3),
+                Drain(0, 2),
+                Drain(0, 5),
+                Grant(0, 0),
+                Send(0, 1),
+                Settle(0, 0, "failed", True),
+            ],
         },
     ],
     window=st.integers(0, 5),
     steps=st.lists(STEPS, min_size=1, max_size=12),
 )
-def test_credit_and_window_do_what_the_model_says(target: Bench, where: Where, window: int, steps: list[Step]) -> None:
-    """Two links of a session take messages of two queues while credit, window and settlement change as drawn. After each
-    step as many messages have come as the model says: what waits, within the credit of each link and the window of both.
-    A drain uses the credit up. In the end nothing is lost, and nothing came twice."""
+def test_credit_and_window_do_what_the_model_says(
+    target: Bench, where: Where, window: int, steps: list[Step]
+) -> None:
+    """Two links of a session take messages of two queues while credit, window and settlement change
+    as drawn. After each step as many messages have come as the model says: what waits, within the
+    credit of each link and the window of both. A drain uses the credit up. In the end nothing is
+    lost, and nothing came twice."""
     nodes = target.node(), target.node()
     peer, producer = target.amqp(begin=False), target.amqp()
     peer.begin(incoming_window=window)
@@ -240,7 +286,15 @@ def test_credit_and_window_do_what_the_model_says(target: Bench, where: Where, w
     if not any(isinstance(each, Drain) for each in steps):
         run.step(Drain(0, 2))
     run.finish()
-    judge_trace(target, peer, amqp_credit.credit, amqp_credit.drains, amqp_windows.windows, amqp_deliveries.settlement)
+    judge_trace(
+        target,
+        peer,
+        amqp_credit.credit,
+        amqp_credit.drains,
+        amqp_windows.windows,
+        amqp_deliveries.settlement,
+    )
     target.note(
-        f"the plan had {len(steps)} steps; flows came: {len([x for x in peer.inbox if frame('flow').accepts(x)])}"
+        f"the plan had {len(steps)} steps; flows came:"
+        f" {len([x for x in peer.inbox if frame('flow').accepts(x)])}"
     )

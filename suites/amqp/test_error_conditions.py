@@ -1,17 +1,18 @@
-"""Error conditions (2.8.15 to 2.8.18): whatever goes wrong, its name is one of the standard's, or no name of the standard."""
+"""Error conditions (2.8.15 to 2.8.18): whatever goes wrong, its name is one of the standard's, or
+no name of the standard."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import AmqpPeer, either, ending
-from harness.oracles import amqp_conditions
-from harness.wire import amqp, amqp_messages
-from harness.wire.amqp import Frame
-from harness.wire.conversation import Match
-from suites.amqp.steps import bystander, granted, judge_trace
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.oracles import amqp_conditions
+from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, ending
+from brokerproof.harness.protocols.conversation import Match
+from brokerproof.suites.amqp.steps import bystander, granted, judge_trace
 
 OF_CONNECTIONS = ("a size of 4", "no performative", "open twice", "an unknown channel")
 
@@ -20,9 +21,9 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
     """Send what ends a connection."""
     match kind:
         case "a size of 4":
-            peer.write(amqp.encode_frame(b"", size=4))
+            peer.write(codec.encode_frame(b"", size=4))
         case "no performative":
-            peer.write(amqp.encode_frame(b"\x40"))
+            peer.write(codec.encode_frame(b"\x40"))
         case "open twice":
             peer.send("open", peer.said)
         case _:
@@ -31,11 +32,14 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
 
 @case("AMQP10-ERR-01", "AMQP10-ERR-02", needs={"amqp"})
 @over(
-    always=lambda target: [{"kind": each} for each in OF_CONNECTIONS], examples=4, kind=st.sampled_from(OF_CONNECTIONS)
+    always=lambda target: [{"kind": each} for each in OF_CONNECTIONS],
+    examples=4,
+    kind=st.sampled_from(OF_CONNECTIONS),
 )
 def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client sends what ends its connection with an error. The condition is one of the standard's lists, or a name of
-    the broker's own that does not pretend to be the standard's; another connection goes on."""
+    """A client sends what ends its connection with an error. The condition is one of the standard's
+    lists, or a name of the broker's own that does not pretend to be the standard's; another
+    connection goes on."""
     with bystander(target):
         peer = target.amqp()
         break_connection(peer, kind)
@@ -50,9 +54,12 @@ def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: s
     handle=st.sampled_from([5, 255]),
     link=st.booleans(),
 )
-def test_errors_of_sessions_have_names_of_the_standard(target: Bench, handle: int, link: bool) -> None:
-    """A flow, or a detach, is for a handle that nothing is attached to. The condition that ends the session is one of the
-    standard's lists, or a name of the broker's own; another connection goes on."""
+def test_errors_of_sessions_have_names_of_the_standard(
+    target: Bench, handle: int, link: bool
+) -> None:
+    """A flow, or a detach, is for a handle that nothing is attached to. The condition that ends the
+    session is one of the standard's lists, or a name of the broker's own; another connection goes
+    on."""
     with bystander(target):
         peer = target.amqp()
         if link:
@@ -65,24 +72,33 @@ def test_errors_of_sessions_have_names_of_the_standard(target: Bench, handle: in
 
 MUCH = 5000
 """More credits than a case uses up in a reasonable time; some brokers give tens of thousands."""
-OF_LINKS = ("a source without address", "a tag that is too long", "no credit", "another message-format")
+OF_LINKS = (
+    "a source without address",
+    "a tag that is too long",
+    "no credit",
+    "another message-format",
+)
 
 
 @case("AMQP10-ERR-01", "AMQP10-ERR-04", needs={"amqp"})
-@over(always=lambda target: [{"kind": each} for each in OF_LINKS], examples=4, kind=st.sampled_from(OF_LINKS))
+@over(
+    always=lambda target: [{"kind": each} for each in OF_LINKS],
+    examples=4,
+    kind=st.sampled_from(OF_LINKS),
+)
 def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client sends what is wrong with a link. Whatever ends with an error, its condition is one of the standard's lists,
-    or a name of the broker's own; another connection goes on."""
+    """A client sends what is wrong with a link. Whatever ends with an error, its condition is one
+    of the standard's lists, or a name of the broker's own; another connection goes on."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         if kind == "a source without address":
-            source = amqp.composite("source", {"capabilities": node.capabilities or None})
+            source = codec.composite("source", {"capabilities": node.capabilities or None})
             peer.receiver(None, source=source, answered=False)
         else:
             link = peer.sender(node)
             granted(target, peer, link)
-            payload = amqp_messages.message(b"wrong")
+            payload = messages.message(b"wrong")
             match kind:
                 case "a tag that is too long":
                     peer.transfer(link, payload, delivery_tag=bytes(33))

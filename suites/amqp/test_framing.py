@@ -1,4 +1,5 @@
-"""Frames (2.3) and their largest size (2.7.1): headers that lie, bodies that are none, limits to the octet."""
+"""Frames (2.3) and their largest size (2.7.1): headers that lie, bodies that are none, limits to
+the octet."""
 
 from __future__ import annotations
 
@@ -6,16 +7,24 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import AmqpPeer, frame
-from harness.oracles import amqp_credit, amqp_liveness, amqp_windows
-from harness.wire import amqp, amqp_types
-from harness.wire.amqp_types import NULL, Described, Item, Value
-from harness.words import ms
-from harness.worlds.link import LinkFaults
-from suites.amqp.steps import bodies, bystander, collect, connection_refused, fill, granted, judge_trace
-from suites.strategies import near
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.oracles import amqp_credit, amqp_liveness, amqp_windows
+from brokerproof.harness.protocols.amqp10 import codec, types
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
+from brokerproof.harness.protocols.amqp10.types import NULL, Described, Item, Value
+from brokerproof.harness.worlds.link import LinkFaults
+from brokerproof.suites.amqp.steps import (
+    bodies,
+    bystander,
+    collect,
+    connection_refused,
+    fill,
+    granted,
+    judge_trace,
+)
+from brokerproof.suites.steps.strategies import near
 
 SMALLEST = 512
 """MIN-MAX-FRAME-SIZE."""
@@ -26,39 +35,47 @@ KNOWN = 2**32 - 1
 @case("AMQP10-FRAME-02", "AMQP10-CLOSE-01", needs={"amqp"})
 @over(examples=24, size=st.integers(0, 7), type=st.sampled_from([0, 1]))
 def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> None:
-    """A frame says that it has fewer octets than a frame's own header. The broker closes with an error; another
-    connection goes on."""
+    """A frame says that it has fewer octets than a frame's own header. The broker closes with an
+    error; another connection goes on."""
     malformed, closes = target.cited
     with bystander(target):
         peer = target.amqp()
-        peer.write(amqp.encode_frame(b"", size=size, type=type))
+        peer.write(codec.encode_frame(b"", size=size, type=type))
         connection_refused(target, peer, (malformed, closes), f"a frame of size {size}")
 
 
 @case("AMQP10-FRAME-03", "AMQP10-CLOSE-01", needs={"amqp"})
 @over(examples=12, doff=st.sampled_from([0, 1]), empty=st.booleans())
 def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: bool) -> None:
-    """A frame's body would begin inside its own header. The broker closes with an error; another connection goes on."""
+    """A frame's body would begin inside its own header. The broker closes with an error; another
+    connection goes on."""
     malformed, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         if empty:
-            peer.write(amqp.encode_frame(b"", doff=doff))
+            peer.write(codec.encode_frame(b"", doff=doff))
         else:
             peer.send("begin", _begin(), channel=1, doff=doff)
-        connection_refused(target, peer, (malformed, closes), f"a frame with the data offset {doff}")
+        connection_refused(
+            target, peer, (malformed, closes), f"a frame with the data offset {doff}"
+        )
 
 
 @case("AMQP10-FRAME-01", "AMQP10-CLOSE-01", needs={"amqp"})
 @over(examples=12, beyond=st.integers(1, 60))
 def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -> None:
-    """A frame's size leaves no room for the extended header that its data offset announces. The broker closes with an
-    error; another connection goes on."""
+    """A frame's size leaves no room for the extended header that its data offset announces. The
+    broker closes with an error; another connection goes on."""
     size, closes = target.cited
     with bystander(target):
         peer = target.amqp()
-        peer.write(amqp.encode_frame(b"", doff=2 + beyond, size=8 + 4 * (beyond - 1)) + bytes(4 * (beyond - 1)))
-        connection_refused(target, peer, (size, closes), f"a data offset {beyond} words beyond the frame")
+        peer.write(
+            codec.encode_frame(b"", doff=2 + beyond, size=8 + 4 * (beyond - 1))
+            + bytes(4 * (beyond - 1))
+        )
+        connection_refused(
+            target, peer, (size, closes), f"a data offset {beyond} words beyond the frame"
+        )
 
 
 @case("AMQP10-FRAME-04", needs={"amqp"})
@@ -81,25 +98,26 @@ def no_performatives() -> st.SearchStrategy[Item]:
     return st.one_of(
         st.just(NULL),
         st.just(inside),
-        st.just(amqp_types.string("open")),
-        codes.map(lambda code: Described(amqp_types.ulong(code), inside)),
+        st.just(types.string("open")),
+        codes.map(lambda code: Described(types.ulong(code), inside)),
         st.sampled_from(["amqp:begin", "begin", "amqp:accepted:list"]).map(
-            lambda name: Described(amqp_types.symbol(name), inside)
+            lambda name: Described(types.symbol(name), inside)
         ),
-        st.just(Described(amqp_types.ulong(0x11), amqp_types.string("a begin that is no list"))),
+        st.just(Described(types.ulong(0x11), types.string("a begin that is no list"))),
     )
 
 
 @case("AMQP10-FRAME-05", "AMQP10-CLOSE-01", needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
-    """A frame's body begins with a value that is none of the nine performatives. The broker closes with an error, or ends
-    the channel's session with one: the text names neither. Another connection goes on."""
+    """A frame's body begins with a value that is none of the nine performatives. The broker closes
+    with an error, or ends the channel's session with one: the text names neither. Another
+    connection goes on."""
     performative, closes = target.cited
     with bystander(target):
         peer = target.amqp()
-        peer.write(amqp.encode_frame(amqp_types.encode(body)))
-        why = f"a frame with {amqp_types.text(body)[:60]}"
+        peer.write(codec.encode_frame(types.encode(body)))
+        why = f"a frame with {types.text(body)[:60]}"
         connection_refused(target, peer, (performative, closes), why, session_will_do=True)
 
 
@@ -108,49 +126,61 @@ def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) ->
 def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     target: Bench, position: int, octet: int, cut: bool
 ) -> None:
-    """One octet of a begin is changed, or its body is cut. Whatever the broker makes of it, it answers the begin, or ends
-    the session or the connection with an error: it does not fall silent, and another connection goes on."""
+    """One octet of a begin is changed, or its body is cut. Whatever the broker makes of it, it
+    answers the begin, or ends the session or the connection with an error: it does not fall silent,
+    and another connection goes on."""
     performative, closes = target.cited
     with bystander(target):
         peer = target.amqp()
-        body = bytearray(amqp_types.encode(amqp.composite("begin", {**_begin(), "handle-max": 1000})))
+        body = bytearray(types.encode(codec.composite("begin", {**_begin(), "handle-max": 1000})))
         if cut:
             del body[position % len(body) :]
         else:
             body[position % len(body)] = octet
-        peer.write(amqp.encode_frame(bytes(body), channel=1))
+        peer.write(codec.encode_frame(bytes(body), channel=1))
         peer.send("begin", _begin(), channel=2)
         target.wait_until(
-            lambda: peer.ended is not None or any(each.name in ("close", "end", "begin") for each in peer.inbox),
+            lambda: (
+                peer.ended is not None
+                or any(each.name in ("close", "end", "begin") for each in peer.inbox)
+            ),
             ms(10_000),
         )
-        came = [each for each in peer.inbox if each.name in ("close", "end", "begin", "flow", "attach")]
+        came = [
+            each for each in peer.inbox if each.name in ("close", "end", "begin", "flow", "attach")
+        ]
         said = "; ".join(each.brief() for each in came) or peer.instead()
         target.judge(performative, bool(came), f"after a damaged begin came {said}")
         closed = [each for each in came if each.name == "close"]
         target.judge(
             closes,
-            all(each.condition is not None for each in closed) and (peer.ended is None or bool(closed)),
+            all(each.condition is not None for each in closed)
+            and (peer.ended is None or bool(closed)),
             f"after a damaged begin came {said}",
         )
 
 
 @case("AMQP10-FRAME-06", "AMQP10-IDLE-19", needs={"amqp"})
-@over(examples=20, channels=st.lists(st.one_of(st.just(0), st.integers(0, 200)), min_size=1, max_size=5))
+@over(
+    examples=20,
+    channels=st.lists(st.one_of(st.just(0), st.integers(0, 200)), min_size=1, max_size=5),
+)
 def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
-    """Empty frames are sent on channels with a session and without. The broker takes them and goes on."""
+    """Empty frames are sent on channels with a session and without. The broker takes them and goes
+    on."""
     legal, any_channel = target.cited
     peer = target.amqp()
     most = peer.opened.get("channel-max", 65535) if peer.opened is not None else 0
     for channel in channels:
-        peer.beat(amqp.encode_frame(b"", channel=min(channel, most)))
+        peer.beat(codec.encode_frame(b"", channel=min(channel, most)))
     peer.begin(1, proves=(legal, any_channel))
 
 
 @case("AMQP10-FRAME-01", needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
-    """The stream arrives in small pieces, cut without regard to frames. Everything works as in one piece."""
+    """The stream arrives in small pieces, cut without regard to frames. Everything works as in one
+    piece."""
     target.disturb(LinkFaults(fragment=fragment))
     peer = target.amqp(max_frame_size=SMALLEST)
     node = target.node()
@@ -173,9 +203,12 @@ def frame_places(target: object) -> st.SearchStrategy[str]:
 
 @case("AMQP10-MFS-03", needs={"amqp", "amqp-frame-limit"})
 @over(examples=10, acceptor=frame_places, over_by=st.sampled_from([1, 2, 100, 2**31]))
-def test_a_frame_above_the_announced_maximum_is_refused(target: Bench, acceptor: str, over_by: int) -> None:
-    """A frame is as large as the broker's max-frame-size: it is taken. One is larger, or says that it is, up to 2 GiB:
-    the broker closes with framing-error, without waiting for all of it; another connection goes on."""
+def test_a_frame_above_the_announced_maximum_is_refused(
+    target: Bench, acceptor: str, over_by: int
+) -> None:
+    """A frame is as large as the broker's max-frame-size: it is taken. One is larger, or says that
+    it is, up to 2 GiB: the broker closes with framing-error, without waiting for all of it; another
+    connection goes on."""
     with bystander(target):
         peer = target.amqp(acceptor=acceptor)
         most = announced(peer)
@@ -183,36 +216,45 @@ def test_a_frame_above_the_announced_maximum_is_refused(target: Bench, acceptor:
         granted(target, peer, link)
         delivery = peer.transfer(link, _filling(link.handle, most), delivery_tag=b"t")
         peer.confirmed(link.session, delivery)
-        peer.write(amqp.encode_frame(b"", size=most + over_by) + bytes(min(over_by, 1000)))
+        peer.write(codec.encode_frame(b"", size=most + over_by) + bytes(min(over_by, 1000)))
         connection_refused(
-            target, peer, ("AMQP10-MFS-03",), f"a frame of {most + over_by} octets, {most} allowed,", [FRAMING]
+            target,
+            peer,
+            ("AMQP10-MFS-03",),
+            f"a frame of {most + over_by} octets, {most} allowed,",
+            [FRAMING],
         )
 
 
 def _filling(handle: int, size: int) -> bytes:
-    """The payload with which the first transfer of a session, with the tag ``t``, has exactly ``size`` octets."""
+    """The payload with which the first transfer of a session, with the tag ``t``, has exactly
+    ``size`` octets."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
-    room = size - amqp.HEADER_SIZE - len(amqp_types.encode(amqp.composite("transfer", fields)))
-    empty = Described(amqp_types.ulong(0x75), Value("binary", b"", 0xB0))
-    return amqp_types.encode(
-        Described(empty.descriptor, Value("binary", bytes(room - len(amqp_types.encode(empty))), 0xB0))
+    room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))
+    empty = Described(types.ulong(0x75), Value("binary", b"", 0xB0))
+    return types.encode(
+        Described(empty.descriptor, Value("binary", bytes(room - len(types.encode(empty))), 0xB0))
     )
 
 
 @case("AMQP10-MFS-04", "AMQP10-OPEN-03", needs={"amqp"})
 @over(examples=10, size=near([SMALLEST - 1]))
 def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None:
-    """The open of the client fills a frame of up to 512 octets, the most that may be sent before limits are known. It is
-    taken."""
+    """The open of the client fills a frame of up to 512 octets, the most that may be sent before
+    limits are known. It is taken."""
     smallest, before = target.cited
     size = min(size, SMALLEST)
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
-    plain = len(amqp.encode_frame(amqp_types.encode(amqp.composite("open", {"container-id": "c", "hostname": None}))))
+    plain = len(
+        codec.encode_frame(
+            types.encode(codec.composite("open", {"container-id": "c", "hostname": None}))
+        )
+    )
     padding = "p" * (size - plain - 1 - 2)
     while True:
-        open_ = amqp.composite("open", {"container-id": amqp_types.string("c" + padding)})
-        octets = amqp.encode_frame(amqp_types.encode(open_))
+        open_ = codec.composite("open", {"container-id": types.string("c" + padding)})
+        octets = codec.encode_frame(types.encode(open_))
         if len(octets) <= size:
             break
         padding = padding[: size - len(octets)]
@@ -227,11 +269,18 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
 @over(
     examples=40,
     limit=st.sampled_from([SMALLEST, SMALLEST + 1, 1000, 4096]),
-    sizes=st.lists(st.one_of(near([400, 512, 900, 1000, 4096], low=0), st.integers(0, 10_000)), min_size=1, max_size=4),
+    sizes=st.lists(
+        st.one_of(near([400, 512, 900, 1000, 4096], low=0), st.integers(0, 10_000)),
+        min_size=1,
+        max_size=4,
+    ),
 )
-def test_large_messages_come_in_frames_that_fit(target: Bench, limit: int, sizes: list[int]) -> None:
-    """The client announces a small max-frame-size and receives messages below, at and above it. No frame is larger; each
-    message arrives whole; each takes one delivery-id and one credit, and one transfer-id for every frame."""
+def test_large_messages_come_in_frames_that_fit(
+    target: Bench, limit: int, sizes: list[int]
+) -> None:
+    """The client announces a small max-frame-size and receives messages below, at and above it. No
+    frame is larger; each message arrives whole; each takes one delivery-id and one credit, and one
+    transfer-id for every frame."""
     _, split, one_id, one_credit = target.cited
     node = target.node()
     sent = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
@@ -247,16 +296,20 @@ def test_large_messages_come_in_frames_that_fit(target: Bench, limit: int, sizes
     ids = [each.id for each in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))
     target.judge(
-        one_id, consecutive, f"{len(got)} messages in {sum(len(each.frames) for each in got)} frames had ids {ids}"
+        one_id,
+        consecutive,
+        f"{len(got)} messages in {sum(len(each.frames) for each in got)} frames had ids {ids}",
     )
-    target.judge(one_credit, len(got) == len(sent), f"{len(sent)} credits brought {len(got)} messages")
+    target.judge(
+        one_credit, len(got) == len(sent), f"{len(sent)} credits brought {len(got)} messages"
+    )
     judge_trace(target, peer, amqp_liveness.limits, amqp_windows.windows, amqp_credit.credit)
 
 
 @case("AMQP10-MFS-01", needs={"amqp", "amqp-multi-transfer"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
-    """The client announces no max-frame-size, so no frame is too large for it. A message of 100 000 octets arrives whole,
-    in as many frames as the broker likes."""
+    """The client announces no max-frame-size, so no frame is too large for it. A message of 100 000
+    octets arrives whole, in as many frames as the broker likes."""
     node = target.node()
     fill(target, node, [bytes(100_000)])
     peer = target.amqp()

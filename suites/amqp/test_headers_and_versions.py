@@ -1,16 +1,17 @@
-"""Protocol headers and versions (2.2): what is answered to a header that fits, and to one that does not."""
+"""Protocol headers and versions (2.2): what is answered to a header that fits, and to one that does
+not."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import HEADER, SASL_ID, AmqpPeer, frame
-from harness.wire import amqp
-from harness.wire.amqp import Frame
-from harness.words import ms
-from suites.amqp.steps import bystander
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, frame
+from brokerproof.suites.amqp.steps import bystander
 
 AMQP_ID, TLS_ID = 0, 2
 OURS = (1, 0, 0)
@@ -22,31 +23,39 @@ def version(header: Frame) -> tuple[int, int, int]:
     return header["major"], header["minor"], header["revision"]
 
 
-def answered_and_ended(target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str) -> Frame | None:
-    """The broker should answer with a protocol header of its own and end the connection; returns that header."""
+def answered_and_ended(
+    target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str
+) -> Frame | None:
+    """The broker should answer with a protocol header of its own and end the connection; returns
+    that header."""
     header = peer.watch_for(frame(HEADER))
     target.judge(
         answers,
         header is not None and header["id"] in KNOWN_IDS,
-        f"{what} was answered with {peer.instead() if header is None else header.brief()}, should be a header",
+        f"{what} was answered with {peer.instead() if header is None else header.brief()}, should"
+        " be a header",
     )
     ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
     target.judge(
-        ends or answers, ended, f"after {what} the broker {'ended' if ended else 'did not end'} the connection"
+        ends or answers,
+        ended,
+        f"after {what} the broker {'ended' if ended else 'did not end'} the connection",
     )
     return header
 
 
 @case("AMQP10-VER-01", "AMQP10-VER-02", "AMQP10-VER-07", needs={"amqp"})
 def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> None:
-    """SASL and then AMQP are asked for in version 1.0.0; each is answered with the same header, the first octets that
-    come, and what follows is frames of that version."""
+    """SASL and then AMQP are asked for in version 1.0.0; each is answered with the same header, the
+    first octets that come, and what follows is frames of that version."""
     first, after, same = target.cited
     peer = target.amqp_peer()
     peer.header(SASL_ID)
     sasl = peer.expect(frame(HEADER), proves=first)
     target.judge(
-        same, (sasl["id"], version(sasl)) == (SASL_ID, OURS), f"a SASL header was answered with {sasl.brief()}"
+        same,
+        (sasl["id"], version(sasl)) == (SASL_ID, OURS),
+        f"a SASL header was answered with {sasl.brief()}",
     )
     peer.expect(frame("sasl-mechanisms"), proves=after)
     peer.leave()
@@ -58,10 +67,10 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
 @case("AMQP10-VER-07", needs={"amqp"})
 @over(examples=30, cut=st.lists(st.integers(1, 7), max_size=4, unique=True).map(sorted))
 def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
-    """The eight octets of a header arrive in several pieces, with time between them. It is answered as if it had come
-    at once."""
+    """The eight octets of a header arrive in several pieces, with time between them. It is answered
+    as if it had come at once."""
     peer = target.amqp_peer()
-    octets = amqp.protocol_header(SASL_ID)
+    octets = codec.protocol_header(SASL_ID)
     for start, end in zip([0, *cut], [*cut, len(octets)], strict=True):
         peer.write(octets[start:end])
         target.advance(ms(20))
@@ -70,10 +79,12 @@ def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
 
 def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
     """Versions that nobody has; 0.x.y are those before 1.0, which a broker may have too."""
-    near = st.sampled_from([(1, 0, 1), (1, 1, 0), (2, 0, 0), (1, 255, 255), (255, 0, 0), (255, 255, 255)])
-    return st.one_of(near, st.tuples(st.integers(1, 255), st.integers(0, 255), st.integers(0, 255))).filter(
-        lambda each: each != OURS
+    near = st.sampled_from(
+        [(1, 0, 1), (1, 1, 0), (2, 0, 0), (1, 255, 255), (255, 0, 0), (255, 255, 255)]
     )
+    return st.one_of(
+        near, st.tuples(st.integers(1, 255), st.integers(0, 255), st.integers(0, 255))
+    ).filter(lambda each: each != OURS)
 
 
 @case("AMQP10-VER-08", "AMQP10-VER-09", needs={"amqp"})
@@ -81,8 +92,9 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     target: Bench, id: int, asked: tuple[int, int, int]
 ) -> None:
-    """A header asks for a version above 1.0.0. The broker answers with a header of a version it supports, which should
-    be the highest not above the one asked for, and ends the connection; another connection goes on."""
+    """A header asks for a version above 1.0.0. The broker answers with a header of a version it
+    supports, which should be the highest not above the one asked for, and ends the connection;
+    another connection goes on."""
     supported, highest = target.cited
     with bystander(target):
         peer = target.amqp_peer()
@@ -91,24 +103,30 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
         if header is not None:
             told = version(header)
             target.judge(
-                supported, told != asked, f"version {asked} is no version of AMQP and was answered with itself"
+                supported,
+                told != asked,
+                f"version {asked} is no version of AMQP and was answered with itself",
             )
             target.judge(
-                highest, told == OURS, f"version {asked} was answered with {told}, the highest below is {OURS}"
+                highest,
+                told == OURS,
+                f"version {asked} was answered with {told}, the highest below is {OURS}",
             )
 
 
 @case("AMQP10-VER-03", needs={"amqp"})
 @over(examples=20, asked=strange_versions())
 def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int, int, int]) -> None:
-    """The client's AMQP header has another version than the broker's. The broker ends its outgoing stream, and nothing
-    that the client sends behind its header is answered."""
+    """The client's AMQP header has another version than the broker's. The broker ends its outgoing
+    stream, and nothing that the client sends behind its header is answered."""
     peer = target.amqp_peer()
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
     peer.expect_end(proves="AMQP10-VER-03")
     frames = [each.brief() for each in peer.inbox if each.name != HEADER]
-    target.judge("AMQP10-VER-03", not frames, f"behind headers that differ came {frames or 'nothing'}")
+    target.judge(
+        "AMQP10-VER-03", not frames, f"behind headers that differ came {frames or 'nothing'}"
+    )
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
@@ -122,14 +140,16 @@ def no_headers() -> st.SearchStrategy[bytes]:
             b"\x16\x03\x01\x02\x00\x01\x00\x01",
         ]
     )
-    return st.one_of(typical, st.binary(min_size=8, max_size=40).filter(lambda each: each[:3] != b"AMQ"))
+    return st.one_of(
+        typical, st.binary(min_size=8, max_size=40).filter(lambda each: each[:3] != b"AMQ")
+    )
 
 
 @case("AMQP10-VER-11", needs={"amqp"})
 @over(examples=30, octets=no_headers())
 def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: bytes) -> None:
-    """A connection begins with octets that are no protocol header. The broker answers with a header of a version that it
-    supports and ends the connection; another connection goes on."""
+    """A connection begins with octets that are no protocol header. The broker answers with a header
+    of a version that it supports and ends the connection; another connection goes on."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.write(octets)
@@ -138,22 +158,30 @@ def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: 
 
 @case("AMQP10-VER-12", needs={"amqp"})
 @over(examples=20, id=st.one_of(st.sampled_from([1, TLS_ID, 4, 255]), st.integers(4, 255)))
-def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(target: Bench, id: int) -> None:
-    """On a port without TLS a header asks for TLS, or for a protocol that there is not. The broker answers with a header
-    whose id it does want, and ends the connection; another connection goes on."""
+def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
+    target: Bench, id: int
+) -> None:
+    """On a port without TLS a header asks for TLS, or for a protocol that there is not. The broker
+    answers with a header whose id it does want, and ends the connection; another connection goes
+    on."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(id)
-        header = answered_and_ended(target, peer, "AMQP10-VER-12", None, f"a header with the protocol id {id}")
+        header = answered_and_ended(
+            target, peer, "AMQP10-VER-12", None, f"a header with the protocol id {id}"
+        )
         if header is not None:
             wanted = header["id"] in (AMQP_ID, SASL_ID)
-            target.judge("AMQP10-VER-12", wanted, f"protocol id {id} was answered with the id {header['id']}")
+            target.judge(
+                "AMQP10-VER-12", wanted, f"protocol id {id} was answered with the id {header['id']}"
+            )
 
 
 @case("AMQP10-VER-12", needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
-    """A header asks for AMQP without SASL. A broker that wants SASL answers with its header and ends the connection; one
-    that does not want it may go on, but not beyond what an anonymous client may do."""
+    """A header asks for AMQP without SASL. A broker that wants SASL answers with its header and
+    ends the connection; one that does not want it may go on, but not beyond what an anonymous
+    client may do."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(AMQP_ID)
@@ -161,7 +189,9 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
         if header["id"] != AMQP_ID:
             ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
             target.judge(
-                "AMQP10-VER-12", ended, f"answered with the id {header['id']} and {'ended' if ended else 'not ended'}"
+                "AMQP10-VER-12",
+                ended,
+                f"answered with the id {header['id']} and {'ended' if ended else 'not ended'}",
             )
             return
         peer.send("open", {"container-id": "nobody"})

@@ -1,20 +1,21 @@
-"""Idle time-out (2.4.5), both ways: what the broker does while the client asks for signs of life, and when it falls
-silent itself. Both sides of every interval are judged."""
+"""Idle time-out (2.4.5), both ways: what the broker does while the client asks for signs of life,
+and when it falls silent itself. Both sides of every interval are judged."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import AmqpPeer, frame
-from harness.oracles import amqp_liveness
-from harness.targets.parameters import speaking
-from harness.targets.target import Parameters, Target
-from harness.trace.events import HeartBeatReceived
-from harness.wire import amqp
-from harness.words import NS_PER_MS, Clock, Duration, ms, seconds
-from suites.amqp.steps import give_cause_to_close, judge_trace
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import NS_PER_MS, Duration, ms, seconds
+from brokerproof.harness.oracles import amqp_liveness
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.target import Parameters, Target
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.amqp.steps import give_cause_to_close, judge_trace
 
 LONGEST_REAL_MS = 1500
 LONGEST_JUDGED_MS = 70_000
@@ -25,27 +26,39 @@ DEFAULT_MS = 60_000
 def timeouts(target: Target) -> st.SearchStrategy[int]:
     """What a client may ask for, in milliseconds; in real time only what does not take long."""
     least = shortest(target)
-    corners = [each for each in (500, 501, 999, 1000, 1001, 1500, 5000, 59_999, 60_000) if each >= least]
+    corners = [
+        each for each in (500, 501, 999, 1000, 1001, 1500, 5000, 59_999, 60_000) if each >= least
+    ]
     if target.clock is Clock.REAL:
         return st.sampled_from([each for each in corners if each <= LONGEST_REAL_MS])
     return st.one_of(st.sampled_from(corners), st.integers(max(100, least), LONGEST_JUDGED_MS))
 
 
 def shortest(target: Target) -> int:
-    """The shortest idle-time-out that this family takes from a client, in milliseconds: 2.4.5 leaves that to the broker."""
+    """The shortest idle-time-out that this family takes from a client, in milliseconds: 2.4.5
+    leaves that to the broker."""
     return int(target.identity.profile.parameters.get("amqp_shortest_idle_timeout_ms", 0))
 
 
 def slack(target: Bench, period: Duration) -> Duration:
-    """What is allowed beyond the time-out: nothing in virtual time, the host's lateness and a little in real time."""
+    """What is allowed beyond the time-out: nothing in virtual time, the host's lateness and a
+    little in real time."""
     return target.margin((0, period), target.now() - period)
 
 
-@case("AMQP10-IDLE-20", "AMQP10-IDLE-02", "AMQP10-IDLE-14", "AMQP10-IDLE-11", needs={"amqp", "amqp-keepalive"})
+@case(
+    "AMQP10-IDLE-20",
+    "AMQP10-IDLE-02",
+    "AMQP10-IDLE-14",
+    "AMQP10-IDLE-11",
+    needs={"amqp", "amqp-keepalive"},
+)
 @over(examples=60, asked=timeouts, busy=st.booleans())
-def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(target: Bench, asked: int, busy: bool) -> None:
-    """The client's open has an idle-time-out. For three times as long, whether the client says something or not, no
-    silence of the broker lasts longer than that."""
+def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
+    target: Bench, asked: int, busy: bool
+) -> None:
+    """The client's open has an idle-time-out. For three times as long, whether the client says
+    something or not, no silence of the broker lasts longer than that."""
     promise, own, before, signs = target.cited
     peer = target.amqp(idle_time_out=asked)
     announced = own_time_out(peer)
@@ -60,7 +73,11 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(target: Be
     target.judge(before, peer.opened is not None, "the broker's open is there")
     seen = beats(target, peer)
     target.judge(signs, seen > 0, f"{seen} empty frames came in {3 * asked} ms")
-    target.judge(own, announced != asked or seen > 0, f"the client asked for {asked} ms, the broker for {announced}")
+    target.judge(
+        own,
+        announced != asked or seen > 0,
+        f"the client asked for {asked} ms, the broker for {announced}",
+    )
 
 
 def own_time_out(peer: AmqpPeer) -> int:
@@ -72,33 +89,46 @@ def own_time_out(peer: AmqpPeer) -> int:
 @case("AMQP10-IDLE-06", needs={"amqp"})
 @over(examples=4, asked=st.sampled_from([0, None]))
 def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
-    """The client asks for an idle-time-out of 0, or for none. The broker takes the open, and for two seconds sends no
-    empty frame, for none is due."""
+    """The client asks for an idle-time-out of 0, or for none. The broker takes the open, and for
+    two seconds sends no empty frame, for none is due."""
     peer = target.amqp(idle_time_out=asked)
     target.advance(seconds(2))
     seen = beats(target, peer)
-    target.judge("AMQP10-IDLE-06", peer.ended is None, f"an idle-time-out of {asked} was taken; {peer.instead()}")
-    target.judge("AMQP10-IDLE-06", not seen, f"{seen} empty frames came though the idle-time-out is {asked}")
+    target.judge(
+        "AMQP10-IDLE-06",
+        peer.ended is None,
+        f"an idle-time-out of {asked} was taken; {peer.instead()}",
+    )
+    target.judge(
+        "AMQP10-IDLE-06", not seen, f"{seen} empty frames came though the idle-time-out is {asked}"
+    )
 
 
 @case("AMQP10-IDLE-18", needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
 def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
-    """The client asks for an idle-time-out of 24 or 49 days, up to what 32 bits without sign can say. The broker takes the
-    open and has nothing to send for a good while."""
+    """The client asks for an idle-time-out of 24 or 49 days, up to what 32 bits without sign can
+    say. The broker takes the open and has nothing to send for a good while."""
     peer = target.amqp(idle_time_out=asked)
     target.advance(ms(300))
     seen = beats(target, peer)
     taken = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
-    target.judge("AMQP10-IDLE-18", taken, f"an idle-time-out of {asked} was taken; {peer.instead()}")
     target.judge(
-        "AMQP10-IDLE-18", seen <= 1, f"{seen if seen < 100 else 'hundreds of'} empty frames came in 300 ms for {asked}"
+        "AMQP10-IDLE-18", taken, f"an idle-time-out of {asked} was taken; {peer.instead()}"
+    )
+    target.judge(
+        "AMQP10-IDLE-18",
+        seen <= 1,
+        f"{seen if seen < 100 else 'hundreds of'} empty frames came in 300 ms for {asked}",
     )
 
 
 def beats(target: Bench, peer: AmqpPeer) -> int:
     """How many empty frames the broker has sent to ``peer``."""
-    return sum(isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.outcome.events)
+    return sum(
+        isinstance(each, HeartBeatReceived) and each.conn == peer.conn
+        for each in target.outcome.events
+    )
 
 
 KEEPING = ("empty", "empty on another channel", "flow")
@@ -106,7 +136,8 @@ KEEPING = ("empty", "empty on another channel", "flow")
 
 
 def shorts(target: Target) -> list[str]:
-    """Acceptors whose silent connections are closed soon; in virtual time any that close them at all."""
+    """Acceptors whose silent connections are closed soon; in virtual time any that close them at
+    all."""
     known = speaking(target.acceptors(), "AMQP")
 
     def limit(about: Parameters) -> int:
@@ -126,22 +157,36 @@ def _longest(target: Target) -> int:
     return 3000 if target.clock is Clock.REAL else LONGEST_JUDGED_MS
 
 
-@case("AMQP10-IDLE-01", "AMQP10-IDLE-03", "AMQP10-IDLE-05", "AMQP10-CLOSE-01", needs={"amqp", "amqp-idle-timeout"})
+@case(
+    "AMQP10-IDLE-01",
+    "AMQP10-IDLE-03",
+    "AMQP10-IDLE-05",
+    "AMQP10-CLOSE-01",
+    needs={"amqp", "amqp-idle-timeout"},
+)
 @over(examples=20, acceptor=short_acceptors, pause=st.integers(0, 900))
-def test_a_silent_client_is_closed_in_time_and_not_before(target: Bench, acceptor: str, pause: int) -> None:
-    """The broker's open has an idle-time-out, and the client falls silent. It is not given up before that time is over;
-    it should be at twice that time, with a close that carries an error."""
+def test_a_silent_client_is_closed_in_time_and_not_before(
+    target: Bench, acceptor: str, pause: int
+) -> None:
+    """The broker's open has an idle-time-out, and the client falls silent. It is not given up
+    before that time is over; it should be at twice that time, with a close that carries an
+    error."""
     lasts, closes, half, close_first = target.cited
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
-    target.control(announced > 0, f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}")
+    target.control(
+        announced > 0,
+        f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}",
+    )
     target.advance(ms(pause * announced // 1000))
     peer.beat()
     since = target.now()
     bounds = (ms(announced), 2 * ms(announced) + late(target, announced))
     target.expect_interval((lasts, half), "the end of the silent connection", since, bounds)
     patience = max(bounds[1], longest_silence(target.target) * ms(announced)) + seconds(5)
-    target.wait_until(lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), patience)
+    target.wait_until(
+        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), patience
+    )
     close = peer.take(frame("close"))
     if close is None and peer.ended is None:
         target.judge(
@@ -152,23 +197,30 @@ def test_a_silent_client_is_closed_in_time_and_not_before(target: Bench, accepto
         return
     silence = target.now() - since
     target.judge_duration(lasts, "silence before the end", silence, (bounds[0], None), since)
-    target.judge_duration(half, "silence before the end, should be twice what was announced", silence, bounds, since)
+    target.judge_duration(
+        half, "silence before the end, should be twice what was announced", silence, bounds, since
+    )
     target.judge(
         closes,
         close is not None and close.condition is not None,
         f"the end was {close.brief() if close else peer.instead()}",
     )
-    target.judge(close_first, close is not None, f"before the end came {close.brief() if close else 'no close'}")
+    target.judge(
+        close_first,
+        close is not None,
+        f"before the end came {close.brief() if close else 'no close'}",
+    )
 
 
 def longest_silence(target: Target) -> int:
-    """After how many of the times that it announced this family gives up a silent client at the latest: 2.4.5 only says that it
-    should be two."""
+    """After how many of the times that it announced this family gives up a silent client at the
+    latest: 2.4.5 only says that it should be two."""
     return int(target.identity.profile.parameters.get("amqp_idle_announced_most", 2))
 
 
 def late(target: Bench, announced: int) -> Duration:
-    """How much later than twice the announced time a broker may notice: it looks at intervals of its own."""
+    """How much later than twice the announced time a broker may notice: it looks at intervals of
+    its own."""
     check = target.parameters("amqp").get("connection_ttl_check_interval_ms")
     return ms(int(check)) if isinstance(check, int) else ms(announced)
 
@@ -181,13 +233,19 @@ def late(target: Bench, announced: int) -> Duration:
     acceptor=short_acceptors,
     kind=st.sampled_from(KEEPING),
 )
-def test_frames_that_keep_coming_keep_the_connection(target: Bench, acceptor: str, kind: str) -> None:
-    """For three times the silence that would end the connection, the client sends a frame every time nine tenths of what
-    the broker announced are over: empty ones on channel 0 or another one, or flows of its session. It stays."""
+def test_frames_that_keep_coming_keep_the_connection(
+    target: Bench, acceptor: str, kind: str
+) -> None:
+    """For three times the silence that would end the connection, the client sends a frame every
+    time nine tenths of what the broker announced are over: empty ones on channel 0 or another one,
+    or flows of its session. It stays."""
     lasts, flows, channels = target.cited
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
-    target.control(announced > 0, f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}")
+    target.control(
+        announced > 0,
+        f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}",
+    )
     for _ in range(7):
         target.advance(ms(announced) * 9 // 10)
         if peer.ended is not None:
@@ -198,10 +256,12 @@ def test_frames_that_keep_coming_keep_the_connection(target: Bench, acceptor: st
             case "flow":
                 peer.flow()
             case _:
-                peer.beat(amqp.encode_frame(b"", channel=9))
+                peer.beat(codec.encode_frame(b"", channel=9))
     judged = {"empty": (lasts,), "flow": (lasts, flows)}.get(kind, (lasts, channels))
     alive = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
-    target.require(judged, alive, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}")
+    target.require(
+        judged, alive, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}"
+    )
     peer.settle()
 
 
@@ -213,8 +273,9 @@ def short(target: Target) -> st.SearchStrategy[int]:
 @case("AMQP10-IDLE-15", needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=short, ours=st.booleans())
 def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: bool) -> None:
-    """A client asked for signs of life and gets some. Then it closes; or it does what makes the broker close with an error,
-    and leaves that close unanswered for a while. Behind the broker's close no empty frame comes."""
+    """A client asked for signs of life and gets some. Then it closes; or it does what makes the
+    broker close with an error, and leaves that close unanswered for a while. Behind the broker's
+    close no empty frame comes."""
     peer = target.amqp(idle_time_out=asked)
     for _ in range(4):
         target.advance(ms(asked) // 2)
@@ -228,4 +289,8 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     before = beats(target, peer)
     target.advance(ms(3 * asked))
     late = beats(target, peer) - before
-    target.judge("AMQP10-IDLE-15", not late, f"{late} empty frames came in {3 * asked} ms behind the broker's close")
+    target.judge(
+        "AMQP10-IDLE-15",
+        not late,
+        f"{late} empty frames came in {3 * asked} ms behind the broker's close",
+    )

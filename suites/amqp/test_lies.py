@@ -1,5 +1,6 @@
-"""Frames that lie: fields that are missing or of another type, sizes nobody has, handles and channels of nothing, ids and
-windows that cannot be. Whatever ends, ends with an error; nothing else on the broker notices."""
+"""Frames that lie: fields that are missing or of another type, sizes nobody has, handles and
+channels of nothing, ids and windows that cannot be. Whatever ends, ends with an error; nothing else
+on the broker notices."""
 
 from __future__ import annotations
 
@@ -8,18 +9,34 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import RECEIVER, SENDER, AmqpPeer, Node, either, ending, frame
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.wire import amqp, amqp_messages, amqp_types
-from harness.wire.amqp import Frame
-from harness.wire.amqp_tables import COMPOSITES
-from harness.wire.amqp_types import Raw
-from harness.wire.conversation import Match
-from suites.amqp.places import NEAR_WRAP
-from suites.amqp.steps import QUIET, bodies, bystander, collect, granted, judge_flawless, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.protocols.amqp10 import codec, messages, types
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import (
+    RECEIVER,
+    SENDER,
+    AmqpPeer,
+    Node,
+    either,
+    ending,
+    frame,
+)
+from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
+from brokerproof.harness.protocols.amqp10.types import Raw
+from brokerproof.harness.protocols.conversation import Match
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.amqp.places import NEAR_WRAP
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bodies,
+    bystander,
+    collect,
+    granted,
+    judge_flawless,
+    numbered,
+)
 
 TROUBLE: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 """The end of something, with an error."""
@@ -30,24 +47,34 @@ RIGHT: Mapping[str, Mapping[str, Any]] = {
         "name": "liar",
         "handle": 7,
         "role": RECEIVER,
-        "source": amqp.composite("source", address="lies"),
-        "target": amqp.composite("target"),
+        "source": codec.composite("source", address="lies"),
+        "target": codec.composite("target"),
     },
-    "flow": {"next-incoming-id": 0, "incoming-window": 10, "next-outgoing-id": 0, "outgoing-window": 10},
+    "flow": {
+        "next-incoming-id": 0,
+        "incoming-window": 10,
+        "next-outgoing-id": 0,
+        "outgoing-window": 10,
+    },
     "transfer": {"handle": 0, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0},
     "disposition": {"role": RECEIVER, "first": 0},
     "detach": {"handle": 0},
 }
 """A right frame of each kind."""
-WRONG = amqp_types.string("a text where none belongs")
-NUMBER = amqp_types.uint(5)
+WRONG = types.string("a text where none belongs")
+NUMBER = types.uint(5)
 MISSING = sorted(
     (name, each.name)
     for name in RIGHT
     for each in COMPOSITES[name].fields
     if each.mandatory and each.name in RIGHT[name]
 )
-TYPED = sorted((name, each.name) for name in RIGHT for each in COMPOSITES[name].fields if each.name in RIGHT[name])
+TYPED = sorted(
+    (name, each.name)
+    for name in RIGHT
+    for each in COMPOSITES[name].fields
+    if each.name in RIGHT[name]
+)
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
@@ -59,28 +86,49 @@ def _always(target: Target) -> list[dict[str, Any]]:
 
 @case("AMQP10-FRAME-08", needs={"amqp", "amqp-robust"})
 @over(always=_always, examples=30, about=st.sampled_from(TYPED), missing=st.booleans())
-def test_a_frame_without_its_fields_is_an_error(target: Bench, about: tuple[str, str], missing: bool) -> None:
-    """A frame lacks a mandatory field, or has a field of another type than the definition's. The broker ends the link, the
-    session or the connection with an error; another connection goes on."""
+def test_a_frame_without_its_fields_is_an_error(
+    target: Bench, about: tuple[str, str], missing: bool
+) -> None:
+    """A frame lacks a mandatory field, or has a field of another type than the definition's. The
+    broker ends the link, the session or the connection with an error; another connection goes
+    on."""
     name, field = about
     missing = missing and about in MISSING
     with bystander(target):
         peer = target.amqp()
         link = peer.sender(target.node())
         granted(target, peer, link)
-        value = None if missing else NUMBER if field in ("name", "delivery-tag", "source", "target") else WRONG
+        value = (
+            None
+            if missing
+            else NUMBER
+            if field in ("name", "delivery-tag", "source", "target")
+            else WRONG
+        )
         peer.send(name, {**RIGHT[name], field: value}, channel=1 if name == "begin" else 0)
         what = f"{name} {'without' if missing else 'with a wrong'} {field}"
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        target.judge("AMQP10-FRAME-08", came is not None, f"{what} was answered with {said}, should be an error")
+        target.judge(
+            "AMQP10-FRAME-08",
+            came is not None,
+            f"{what} was answered with {said}, should be an error",
+        )
 
 
 @case("AMQP10-FRAME-08", needs={"amqp", "amqp-keepalive"})
-@over(examples=16, start=NEAR_WRAP, count=st.integers(1, 5), size=st.sampled_from([0, 600]), credit=st.integers(1, 8))
-def test_the_brokers_frames_have_their_fields(target: Bench, start: int, count: int, size: int, credit: int) -> None:
-    """A client sends, receives, drains, settles in all ways, detaches and ends. Every frame of the broker has its mandatory
-    fields, and no field has another type than the definition's."""
+@over(
+    examples=16,
+    start=NEAR_WRAP,
+    count=st.integers(1, 5),
+    size=st.sampled_from([0, 600]),
+    credit=st.integers(1, 8),
+)
+def test_the_brokers_frames_have_their_fields(
+    target: Bench, start: int, count: int, size: int, credit: int
+) -> None:
+    """A client sends, receives, drains, settles in all ways, detaches and ends. Every frame of the
+    broker has its mandatory fields, and no field has another type than the definition's."""
     node = target.node()
     peer = target.amqp(begin=False, max_frame_size=512, idle_time_out=2000)
     peer.begin(next_outgoing_id=start)
@@ -94,7 +142,9 @@ def test_the_brokers_frames_have_their_fields(target: Bench, start: int, count: 
     got = collect(target, peer, receiver, min(count, credit))
     frames += [each for delivery in got for each in delivery.frames]
     for number, each in enumerate(got):
-        peer.disposition(each, ("accepted", "released", "modified")[number % 3], settled=number % 2 == 0)
+        peer.disposition(
+            each, ("accepted", "released", "modified")[number % 3], settled=number % 2 == 0
+        )
     target.advance(QUIET)
     for each in (peer.detach(receiver), peer.end(), peer.close()):
         frames += [] if each is None else [each]
@@ -137,24 +187,32 @@ def bomb(name: str) -> Raw:
     name=st.sampled_from(sorted(BOMBS)),
     field=st.sampled_from(["properties", "source", "name", "unsettled"]),
 )
-def test_a_value_that_says_more_than_it_has_is_an_error(target: Bench, name: str, field: str) -> None:
-    """A field of an attach announces gigabytes or thousands of millions of items, or has hundreds of lists in one another,
-    and the frame ends soon. The broker ends the connection, the session or the link with an error, or refuses the link, without
-    waiting for more; lists in one another it may take, as properties of a link, for they are none. Another connection goes
-    on."""
+def test_a_value_that_says_more_than_it_has_is_an_error(
+    target: Bench, name: str, field: str
+) -> None:
+    """A field of an attach announces gigabytes or thousands of millions of items, or has hundreds
+    of lists in one another, and the frame ends soon. The broker ends the connection, the session or
+    the link with an error, or refuses the link, without waiting for more; lists in one another it
+    may take, as properties of a link, for they are none. Another connection goes on."""
     with bystander(target):
         peer = target.amqp()
         peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
         came = peer.watch_for(either(TROUBLE, frame("attach")))
-        if came is not None and came.name == "attach" and not (name == NESTED and field == "properties"):
+        if (
+            came is not None
+            and came.name == "attach"
+            and not (name == NESTED and field == "properties")
+        ):
             came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        target.judge("AMQP10-FRAME-08", came is not None, f"{name} as {field} was answered with {said}")
+        target.judge(
+            "AMQP10-FRAME-08", came is not None, f"{name} as {field} was answered with {said}"
+        )
 
 
 def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
     """Send a frame that speaks of what there is not."""
-    payload = amqp_messages.message(b"strange")
+    payload = messages.message(b"strange")
     match kind:
         case "a transfer for no link":
             peer.send("transfer", {**RIGHT["transfer"], "handle": 99}, payload)
@@ -170,17 +228,19 @@ def peer_node(link: Link) -> Node:
     return Node(str(about["address"]), tuple(about.get("capabilities") or ()))
 
 
-STRANGE = (
-    "a transfer for no link",
-    "a transfer where the broker sends",
-)
+STRANGE = ("a transfer for no link", "a transfer where the broker sends")
 
 
 @case("AMQP10-SESS-03", "AMQP10-CLOSE-01", needs={"amqp", "amqp-robust"})
-@over(always=lambda target: [{"kind": each} for each in STRANGE], examples=10, kind=st.sampled_from(STRANGE))
+@over(
+    always=lambda target: [{"kind": each} for each in STRANGE],
+    examples=10,
+    kind=st.sampled_from(STRANGE),
+)
 def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> None:
-    """A transfer is for a link that there is not, or comes on one on which only the broker sends. The broker says so: the
-    link, the session or the connection ends with an error, and never without a word; another connection goes on."""
+    """A transfer is for a link that there is not, or comes on one on which only the broker sends.
+    The broker says so: the link, the session or the connection ends with an error, and never
+    without a word; another connection goes on."""
     said_so, closes = target.cited
     with bystander(target):
         peer = target.amqp()
@@ -189,8 +249,12 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         strange(peer, link, kind)
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        target.judge(said_so, came is not None, f"{kind} was answered with {said}, should be an error")
-        target.judge(closes, came is not None or peer.ended is None, f"{kind} was answered with {said}")
+        target.judge(
+            said_so, came is not None, f"{kind} was answered with {said}, should be an error"
+        )
+        target.judge(
+            closes, came is not None or peer.ended is None, f"{kind} was answered with {said}"
+        )
 
 
 DOUBTFUL = (
@@ -213,15 +277,19 @@ DOUBTFUL = (
 
 def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -> None:
     """Send what cannot be, or leave out what has to be there."""
-    session, payload = link.session, amqp_messages.message(b"strange")
+    session, payload = link.session, messages.message(b"strange")
     match kind:
         case "a next-incoming-id from the future":
-            peer.flow(session=session, next_incoming_id=((session.next_incoming_id or 0) + by) % 2**32)
+            peer.flow(
+                session=session, next_incoming_id=((session.next_incoming_id or 0) + by) % 2**32
+            )
         case "a delivery-count from the future":
-            peer.flow(receiver, delivery_count=(receiver.delivery_count + by) % 2**32, link_credit=1)
+            peer.flow(
+                receiver, delivery_count=(receiver.delivery_count + by) % 2**32, link_credit=1
+            )
         case "a delivery-id that skips":
             peer.publish(link, b"one")
-            peer.transfer(link, amqp_messages.message(b"two"), delivery_id=session.next_delivery_id + by)
+            peer.transfer(link, messages.message(b"two"), delivery_id=session.next_delivery_id + by)
         case "a disposition the wrong way round":
             peer.send("disposition", {"role": RECEIVER, "first": by, "last": 0, "settled": True})
         case "a delivery-count beyond the credit":
@@ -237,14 +305,29 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
         case "a begin where a session is":
             peer.send("begin", RIGHT["begin"])
         case "an attach without delivery-count":
-            peer.send("attach", {**RIGHT["attach"], "role": SENDER, "target": amqp.composite("target", address="x")})
+            peer.send(
+                "attach",
+                {
+                    **RIGHT["attach"],
+                    "role": SENDER,
+                    "target": codec.composite("target", address="x"),
+                },
+            )
         case "a delivery without id":
-            peer.send("transfer", {**RIGHT["transfer"], "handle": link.handle, "delivery-id": None}, payload)
+            peer.send(
+                "transfer",
+                {**RIGHT["transfer"], "handle": link.handle, "delivery-id": None},
+                payload,
+            )
         case "a delivery without tag":
-            peer.send("transfer", {**RIGHT["transfer"], "handle": link.handle, "delivery-tag": None}, payload)
+            peer.send(
+                "transfer",
+                {**RIGHT["transfer"], "handle": link.handle, "delivery-tag": None},
+                payload,
+            )
         case _:
             for _ in range(min(link.credit, MUCH) + 1):
-                peer.transfer(link, amqp_messages.message(b"more"), settled=True)
+                peer.transfer(link, messages.message(b"more"), settled=True)
 
 
 @case("AMQP10-CLOSE-01", needs={"amqp", "amqp-robust"})
@@ -255,9 +338,10 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
     by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
 )
 def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: str, by: int) -> None:
-    """Frames are for sessions and links that there are not, or counts and ids are ahead of what there is, skip, go backwards
-    or are missing. The standard does not say what follows: the broker ends the link, the session or the connection with an
-    error, or goes on. It does not end without a word, and serves another connection meanwhile and afterwards."""
+    """Frames are for sessions and links that there are not, or counts and ids are ahead of what
+    there is, skip, go backwards or are missing. The standard does not say what follows: the broker
+    ends the link, the session or the connection with an error, or goes on. It does not end without
+    a word, and serves another connection meanwhile and afterwards."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=_little_credit(target))
@@ -276,12 +360,18 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
 
 def _little_credit(target: Bench) -> str | None:
     """An acceptor that gives little credit at a time, if there is one."""
-    return "amqp-credits-10" if "amqp-credits-10" in target.target.acceptors(target.overrides) else None
+    return (
+        "amqp-credits-10"
+        if "amqp-credits-10" in target.target.acceptors(target.overrides)
+        else None
+    )
 
 
 def closed_windows(target: Target) -> st.SearchStrategy[Where]:
     """A broker whose sessions take no transfer."""
-    return st.just(Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_incoming_window": 0}}))
+    return st.just(
+        Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_incoming_window": 0}})
+    )
 
 
 @case("AMQP10-WIN-09", "AMQP10-SESS-03", needs={"amqp", RECONFIGURABLE})
@@ -289,15 +379,19 @@ def closed_windows(target: Target) -> st.SearchStrategy[Where]:
 def test_a_transfer_beyond_the_brokers_window_ends_the_session(
     target: Bench, where: Where, settled: bool, parts: int
 ) -> None:
-    """The broker's begin has an incoming-window of 0. A client sends a transfer all the same: the session ends with
-    window-violation, the message is not there, and the connection goes on, as does another one."""
+    """The broker's begin has an incoming-window of 0. A client sends a transfer all the same: the
+    session ends with window-violation, the message is not there, and the connection goes on, as
+    does another one."""
     violation, ends = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         session = peer.session
         assert session.answer is not None
-        target.control(session.answer.get("incoming-window") == 0, f"the broker's begin: {session.answer.brief()}")
+        target.control(
+            session.answer.get("incoming-window") == 0,
+            f"the broker's begin: {session.answer.brief()}",
+        )
         link = peer.sender(node)
         granted(target, peer, link)
         for part in range(parts):
@@ -315,4 +409,8 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
             peer.end(session, answered=False)
             receiver = peer.receiver(node, session=peer.begin(1), credit=1)
             found = bodies(collect(target, peer, receiver, 0))
-            target.judge(ends, not found, f"the queue has {found or 'nothing'} of what came beyond the window")
+            target.judge(
+                ends,
+                not found,
+                f"the queue has {found or 'nothing'} of what came beyond the window",
+            )

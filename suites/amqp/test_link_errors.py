@@ -1,20 +1,38 @@
-"""Errors of links (2.6.1, 2.6.3, 2.6.5): links that cannot be made, that are stolen, that broke, and messages too large."""
+"""Errors of links (2.6.1, 2.6.3, 2.6.5): links that cannot be made, that are stolen, that broke,
+and messages too large."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import RECEIVER, SENDER, AmqpPeer, Node, either, ending, frame
-from harness.oracles import amqp_conditions
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.trace.events import FrameReceived
-from harness.wire import amqp, amqp_messages
-from harness.wire.amqp import Frame
-from harness.wire.conversation import PATIENCE
-from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, judge_trace, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.oracles import amqp_conditions
+from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import (
+    RECEIVER,
+    SENDER,
+    AmqpPeer,
+    Node,
+    either,
+    ending,
+    frame,
+)
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bodies,
+    bystander,
+    collect,
+    fill,
+    granted,
+    judge_trace,
+    numbered,
+)
 
 LONG_TAG = bytes(33)
 """One octet more than a delivery-tag may have (AMQP10-XFER-05)."""
@@ -32,13 +50,13 @@ def impossible(node: Node, kind: str) -> tuple[bool, dict[str, object]]:
     capabilities = node.capabilities or None
     match kind:
         case "a source without address":
-            return RECEIVER, {"source": amqp.composite("source", {"capabilities": capabilities})}
+            return RECEIVER, {"source": codec.composite("source", {"capabilities": capabilities})}
         case "a source that is dynamic and has an address":
             fields = {"address": node.address, "dynamic": True, "capabilities": capabilities}
-            return RECEIVER, {"source": amqp.composite("source", fields)}
+            return RECEIVER, {"source": codec.composite("source", fields)}
         case "a target that is dynamic and has an address":
             fields = {"address": node.address, "dynamic": True, "capabilities": capabilities}
-            return SENDER, {"target": amqp.composite("target", fields)}
+            return SENDER, {"target": codec.composite("target", fields)}
     return SENDER, {"target": None}
 
 
@@ -57,19 +75,28 @@ IMPOSSIBLE = (
     kind=st.sampled_from(IMPOSSIBLE),
     again=st.booleans(),
 )
-def test_a_link_that_cannot_be_made_is_attached_and_detached(target: Bench, kind: str, again: bool) -> None:
-    """A client asks for a link that makes no sense. A broker that does not make it answers with an attach without source or
-    target and then with a closing detach that carries an error; the session goes on, and the name can be used again."""
+def test_a_link_that_cannot_be_made_is_attached_and_detached(
+    target: Bench, kind: str, again: bool
+) -> None:
+    """A client asks for a link that makes no sense. A broker that does not make it answers with an
+    attach without source or target and then with a closing detach that carries an error; the
+    session goes on, and the name can be used again."""
     absent, error = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         role, fields = impossible(node, kind)
         link = peer.attach(role, node, name="impossible", answered=False, **fields)
-        came = peer.watch_for(either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close")))
+        came = peer.watch_for(
+            either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close"))
+        )
         if came is None or came.name != "attach":
             said = peer.instead() if came is None else came.brief()
-            target.judge((absent, error), False, f"{kind} was answered with {said}, should be attach and detach")
+            target.judge(
+                (absent, error),
+                False,
+                f"{kind} was answered with {said}, should be attach and detach",
+            )
             return
         mine = "source" if role is RECEIVER else "target"
         if came.kind(mine) is not None:
@@ -80,7 +107,9 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(target: Bench, kind
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
         target.judge(absent, fine, f"{kind}: an attach without {mine}, then {said}")
         told = gone is not None and gone.condition is not None
-        target.judge(error, fine and told, f"{kind}: the end of the link was {said}, should carry an error")
+        target.judge(
+            error, fine and told, f"{kind}: the end of the link was {said}, should carry an error"
+        )
         if not fine:
             return
         peer.detach(link, answered=False)
@@ -95,24 +124,26 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(target: Bench, kind
     behind=st.sampled_from(["transfer", "flow", "nothing"]),
 )
 def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) -> None:
-    """A producer sends a delivery-tag that is too long. Its link is detached with an error, and nothing else ends. A detach
-    answers it; anything else that the producer sends for that link, knowing that it is gone, ends the session with
-    errant-link. Another connection goes on."""
+    """A producer sends a delivery-tag that is too long. Its link is detached with an error, and
+    nothing else ends. A detach answers it; anything else that the producer sends for that link,
+    knowing that it is gone, ends the session with errant-link. Another connection goes on."""
     detached, errant = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         link = peer.sender(node)
         granted(target, peer, link, 2)
-        peer.transfer(link, amqp_messages.message(b"wrong"), delivery_tag=LONG_TAG)
+        peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
         came = trouble(peer, link)
         said = peer.instead() if came is None else came.brief()
         fine = came is not None and came.name == "detach" and came.condition is not None
-        target.require(detached, fine, f"a delivery-tag of {len(LONG_TAG)} octets was answered with {said}")
+        target.require(
+            detached, fine, f"a delivery-tag of {len(LONG_TAG)} octets was answered with {said}"
+        )
         target.advance(QUIET)
         match behind:
             case "transfer":
-                peer.transfer(link, amqp_messages.message(b"late"))
+                peer.transfer(link, messages.message(b"late"))
             case "flow":
                 peer.flow(link)
             case _:
@@ -135,8 +166,9 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
     role=st.sampled_from([SENDER, RECEIVER]),
 )
 def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role: bool) -> None:
-    """A link lives, and another session of its connection, or another connection of the same container, attaches one of the
-    same name and direction. If that succeeds the first is closed with the error stolen, and the second works."""
+    """A link lives, and another session of its connection, or another connection of the same
+    container, attaches one of the same name and direction. If that succeeds the first is closed
+    with the error stolen, and the second works."""
     stolen, spelt = target.cited
     node = target.node()
     container = f"{peer_name(target)}-{where}"
@@ -148,15 +180,30 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         other = target.amqp(container_id=container)
         session = other.session
     second = other.attach(role, node, name="contested", session=session, answered=False)
-    came = other.watch_for(either(frame("attach", channel=session.theirs), frame("end"), frame("close")))
+    came = other.watch_for(
+        either(frame("attach", channel=session.theirs), frame("end"), frame("close"))
+    )
     target.advance(QUIET)
     terminus = "source" if role is RECEIVER else "target"
-    if came is None or came.name != "attach" or came.kind(terminus) is None or second.detached is not None:
-        target.note(f"the second attach did not succeed: {other.instead() if came is None else came.brief()}")
+    if (
+        came is None
+        or came.name != "attach"
+        or came.kind(terminus) is None
+        or second.detached is not None
+    ):
+        target.note(
+            "the second attach did not succeed:"
+            f" {other.instead() if came is None else came.brief()}"
+        )
         return
     gone = peer.watch_for(ending("detach"))
     said = peer.instead() if gone is None else gone.brief()
-    fine = gone is not None and link.is_of(gone) and gone.condition == STOLEN and gone.get("closed") is True
+    fine = (
+        gone is not None
+        and link.is_of(gone)
+        and gone.condition == STOLEN
+        and gone.get("closed") is True
+    )
     target.judge(stolen, fine, f"attached again on another {where}: the first link got {said}")
     if fine:
         judge_trace(target, peer, amqp_conditions.conditions)
@@ -173,19 +220,30 @@ def peer_name(target: Bench) -> str:
 
 @case("AMQP10-LINK-03", needs={"amqp"})
 @over(
-    examples=10, role=st.sampled_from([SENDER, RECEIVER]), tags=st.sets(st.binary(min_size=1, max_size=8), min_size=1)
+    examples=10,
+    role=st.sampled_from([SENDER, RECEIVER]),
+    tags=st.sets(st.binary(min_size=1, max_size=8), min_size=1),
 )
-def test_a_broker_tells_no_deliveries_that_it_does_not_know(target: Bench, role: bool, tags: set[bytes]) -> None:
-    """A client attaches a link as if to resume it, with deliveries that never were. The broker's attach tells the unsettled
-    deliveries that it knows itself, and of these it knows none; or it refuses, with an error."""
+def test_a_broker_tells_no_deliveries_that_it_does_not_know(
+    target: Bench, role: bool, tags: set[bytes]
+) -> None:
+    """A client attaches a link as if to resume it, with deliveries that never were. The broker's
+    attach tells the unsettled deliveries that it knows itself, and of these it knows none; or it
+    refuses, with an error."""
     peer = target.amqp()
-    unsettled = {tag: amqp.composite("accepted") for tag in sorted(tags)}
+    unsettled = {tag: codec.composite("accepted") for tag in sorted(tags)}
     link = peer.attach(role, target.node(), unsettled=unsettled, answered=False)
-    came = peer.watch_for(either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close")))
+    came = peer.watch_for(
+        either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close"))
+    )
     said = peer.instead() if came is None else came.brief()
     told = {} if came is None else came.get("unsettled") or {}
     fine = came is not None and not told and (came.name == "attach" or came.condition is not None)
-    target.judge("AMQP10-LINK-03", fine, f"{len(tags)} deliveries that never were, and the broker's attach is {said}")
+    target.judge(
+        "AMQP10-LINK-03",
+        fine,
+        f"{len(tags)} deliveries that never were, and the broker's attach is {said}",
+    )
 
 
 def small_messages(target: Target) -> st.SearchStrategy[Where]:
@@ -198,13 +256,17 @@ def small_messages(target: Target) -> st.SearchStrategy[Where]:
 
 @case("AMQP10-LINK-15", "AMQP10-LINK-09", needs={"amqp", RECONFIGURABLE})
 @over(
-    examples=16, where=small_messages, beyond=st.sampled_from([-1, 0, 1, 2, 600]), settled=st.sampled_from([True, None])
+    examples=16,
+    where=small_messages,
+    beyond=st.sampled_from([-1, 0, 1, 2, 600]),
+    settled=st.sampled_from([True, None]),
 )
 def test_a_message_above_the_announced_size_ends_the_link(
     target: Bench, where: Where, beyond: int, settled: bool | None
 ) -> None:
-    """The broker's attach has a max-message-size. A message of that size or less is taken, one above it ends the link with
-    message-size-exceeded, and is not there; another connection goes on."""
+    """The broker's attach has a max-message-size. A message of that size or less is taken, one
+    above it ends the link with message-size-exceeded, and is not there; another connection goes
+    on."""
     exceeded, detached = target.cited
     with bystander(target):
         node = target.node()
@@ -236,8 +298,8 @@ def test_a_message_above_the_announced_size_ends_the_link(
 
 def sized(size: int) -> bytes:
     """A message with one data section of ``size`` octets in all (at least 10)."""
-    body = amqp_messages.message(bytes(max(0, size - 8)))
-    return body if len(body) == size else amqp_messages.message(bytes(max(0, 2 * size - 8 - len(body))))
+    body = messages.message(bytes(max(0, size - 8)))
+    return body if len(body) == size else messages.message(bytes(max(0, 2 * size - 8 - len(body))))
 
 
 @case("AMQP10-LINK-15", needs={"amqp", "amqp-multi-transfer"})
@@ -249,7 +311,8 @@ def sized(size: int) -> bytes:
 def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target: Bench, limit: int | None, sizes: list[int]
 ) -> None:
-    """A receiver's attach has no max-message-size, or 0, which is none. It gets messages of any size."""
+    """A receiver's attach has no max-message-size, or 0, which is none. It gets messages of any
+    size."""
     node = target.node()
     fill(target, node, [bytes(size) for size in sizes])
     peer = target.amqp()
@@ -257,15 +320,25 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     peer.flow(link, link_credit=len(sizes))
     got = collect(target, peer, link, len(sizes))
     came = [len(each.message.body) for each in got]
-    target.judge("AMQP10-LINK-15", came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}")
+    target.judge(
+        "AMQP10-LINK-15", came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}"
+    )
 
 
 @case("AMQP10-LINK-15", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery"})
-@over(examples=8, limit=st.sampled_from([100, 1000]), before=st.integers(0, 2), size=st.sampled_from([3000, 100_000]))
-def test_a_message_above_the_receivers_size_is_no_delivery(target: Bench, limit: int, before: int, size: int) -> None:
-    """A receiver's attach has a max-message-size, and a larger message is due for it, behind smaller ones. The attempt ends
-    the link with message-size-exceeded: by the broker, or by the receiver when it is sent all the same. What was small has
-    come, and the large message can be had by another link."""
+@over(
+    examples=8,
+    limit=st.sampled_from([100, 1000]),
+    before=st.integers(0, 2),
+    size=st.sampled_from([3000, 100_000]),
+)
+def test_a_message_above_the_receivers_size_is_no_delivery(
+    target: Bench, limit: int, before: int, size: int
+) -> None:
+    """A receiver's attach has a max-message-size, and a larger message is due for it, behind
+    smaller ones. The attempt ends the link with message-size-exceeded: by the broker, or by the
+    receiver when it is sent all the same. What was small has come, and the large message can be had
+    by another link."""
     exceeded, kept = target.cited
     node = target.node()
     sent = [*numbered(before), bytes(size)]
@@ -275,7 +348,9 @@ def test_a_message_above_the_receivers_size_is_no_delivery(target: Bench, limit:
     if before:
         peer.flow(link, link_credit=before)
         small = collect(target, peer, link, before, quiet=0)
-        target.control(bodies(small) == numbered(before), f"{len(small)} of {before} small messages came")
+        target.control(
+            bodies(small) == numbered(before), f"{len(small)} of {before} small messages came"
+        )
         for each in small:
             peer.disposition(each)
         peer.settle()
@@ -288,17 +363,29 @@ def test_a_message_above_the_receivers_size_is_no_delivery(target: Bench, limit:
         )
 
     def over() -> bool:
-        return link.detached is not None or peer.ended is not None or any(map(peer.fatal, peer.inbox))
+        return (
+            link.detached is not None or peer.ended is not None or any(map(peer.fatal, peer.inbox))
+        )
 
     target.wait_until(lambda: large() or over(), PATIENCE)
     if not over():
         target.note("the broker sends it: the receiver ends the link")
         ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=exceeded)
-        target.judge(exceeded, ended is not None and ended.get("closed") is True, "the link is closed by both")
+        target.judge(
+            exceeded,
+            ended is not None and ended.get("closed") is True,
+            "the link is closed by both",
+        )
     else:
         gone = link.detached
         condition = None if gone is None else gone.condition
-        target.judge(exceeded, condition == TOO_LARGE, f"the link ended with {condition}; {peer.instead()}")
+        target.judge(
+            exceeded, condition == TOO_LARGE, f"the link ended with {condition}; {peer.instead()}"
+        )
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=5), 1)
-    target.judge(kept, bodies(back) == [bytes(size)], f"another link got {[len(each) for each in bodies(back)]} octets")
+    target.judge(
+        kept,
+        bodies(back) == [bytes(size)],
+        f"another link got {[len(each) for each in bodies(back)]} octets",
+    )

@@ -1,4 +1,5 @@
-"""Links (2.6): attaching and detaching, link credit, drain, echo, and delivery-counts that run over the end."""
+"""Links (2.6): attaching and detaching, link credit, drain, echo, and delivery-counts that run over
+the end."""
 
 from __future__ import annotations
 
@@ -6,21 +7,30 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.raw_amqp import RECEIVER, SENDER, frame
-from harness.oracles import amqp_credit, amqp_deliveries
-from harness.wire.conversation import PATIENCE
-from suites.amqp.places import NEAR_WRAP, WRAP, wrapping
-from suites.amqp.steps import QUIET, bodies, collect, fill, granted, judge_trace, numbered
-from suites.strategies import near
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
+from brokerproof.harness.protocols.amqp10.raw_peer import RECEIVER, SENDER, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp.places import NEAR_WRAP, WRAP, wrapping
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bodies,
+    collect,
+    fill,
+    granted,
+    judge_trace,
+    numbered,
+)
+from brokerproof.suites.steps.strategies import near
 
-# --- attach and detach -------------------------------------------------------------------------------------------------
+# --- attach and detach ----------------------------------------------------------------------------
 
 
 @case("AMQP10-LINK-01", needs={"amqp"})
 def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
-    """A sender and a receiver of one name are attached, the other way round in a second session. Both work."""
+    """A sender and a receiver of one name are attached, the other way round in a second session.
+    Both work."""
     node = target.node()
     peer = target.amqp()
     sender = peer.attach(SENDER, node, name="both", proves="AMQP10-LINK-01")
@@ -33,9 +43,11 @@ def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
 
 @case("AMQP10-LINK-08", needs={"amqp"})
 @over(examples=12, role=st.booleans(), used=st.booleans(), error=st.booleans())
-def test_a_closing_detach_is_answered_with_one(target: Bench, role: bool, used: bool, error: bool) -> None:
-    """A link is detached for good, with an error or without, after it was used or not. The broker's detach closes it too,
-    and its name and handle can be used again."""
+def test_a_closing_detach_is_answered_with_one(
+    target: Bench, role: bool, used: bool, error: bool
+) -> None:
+    """A link is detached for good, with an error or without, after it was used or not. The broker's
+    detach closes it too, and its name and handle can be used again."""
     node = target.node()
     peer = target.amqp()
     if used:
@@ -45,10 +57,16 @@ def test_a_closing_detach_is_answered_with_one(target: Bench, role: bool, used: 
         peer.flow(link, link_credit=1)
         peer.disposition(peer.delivery(link))
     detach = peer.detach(
-        link, error=("amqp:internal-error", "the client gives up") if error else None, proves="AMQP10-LINK-08"
+        link,
+        error=("amqp:internal-error", "the client gives up") if error else None,
+        proves="AMQP10-LINK-08",
     )
     assert detach is not None
-    target.judge("AMQP10-LINK-08", detach.get("closed") is True, f"a closing detach was answered with {detach.brief()}")
+    target.judge(
+        "AMQP10-LINK-08",
+        detach.get("closed") is True,
+        f"a closing detach was answered with {detach.brief()}",
+    )
     peer.attach(role, node, name="again", handle=link.handle, proves="AMQP10-LINK-08")
 
 
@@ -65,7 +83,8 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
 @case("AMQP10-LINK-14", needs={"amqp"})
 @over(examples=8, given=st.sampled_from([1, 7, WRAP - 1]))
 def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given: int) -> None:
-    """A receiver's attach has an initial-delivery-count, which only a sender has. Credit counts from the sender's own."""
+    """A receiver's attach has an initial-delivery-count, which only a sender has. Credit counts
+    from the sender's own."""
     node = target.node()
     fill(target, node, numbered(4))
     peer = target.amqp()
@@ -75,12 +94,13 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
     target.judge("AMQP10-LINK-14", len(got) == 2, f"2 credits brought {len(got)} of 4 messages")
 
 
-# --- credit to receive -------------------------------------------------------------------------------------------------
+# --- credit to receive ----------------------------------------------------------------------------
 
 
 @case("AMQP10-CREDIT-14", "AMQP10-CREDIT-09", needs={"amqp"})
 def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
-    """A receiver is attached to a queue with messages and gives no credit. Nothing comes; with the first credit it does."""
+    """A receiver is attached to a queue with messages and gives no credit. Nothing comes; with the
+    first credit it does."""
     before, spent = target.cited
     node = target.node()
     fill(target, node, numbered(3))
@@ -100,18 +120,22 @@ class Grant:
     settle: bool
 
 
-@case("AMQP10-CREDIT-03", "AMQP10-CREDIT-05", "AMQP10-CREDIT-09", "AMQP10-CREDIT-02", needs={"amqp"})
+@case(
+    "AMQP10-CREDIT-03", "AMQP10-CREDIT-05", "AMQP10-CREDIT-09", "AMQP10-CREDIT-02", needs={"amqp"}
+)
 @over(
     where=wrapping,
     examples=60,
     count=st.integers(0, 12),
-    grants=st.lists(st.builds(Grant, near([0, 1, 5], low=0), st.booleans()), min_size=1, max_size=6),
+    grants=st.lists(
+        st.builds(Grant, near([0, 1, 5], low=0), st.booleans()), min_size=1, max_size=6
+    ),
 )
 def test_exactly_as_many_messages_come_as_the_credit_allows(
     target: Bench, where: Where, count: int, grants: list[Grant]
 ) -> None:
-    """A receiver sets its credit again and again: more, less, the same. After each flow exactly as many messages have come
-    as the credit in force allows, or all there are, settled or not."""
+    """A receiver sets its credit again and again: more, less, the same. After each flow exactly as
+    many messages have come as the credit in force allows, or all there are, settled or not."""
     formula, lowers, spent, receiver = target.cited
     node = target.node()
     fill(target, node, numbered(count))
@@ -134,14 +158,27 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         peer.settle()
     judge_trace(target, peer, amqp_credit.credit)
     if not any(grant.credit for grant in grants) or not count:
-        target.judge(spent, not left - count, "there was nothing to send or no credit, and nothing came")
+        target.judge(
+            spent, not left - count, "there was nothing to send or no credit, and nothing came"
+        )
 
 
-@case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", "AMQP10-CREDIT-16", "AMQP10-CREDIT-11", needs={"amqp"})
-@over(where=wrapping, examples=60, count=st.integers(0, 6), credit=near([1, 6, 100], low=1), then=st.integers(0, 3))
-def test_a_drain_uses_the_credit_up(target: Bench, where: Where, count: int, credit: int, then: int) -> None:
-    """A receiver gives credit and drains. What there is comes, and if credit is left a flow says that it is used up, its
-    delivery-count advanced by it. Drain is off again with the next flow, and later messages need new credit."""
+@case(
+    "AMQP10-CREDIT-12", "AMQP10-CREDIT-24", "AMQP10-CREDIT-16", "AMQP10-CREDIT-11", needs={"amqp"}
+)
+@over(
+    where=wrapping,
+    examples=60,
+    count=st.integers(0, 6),
+    credit=near([1, 6, 100], low=1),
+    then=st.integers(0, 3),
+)
+def test_a_drain_uses_the_credit_up(
+    target: Bench, where: Where, count: int, credit: int, then: int
+) -> None:
+    """A receiver gives credit and drains. What there is comes, and if credit is left a flow says
+    that it is used up, its delivery-count advanced by it. Drain is off again with the next flow,
+    and later messages need new credit."""
     answered, soon, truthful, drain = target.cited
     node = target.node()
     filler = fill(target, node, numbered(count))
@@ -154,7 +191,8 @@ def test_a_drain_uses_the_credit_up(target: Bench, where: Where, count: int, cre
     target.judge(
         (answered, soon),
         len(got) == expected and link.credit == 0,
-        f"a drain of {credit} credits over {count} messages: {len(got)} came and {link.credit} credits were left",
+        f"a drain of {credit} credits over {count} messages: {len(got)} came and {link.credit}"
+        " credits were left",
     )
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     if credit > count:
@@ -175,17 +213,25 @@ def test_a_drain_uses_the_credit_up(target: Bench, where: Where, count: int, cre
     peer.flow(link, link_credit=then, drain=False)
     more = collect(target, peer, link, min(then, left + 1))
     target.judge(
-        soon, len(more) == min(then, left + 1), f"{then} credits behind the drain brought {len(more)} of {left + 1}"
+        soon,
+        len(more) == min(then, left + 1),
+        f"{then} credits behind the drain brought {len(more)} of {left + 1}",
     )
 
 
 @case("AMQP10-CREDIT-22", "AMQP10-CREDIT-16", needs={"amqp"})
-@over(where=wrapping, examples=12, credit=st.integers(0, 5), count=st.integers(0, 3), ours=st.booleans())
+@over(
+    where=wrapping,
+    examples=12,
+    credit=st.integers(0, 5),
+    count=st.integers(0, 3),
+    ours=st.booleans(),
+)
 def test_a_flow_that_asks_for_an_echo_is_answered(
     target: Bench, where: Where, credit: int, count: int, ours: bool
 ) -> None:
-    """A flow of a link asks for an echo, in either direction. The broker should answer with a flow of that link; a
-    sender's has the delivery-count as it is."""
+    """A flow of a link asks for an echo, in either direction. The broker should answer with a flow
+    of that link; a sender's has the delivery-count as it is."""
     echo, truthful = target.cited
     node = target.node()
     fill(target, node, numbered(count))
@@ -202,7 +248,8 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     target.judge(
         echo,
         came is not None,
-        f"a flow of a link that asks for an echo: {peer.instead() if came is None else came.brief()}",
+        "a flow of a link that asks for an echo:"
+        f" {peer.instead() if came is None else came.brief()}",
     )
     judge_trace(target, peer, amqp_credit.counts)
     target.judge(truthful, True, "what the broker's flows told was as it is")
@@ -211,8 +258,8 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
 @case("AMQP10-CREDIT-25", "AMQP10-CREDIT-02", needs={"amqp"})
 @over(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
 def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: int) -> None:
-    """A receiver takes its credit back and waits until the broker has read that. From then on no message comes, not even
-    a new one, until there is credit again."""
+    """A receiver takes its credit back and waits until the broker has read that. From then on no
+    message comes, not even a new one, until there is credit again."""
     stopped, receiver = target.cited
     node = target.node()
     filler = fill(target, node, numbered(count))
@@ -225,11 +272,15 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     sender = filler.sender(node)
     granted(target, filler, sender)
     filler.publish(sender, b"new")
-    peer.expect_nothing(for_=QUIET, of=frame("transfer"), proves=stopped, why="the credit was taken back")
+    peer.expect_nothing(
+        for_=QUIET, of=frame("transfer"), proves=stopped, why="the credit was taken back"
+    )
     peer.flow(link, link_credit=count + 1)
     rest = collect(target, peer, link, count + 1 - len(first))
     target.judge(
-        receiver, len(first) + len(rest) == count + 1, f"{len(first)} before and {len(rest)} after, of {count + 1}"
+        receiver,
+        len(first) + len(rest) == count + 1,
+        f"{len(first)} before and {len(rest)} after, of {count + 1}",
     )
 
 
@@ -240,10 +291,12 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     count=st.integers(0, 8),
     credits=st.lists(st.integers(0, 6), min_size=1, max_size=3).map(sorted),
 )
-def test_credit_without_a_count_is_from_the_start(target: Bench, where: Where, count: int, credits: list[int]) -> None:
-    """Attach and one to three flows without delivery-count, each with more credit than the one before, are sent before the
-    broker's attach is here. The last of them counts from the broker's first delivery-count: as many messages come as it
-    says, however many came between the flows."""
+def test_credit_without_a_count_is_from_the_start(
+    target: Bench, where: Where, count: int, credits: list[int]
+) -> None:
+    """Attach and one to three flows without delivery-count, each with more credit than the one
+    before, are sent before the broker's attach is here. The last of them counts from the broker's
+    first delivery-count: as many messages come as it says, however many came between the flows."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -254,17 +307,21 @@ def test_credit_without_a_count_is_from_the_start(target: Bench, where: Where, c
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
     said = f"credits of {credits} without delivery-count, {count} messages"
-    target.judge("AMQP10-CREDIT-04", len(got) == expected, f"{said}: {len(got)} came, should be {expected}")
+    target.judge(
+        "AMQP10-CREDIT-04", len(got) == expected, f"{said}: {len(got)} came, should be {expected}"
+    )
 
 
-# --- credit to send ----------------------------------------------------------------------------------------------------
+# --- credit to send -------------------------------------------------------------------------------
 
 
 @case("AMQP10-CREDIT-13", "AMQP10-CREDIT-17", "AMQP10-CREDIT-01", needs={"amqp"})
 @over(examples=30, start=NEAR_WRAP, count=st.integers(1, 30))
-def test_the_delivery_count_of_a_sender_may_run_over_the_end(target: Bench, start: int, count: int) -> None:
-    """The client's sender begins its delivery-count near the end of 32 bits. The broker's credit counts from there, and
-    goes on when the count runs over; every message is accepted."""
+def test_the_delivery_count_of_a_sender_may_run_over_the_end(
+    target: Bench, start: int, count: int
+) -> None:
+    """The client's sender begins its delivery-count near the end of 32 bits. The broker's credit
+    counts from there, and goes on when the count runs over; every message is accepted."""
     wraps, known, only = target.cited
     node = target.node()
     peer = target.amqp(acceptor=_small(target))
@@ -272,24 +329,39 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(target: Bench, star
     for number in range(count):
         ready = target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
         target.require(
-            wraps, ready and link.credit > 0, f"message {number} of {count}, begun at {start}: {link.credit} credit"
+            wraps,
+            ready and link.credit > 0,
+            f"message {number} of {count}, begun at {start}: {link.credit} credit",
         )
         peer.publish(link, b"%d" % number, proves=wraps)
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     told = [(each.get("delivery-count"), each.brief()) for each in flows]
     ahead = [said for at, said in told if at is None or (at - start) % WRAP > count]
     target.judge(
-        (known, only), not ahead, f"{len(flows)} flows told a delivery-count from {start} on; not {ahead or 'one'}"
+        (known, only),
+        not ahead,
+        f"{len(flows)} flows told a delivery-count from {start} on; not {ahead or 'one'}",
     )
     got = collect(target, peer, peer.receiver(node, credit=count), count)
-    target.judge(wraps, bodies(got) == [b"%d" % number for number in range(count)], f"{len(got)} of {count} came back")
+    target.judge(
+        wraps,
+        bodies(got) == [b"%d" % number for number in range(count)],
+        f"{len(got)} of {count} came back",
+    )
 
 
 @case("AMQP10-CREDIT-06", needs={"amqp"})
-@over(examples=16, told=st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=2), sent=st.integers(0, 8))
-def test_a_receiver_tells_nothing_available_of_its_own(target: Bench, told: list[int], sent: int) -> None:
-    """A producer says how much it has available, or nothing, and sends. What the broker's flows say of available, if they
-    say anything, is what the producer said last, less at most what it sent since."""
+@over(
+    examples=16,
+    told=st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=2),
+    sent=st.integers(0, 8),
+)
+def test_a_receiver_tells_nothing_available_of_its_own(
+    target: Bench, told: list[int], sent: int
+) -> None:
+    """A producer says how much it has available, or nothing, and sends. What the broker's flows say
+    of available, if they say anything, is what the producer said last, less at most what it sent
+    since."""
     peer = target.amqp(acceptor=_small(target))
     link = peer.sender(target.node())
     for available in told:
@@ -306,16 +378,22 @@ def test_a_receiver_tells_nothing_available_of_its_own(target: Bench, told: list
     values = [each.get("available") for each in flows if each.get("available") is not None]
     fine = all(max(0, known - sent) <= each <= known for each in values)
     target.judge(
-        "AMQP10-CREDIT-06", fine, f"the producer said {told}, {sent} were sent; {len(flows)} flows say {values}"
+        "AMQP10-CREDIT-06",
+        fine,
+        f"the producer said {told}, {sent} were sent; {len(flows)} flows say {values}",
     )
 
 
 def _small(target: Bench) -> str | None:
     """An acceptor that gives little credit at a time, if there is one."""
-    return "amqp-credits-10" if "amqp-credits-10" in target.target.acceptors(target.overrides) else None
+    return (
+        "amqp-credits-10"
+        if "amqp-credits-10" in target.target.acceptors(target.overrides)
+        else None
+    )
 
 
-# --- deliveries --------------------------------------------------------------------------------------------------------
+# --- deliveries -----------------------------------------------------------------------------------
 
 
 @case(
@@ -328,11 +406,18 @@ def _small(target: Bench) -> str | None:
     needs={"amqp"},
 )
 @over(
-    where=wrapping, examples=20, count=st.integers(1, 20), size=st.sampled_from([0, 600, 3000]), links=st.integers(1, 3)
+    where=wrapping,
+    examples=20,
+    count=st.integers(1, 20),
+    size=st.sampled_from([0, 600, 3000]),
+    links=st.integers(1, 3),
 )
-def test_deliveries_are_named_as_they_should_be(target: Bench, where: Where, count: int, size: int, links: int) -> None:
-    """Messages of one and of several frames come over one to three links of a session. The first transfer of each has
-    delivery-id, delivery-tag and message-format, ids follow one another in the session, and tags differ on a link."""
+def test_deliveries_are_named_as_they_should_be(
+    target: Bench, where: Where, count: int, size: int, links: int
+) -> None:
+    """Messages of one and of several frames come over one to three links of a session. The first
+    transfer of each has delivery-id, delivery-tag and message-format, ids follow one another in the
+    session, and tags differ on a link."""
     peer = target.amqp(max_frame_size=512)
     for _ in range(links):
         node = target.node()

@@ -1,4 +1,5 @@
-"""Messages (3.2): the header's defaults, the bare message as it came, annotations, ttl, priorities, and message-format."""
+"""Messages (3.2): the header's defaults, the bare message as it came, annotations, ttl, priorities,
+and message-format."""
 
 from __future__ import annotations
 
@@ -7,24 +8,41 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.raw_amqp import AmqpPeer, either, frame
-from harness.wire import amqp_messages
-from harness.wire.amqp_types import Array, Item, Value, binary, plain, string, symbol, ubyte, uint, ulong
-from harness.words import NS_PER_MS, RoutingType, ms, seconds
-from suites.amqp.steps import QUIET, bodies, bystander, collect, granted
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import NS_PER_MS, ms, seconds
+from brokerproof.harness.protocols.amqp10 import messages
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, frame
+from brokerproof.harness.protocols.amqp10.types import (
+    Array,
+    Item,
+    Value,
+    binary,
+    plain,
+    string,
+    symbol,
+    ubyte,
+    uint,
+    ulong,
+)
+from brokerproof.suites.amqp.steps import QUIET, bodies, bystander, collect, granted
 
 STANDARD = {"durable": False, "priority": 4, "delivery-count": 0}
 """What a header says that is not there."""
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Numbers with wide and narrow constructors of the same value, which must both stay as they are."""
+    """Numbers with wide and narrow constructors of the same value, which must both stay as they
+    are."""
     return st.one_of(
-        st.sampled_from([uint(0), uint(0, 0x52), uint(0, 0x70), uint(255), uint(255, 0x70), uint(2**32 - 1)]),
-        st.sampled_from([ulong(0), ulong(1, 0x80), ulong(2**64 - 1), ubyte(7), Value("boolean", True, 0x56)]),
+        st.sampled_from(
+            [uint(0), uint(0, 0x52), uint(0, 0x70), uint(255), uint(255, 0x70), uint(2**32 - 1)]
+        ),
+        st.sampled_from(
+            [ulong(0), ulong(1, 0x80), ulong(2**64 - 1), ubyte(7), Value("boolean", True, 0x56)]
+        ),
         st.integers(-(2**63), 2**63 - 1).map(lambda each: Value("long", each)),
         st.floats(allow_nan=False).map(lambda each: Value("double", each)),
         st.integers(-(2**40), 2**40).map(lambda each: Value("timestamp", each)),
@@ -35,7 +53,14 @@ def texts() -> st.SearchStrategy[Item]:
     """Strings, symbols and binaries, with short and long constructors."""
     return st.one_of(
         st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20).map(string),
-        st.sampled_from([string("short", 0xB1), symbol("name", 0xB3), binary(b"octets", 0xB0), symbol("amqp:thing")]),
+        st.sampled_from(
+            [
+                string("short", 0xB1),
+                symbol("name", 0xB3),
+                binary(b"octets", 0xB0),
+                symbol("amqp:thing"),
+            ]
+        ),
         st.binary(max_size=20).map(binary),
     )
 
@@ -52,7 +77,9 @@ def values() -> st.SearchStrategy[Item]:
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items), 0xD0)),
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items))),
         st.lists(simple(), max_size=3).map(
-            lambda items: Value("map", tuple((string(f"key {at}"), each) for at, each in enumerate(items)))
+            lambda items: Value(
+                "map", tuple((string(f"key {at}"), each) for at, each in enumerate(items))
+            )
         ),
         st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3).map(
             lambda items: Array(0x70, tuple(map(uint, items)))
@@ -86,34 +113,44 @@ def properties() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def bare_messages() -> st.SearchStrategy[tuple[Item, ...]]:
-    """The sections of a bare message, in order: properties, application-properties, and one of the three kinds of body."""
+    """The sections of a bare message, in order: properties, application-properties, and one of the
+    three kinds of body."""
 
     def section(name: str) -> Any:
-        return lambda value: amqp_messages.section(name, value)
+        return lambda value: messages.section(name, value)
 
     head = st.tuples(
         st.one_of(st.none(), properties().map(section("properties"))),
         st.one_of(
             st.none(),
             st.dictionaries(st.text("ab", min_size=1, max_size=4), simple(), max_size=3)
-            .map(lambda items: Value("map", tuple((string(key), each) for key, each in items.items())))
+            .map(
+                lambda items: Value(
+                    "map", tuple((string(key), each) for key, each in items.items())
+                )
+            )
             .map(section("application-properties")),
         ),
     )
     body = st.one_of(
         st.lists(st.binary(max_size=300).map(binary).map(section("data")), min_size=1, max_size=3),
         st.lists(
-            st.lists(simple(), max_size=3).map(lambda items: section("amqp-sequence")(Value("list", tuple(items)))),
+            st.lists(simple(), max_size=3).map(
+                lambda items: section("amqp-sequence")(Value("list", tuple(items)))
+            ),
             min_size=1,
             max_size=2,
         ),
         values().map(section("amqp-value")).map(lambda each: [each]),
     )
-    return st.tuples(head, body).map(lambda both: tuple(each for each in (*both[0], *both[1]) if each is not None))
+    return st.tuples(head, body).map(
+        lambda both: tuple(each for each in (*both[0], *both[1]) if each is not None)
+    )
 
 
 def sent(target: Bench, peer: AmqpPeer, link: Link, payload: bytes, **fields: Any) -> None:
-    """These octets as one message, in as many frames as it takes, accepted. That it is accepted is a control."""
+    """These octets as one message, in as many frames as it takes, accepted. That it is accepted is
+    a control."""
     granted(target, peer, link)
     most = peer.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -125,7 +162,8 @@ def sent(target: Bench, peer: AmqpPeer, link: Link, payload: bytes, **fields: An
 
 
 def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
-    """What comes out of a fresh queue when these octets go in. That something comes is a control."""
+    """What comes out of a fresh queue when these octets go in. That something comes is a
+    control."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -135,15 +173,22 @@ def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
 
 
 @case("AMQP10-MSG-02", needs={"amqp"})
-@over(examples=120, sections=bare_messages(), header=st.booleans(), footer=st.booleans(), topic=st.booleans())
+@over(
+    examples=120,
+    sections=bare_messages(),
+    header=st.booleans(),
+    footer=st.booleans(),
+    topic=st.booleans(),
+)
 def test_the_bare_message_goes_on_as_it_came(
     target: Bench, sections: tuple[Item, ...], header: bool, footer: bool, topic: bool
 ) -> None:
-    """A message with properties, application-properties and a body of any kind, its values written in short and long forms,
-    goes through a queue or a topic. What comes out has the same octets from properties to the end of the body."""
-    bare = amqp_messages.encode(sections)
-    before = amqp_messages.encode([amqp_messages.section("header", {"durable": False})]) if header else b""
-    after = amqp_messages.encode([amqp_messages.section("footer", {"x-opt-sum": "1"})]) if footer else b""
+    """A message with properties, application-properties and a body of any kind, its values written
+    in short and long forms, goes through a queue or a topic. What comes out has the same octets
+    from properties to the end of the body."""
+    bare = messages.encode(sections)
+    before = messages.encode([messages.section("header", {"durable": False})]) if header else b""
+    after = messages.encode([messages.section("footer", {"x-opt-sum": "1"})]) if footer else b""
     node = target.node(RoutingType.MULTICAST if topic else RoutingType.ANYCAST)
     peer = target.amqp()
     receiver = peer.receiver(node, credit=1)
@@ -160,25 +205,35 @@ def test_the_bare_message_goes_on_as_it_came(
     sections=st.integers(1, 3),
 )
 def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, sections: int) -> None:
-    """Messages with bodies around the limits of frames and constructors, in one data section or several, come out with the
-    octets that went in."""
+    """Messages with bodies around the limits of frames and constructors, in one data section or
+    several, come out with the octets that went in."""
     share = size // sections
-    parts = [bytes([at + 1]) * (share + (size % sections if at == 0 else 0)) for at in range(sections)]
-    bare = amqp_messages.encode(amqp_messages.section("data", part) for part in parts)
+    parts = [
+        bytes([at + 1]) * (share + (size % sections if at == 0 else 0)) for at in range(sections)
+    ]
+    bare = messages.encode(messages.section("data", part) for part in parts)
     came = carried(target, bare).message.bare
     same = came == bare
     target.judge(
-        "AMQP10-MSG-02", same, f"{len(bare)} octets went in, {len(came)} came, {'the same' if same else 'others'}"
+        "AMQP10-MSG-02",
+        same,
+        f"{len(bare)} octets went in, {len(came)} came, {'the same' if same else 'others'}",
     )
 
 
 @case("AMQP10-MSG-02", needs={"amqp", "amqp-multi-transfer", "large-messages"})
-@over(examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3))
+@over(
+    examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3)
+)
 def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sections: int) -> None:
-    """A message of mebibytes, five over real sockets, in one data section or several, comes out as it went in."""
+    """A message of mebibytes, five over real sockets, in one data section or several, comes out as
+    it went in."""
     size = (1 if target.virtual else 5) * 1024 * 1024
-    parts = [b"".join(b"%d-%d," % (at, number) for number in range(size // sections // 9)) for at in range(sections)]
-    bare = amqp_messages.encode(amqp_messages.section("data", part) for part in parts)
+    parts = [
+        b"".join(b"%d-%d," % (at, number) for number in range(size // sections // 9))
+        for at in range(sections)
+    ]
+    bare = messages.encode(messages.section("data", part) for part in parts)
     came = carried(target, bare).message.bare
     same = came == bare
     words = "the same" if same else "others"
@@ -190,37 +245,54 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     examples=40,
     header=st.one_of(
         st.none(),
-        st.fixed_dictionaries({}, optional={"durable": st.booleans(), "priority": st.sampled_from([0, 3, 4, 5, 9])}),
+        st.fixed_dictionaries(
+            {}, optional={"durable": st.booleans(), "priority": st.sampled_from([0, 3, 4, 5, 9])}
+        ),
     ),
 )
-def test_a_header_that_is_not_there_has_the_defaults(target: Bench, header: Mapping[str, Any] | None) -> None:
-    """A message is sent without header, or with some fields of one. Who receives it finds what was said, and for the rest
-    the defaults: not durable (unless the broker documents another default), priority 4, no ttl, delivery-count 0."""
+def test_a_header_that_is_not_there_has_the_defaults(
+    target: Bench, header: Mapping[str, Any] | None
+) -> None:
+    """A message is sent without header, or with some fields of one. Who receives it finds what was
+    said, and for the rest the defaults: not durable (unless the broker documents another default),
+    priority 4, no ttl, delivery-count 0."""
     defaults, attempts = target.cited
-    given = [] if header is None else [amqp_messages.section("header", header)]
-    came = carried(target, amqp_messages.encode([*given, amqp_messages.section("data", b"x")]))
+    given = [] if header is None else [messages.section("header", header)]
+    came = carried(target, messages.encode([*given, messages.section("data", b"x")]))
     found = came.message.fields("header")
     durable = bool(target.profile.parameters.get("amqp_default_durable", STANDARD["durable"]))
     expected = {**STANDARD, "durable": durable, **(header or {})}
     have = {key: found.get(key, STANDARD[key]) for key in expected}
     target.judge(
-        defaults, have == expected, f"sent the header {header}, came {dict(found)}; that should mean {expected}"
+        defaults,
+        have == expected,
+        f"sent the header {header}, came {dict(found)}; that should mean {expected}",
     )
-    target.judge(defaults, "ttl" not in found, f"the message had no ttl, and came with the header {dict(found)}")
-    target.judge(attempts, have["delivery-count"] == 0, f"at first the delivery-count is {have['delivery-count']}")
+    target.judge(
+        defaults,
+        "ttl" not in found,
+        f"the message had no ttl, and came with the header {dict(found)}",
+    )
+    target.judge(
+        attempts,
+        have["delivery-count"] == 0,
+        f"at first the delivery-count is {have['delivery-count']}",
+    )
 
 
 @case("AMQP10-MSG-10", "AMQP10-MSG-15", needs={"amqp"})
 @over(
     examples=40,
-    notes=st.dictionaries(st.sampled_from(["x-opt-one", "x-opt-two", "x-opt-brokerproof"]), simple(), min_size=1),
+    notes=st.dictionaries(
+        st.sampled_from(["x-opt-one", "x-opt-two", "x-opt-brokerproof"]), simple(), min_size=1
+    ),
 )
 def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> None:
-    """A message has message-annotations with keys that begin with x-opt- and mean nothing to a broker. It is taken, and
-    they are there when it comes out."""
+    """A message has message-annotations with keys that begin with x-opt- and mean nothing to a
+    broker. It is taken, and they are there when it comes out."""
     passed, ignored = target.cited
-    annotations = amqp_messages.section("message-annotations", notes)
-    came = carried(target, amqp_messages.encode([annotations, amqp_messages.section("data", b"x")]))
+    annotations = messages.section("message-annotations", notes)
+    came = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
     have = came.message.map("message-annotations")
     wanted = {key: plain(each) for key, each in notes.items()}
     fine = all(key in have and have[key] == value for key, value in wanted.items())
@@ -231,34 +303,47 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
 @case("AMQP10-MSG-11", needs={"amqp"})
 @over(examples=6, section=st.sampled_from(["message-annotations", "delivery-annotations"]))
 def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section: str) -> None:
-    """A message has an annotation whose key does not begin with x-opt- and means nothing. The link is detached with
-    not-implemented; another connection goes on."""
+    """A message has an annotation whose key does not begin with x-opt- and means nothing. The link
+    is detached with not-implemented; another connection goes on."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         link = peer.sender(node)
-        sent(target, peer, link, amqp_messages.message(b"x", **{section: {"x-opt-known-to-nobody": True}}))
+        sent(
+            target, peer, link, messages.message(b"x", **{section: {"x-opt-known-to-nobody": True}})
+        )
         granted(target, peer, link)
-        peer.transfer(link, amqp_messages.message(b"x", **{section: {"brokerproof-key": True}}))
-        came = peer.watch_for(either(frame("detach"), frame("disposition"), frame("end"), frame("close")))
+        peer.transfer(link, messages.message(b"x", **{section: {"brokerproof-key": True}}))
+        came = peer.watch_for(
+            either(frame("detach"), frame("disposition"), frame("end"), frame("close"))
+        )
         while came is not None and came.name == "disposition" and came.get("first") == 0:
-            came = peer.watch_for(either(frame("detach"), frame("disposition"), frame("end"), frame("close")))
+            came = peer.watch_for(
+                either(frame("detach"), frame("disposition"), frame("end"), frame("close"))
+            )
         said = peer.instead() if came is None else came.brief()
-        fine = came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
-        target.judge("AMQP10-MSG-11", fine, f"{section} with the key brokerproof-key was answered with {said}")
+        fine = (
+            came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
+        )
+        target.judge(
+            "AMQP10-MSG-11",
+            fine,
+            f"{section} with the key brokerproof-key was answered with {said}",
+        )
 
 
 @case("AMQP10-MSG-08", needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
-    """A message with a ttl waits in a queue for a while. It goes on with a ttl lower by about the time it waited."""
+    """A message with a ttl waits in a queue for a while. It goes on with a ttl lower by about the
+    time it waited."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
     link = peer.sender(node)
     granted(target, peer, link)
     began = target.now()
-    sent(target, peer, link, amqp_messages.message(b"x", header={"ttl": ttl}))
+    sent(target, peer, link, messages.message(b"x", header={"ttl": ttl}))
     stored = target.now()
     target.advance(ms(wait))
     asked = target.now()
@@ -268,19 +353,23 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     high = ttl - (asked - stored) // NS_PER_MS + 1
     margin = 0 if target.virtual else 50
     fine = left is not None and low - margin <= left <= high + margin
-    target.judge("AMQP10-MSG-08", fine, f"a ttl of {ttl} after {wait} ms: {left} is left, should be {low} to {high}")
+    target.judge(
+        "AMQP10-MSG-08",
+        fine,
+        f"a ttl of {ttl} after {wait} ms: {left} is left, should be {low} to {high}",
+    )
 
 
 @case("AMQP10-MSG-07", needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
-    """A queue with ten priorities holds a message of each. The broker hands them out with the priorities they have, each
-    of the ten its own: none is mapped to another."""
+    """A queue with ten priorities holds a message of each. The broker hands them out with the
+    priorities they have, each of the ten its own: none is mapped to another."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
     for priority in order:
-        sent(target, peer, link, amqp_messages.message(b"%d" % priority, header={"priority": priority}))
+        sent(target, peer, link, messages.message(b"%d" % priority, header={"priority": priority}))
     other = target.amqp()
     got = collect(target, other, other.receiver(node, credit=10), 10)
     came = [each.message.fields("header").get("priority", 4) for each in got]
@@ -291,9 +380,10 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
 @case("AMQP10-XFER-07", "AMQP10-MSG-02", needs={"amqp"})
 @over(examples=8, size=st.sampled_from([1, 400, 3000]))
 def test_the_message_format_is_told(target: Bench, size: int) -> None:
-    """A message of format 0 comes out with message-format 0 on its first transfer, also if it takes several."""
+    """A message of format 0 comes out with message-format 0 on its first transfer, also if it takes
+    several."""
     told, bare = target.cited
-    payload = amqp_messages.message(bytes(size))
+    payload = messages.message(bytes(size))
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     receiver = peer.receiver(node)
@@ -301,27 +391,41 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     peer.flow(receiver, link_credit=1)
     came = peer.delivery(receiver)
     first, *others = came.frames
-    later = [each.get("message-format") for each in others if each.get("message-format") is not None]
+    later = [
+        each.get("message-format") for each in others if each.get("message-format") is not None
+    ]
     fine = first.get("message-format") == 0 and all(each == 0 for each in later)
-    target.judge(told, fine, f"message-format of {len(came.frames)} transfers: {first.get('message-format')}, {later}")
-    target.judge(bare, came.message.bare == payload, f"{len(payload)} octets went in, {len(came.message.bare)} came")
+    target.judge(
+        told,
+        fine,
+        f"message-format of {len(came.frames)} transfers: {first.get('message-format')}, {later}",
+    )
+    target.judge(
+        bare,
+        came.message.bare == payload,
+        f"{len(payload)} octets went in, {len(came.message.bare)} came",
+    )
 
 
 @case("AMQP10-MSG-09", "AMQP10-MSG-01", needs={"amqp", "amqp-redelivery"})
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
-    """A receiver holds a message and its connection is cut. The message comes to the next one, whole, and the header says
-    no more failed attempts than there were receivers before."""
+    """A receiver holds a message and its connection is cut. The message comes to the next one,
+    whole, and the header says no more failed attempts than there were receivers before."""
     attempts, defaults = target.cited
     node = target.node()
     peer = target.amqp()
-    sent(target, peer, peer.sender(node), amqp_messages.message(b"held"))
+    sent(target, peer, peer.sender(node), messages.message(b"held"))
     for number in range(lost + 1):
         other = target.amqp()
         got = other.delivery(other.receiver(node, credit=1), body=b"held", within=seconds(20))
         header = got.message.fields("header")
         count = header.get("delivery-count", 0)
-        target.judge(attempts, 0 <= count <= number, f"with {number} receivers before it the delivery-count is {count}")
+        target.judge(
+            attempts,
+            0 <= count <= number,
+            f"with {number} receivers before it the delivery-count is {count}",
+        )
         target.judge(defaults, header.get("priority", 4) == 4, f"the header is {dict(header)}")
         other.leave()
         target.advance(QUIET)

@@ -1,4 +1,5 @@
-"""Opening and closing connections (2.4.1 to 2.4.3), and what limits channels and handles (2.7.1, 2.7.2)."""
+"""Opening and closing connections (2.4.1 to 2.4.3), and what limits channels and handles (2.7.1,
+2.7.2)."""
 
 from __future__ import annotations
 
@@ -6,16 +7,24 @@ from itertools import takewhile
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import AmqpPeer, frame
-from harness.oracles import amqp_liveness
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.wire import amqp
-from harness.wire.conversation import PATIENCE
-from harness.words import ms
-from suites.amqp.steps import QUIET, bystander, connection_refused, fill, give_cause_to_close, granted, judge_trace
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.oracles import amqp_liveness
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bystander,
+    connection_refused,
+    fill,
+    give_cause_to_close,
+    granted,
+    judge_trace,
+)
 
 FRAMING = "amqp:connection:framing-error"
 
@@ -26,7 +35,11 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
     before, _, channel = target.cited
     peer = target.amqp()
     assert peer.opened is not None
-    target.judge(channel, peer.opened.channel == 0, f"the broker's open came on channel {peer.opened.channel}")
+    target.judge(
+        channel,
+        peer.opened.channel == 0,
+        f"the broker's open came on channel {peer.opened.channel}",
+    )
     target.judge(before, True, "the broker's open came before anything else was answered")
     judge_trace(target, peer, amqp_liveness.order)
 
@@ -34,8 +47,8 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
 @case("AMQP10-OPEN-06", "AMQP10-SESS-02", needs={"amqp"})
 @over(examples=10, together=st.booleans())
 def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
-    """Header, open, begin and attach are sent without waiting for any answer, in one piece or frame by frame. All are
-    answered, in order."""
+    """Header, open, begin and attach are sent without waiting for any answer, in one piece or frame
+    by frame. All are answered, in order."""
     ahead, answered = target.cited
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -54,9 +67,12 @@ def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
 
 @case("AMQP10-CLOSE-01", "AMQP10-CLOSE-02", "AMQP10-CLOSE-09", "AMQP10-CLOSE-05", needs={"amqp"})
 @over(examples=12, channel=st.sampled_from([0, 0, 1, 7]), error=st.booleans(), busy=st.booleans())
-def test_close_is_answered_with_close_and_nothing_follows(target: Bench, channel: int, error: bool, busy: bool) -> None:
-    """The client closes, with an error or without, on channel 0 or another one, while messages are on their way to it or
-    not. The broker's close comes, on channel 0, and it is the last frame. Who ends the connection then is left open."""
+def test_close_is_answered_with_close_and_nothing_follows(
+    target: Bench, channel: int, error: bool, busy: bool
+) -> None:
+    """The client closes, with an error or without, on channel 0 or another one, while messages are
+    on their way to it or not. The broker's close comes, on channel 0, and it is the last frame. Who
+    ends the connection then is left open."""
     writes, last, nothing, on_zero = target.cited
     node = target.node()
     if busy:
@@ -64,14 +80,22 @@ def test_close_is_answered_with_close_and_nothing_follows(target: Bench, channel
     peer = target.amqp()
     if busy:
         peer.receiver(node, credit=20)
-    peer.send("close", {"error": ("amqp:internal-error", "the client gives up") if error else None}, channel=channel)
-    target.wait_until(lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE)
+    peer.send(
+        "close",
+        {"error": ("amqp:internal-error", "the client gives up") if error else None},
+        channel=channel,
+    )
+    target.wait_until(
+        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE
+    )
     earlier = len(list(takewhile(lambda each: each.name != "close", peer.inbox)))
     close = peer.expect(frame("close"), proves=(writes, on_zero))
     target.judge(on_zero, close.channel == 0, f"the broker's close came on channel {close.channel}")
     target.wait_until(lambda: peer.ended is not None, QUIET)
     behind = [each.brief() for each in peer.inbox[earlier:]]
-    target.judge((last, nothing), not behind, f"behind the broker's close came {behind or 'nothing'}")
+    target.judge(
+        (last, nothing), not behind, f"behind the broker's close came {behind or 'nothing'}"
+    )
     judge_trace(target, peer, amqp_liveness.order)
 
 
@@ -82,40 +106,54 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(answered=False)
     peer.close(answered=False)
-    target.wait_until(lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE)
+    target.wait_until(
+        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE
+    )
     opened = peer.take(frame("open"))
     closed = peer.take(frame("close"))
     target.judge(
         "AMQP10-CLOSE-06",
         opened is not None and closed is not None and opened.channel == closed.channel == 0,
-        f"an open and a close in one piece were answered with {opened and opened.brief()} and {closed and closed.brief()}",
+        f"an open and a close in one piece were answered with {opened and opened.brief()} and"
+        f" {closed and closed.brief()}",
     )
 
 
 @case("AMQP10-CLOSE-08", needs={"amqp"})
 def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
-    """The client provokes a close with an error and goes on sending: begins, attaches, nonsense. Nothing is answered any
-    more; the connection ends after the client's own close, or before."""
+    """The client provokes a close with an error and goes on sending: begins, attaches, nonsense.
+    Nothing is answered any more; the connection ends after the client's own close, or before."""
     with bystander(target):
         peer = target.amqp()
         give_cause_to_close(peer)
-        peer.send("begin", {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}, channel=5)
+        peer.send(
+            "begin", {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}, channel=5
+        )
         close = peer.expect(frame("close"))
-        target.control(close.condition is not None, f"the close for that frame carries an error: {close.brief()}")
+        target.control(
+            close.condition is not None,
+            f"the close for that frame carries an error: {close.brief()}",
+        )
         if peer.ended is None:
-            peer.send("begin", {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}, channel=6)
-            peer.write(amqp.encode_frame(b"\x40"))
+            peer.send(
+                "begin",
+                {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1},
+                channel=6,
+            )
+            peer.write(codec.encode_frame(b"\x40"))
         target.advance(QUIET)
         target.judge(
-            "AMQP10-CLOSE-08", not peer.inbox, f"behind the broker's close came {[each.brief() for each in peer.inbox]}"
+            "AMQP10-CLOSE-08",
+            not peer.inbox,
+            f"behind the broker's close came {[each.brief() for each in peer.inbox]}",
         )
 
 
 @case("AMQP10-CHMAX-01", "AMQP10-OPEN-05", needs={"amqp"})
 @over(examples=10, most=st.sampled_from([0, 1, 5, 65535]))
 def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> None:
-    """The client announces a channel-max and a small max-frame-size, and begins as many sessions as that allows, up to
-    three. The broker uses no channel above it and no larger frame."""
+    """The client announces a channel-max and a small max-frame-size, and begins as many sessions as
+    that allows, up to three. The broker uses no channel above it and no larger frame."""
     used, limits = target.cited
     peer = target.amqp(channel_max=most, max_frame_size=512)
     for channel in range(1, min(most, 2) + 1):
@@ -123,7 +161,9 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     peer.settle() if most > 2 else None
     judge_trace(target, peer, amqp_liveness.limits)
     target.judge(
-        limits, all(each.theirs is not None and each.theirs <= most for each in peer.sessions.values()), "channels"
+        limits,
+        all(each.theirs is not None and each.theirs <= most for each in peer.sessions.values()),
+        "channels",
     )
     target.judge(used, True, f"{len(peer.sessions)} sessions with a channel-max of {most}")
 
@@ -131,15 +171,19 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
 def few_channels(target: Target) -> st.SearchStrategy[Where]:
     """A broker that allows few channels."""
     return st.sampled_from([0, 1, 7, 255]).map(
-        lambda most: Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_channel_max": most}})
+        lambda most: Where(
+            target.identity.default_amqp_acceptor, {"acceptor": {"amqp_channel_max": most}}
+        )
     )
 
 
 @case("AMQP10-CHMAX-02", "AMQP10-CHMAX-03", needs={"amqp", RECONFIGURABLE})
 @over(examples=12, where=few_channels, beyond=st.sampled_from([1, 2, 1000]))
-def test_a_channel_above_the_announced_maximum_is_refused(target: Bench, where: Where, beyond: int) -> None:
-    """A session is begun on the highest channel that the broker's open allows: it works. A frame comes on a higher one:
-    the broker closes with framing-error; another connection goes on."""
+def test_a_channel_above_the_announced_maximum_is_refused(
+    target: Bench, where: Where, beyond: int
+) -> None:
+    """A session is begun on the highest channel that the broker's open allows: it works. A frame
+    comes on a higher one: the broker closes with framing-error; another connection goes on."""
     refused, allowed = target.cited
     other = target.amqp()
     peer = target.amqp(begin=False)
@@ -147,7 +191,9 @@ def test_a_channel_above_the_announced_maximum_is_refused(target: Bench, where: 
     most = peer.opened.get("channel-max", 65535)
     peer.begin(most, proves=allowed)
     peer.begin(most + beyond, answered=False)
-    connection_refused(target, peer, (refused,), f"a begin on channel {most + beyond}, {most} allowed,", [FRAMING])
+    connection_refused(
+        target, peer, (refused,), f"a begin on channel {most + beyond}, {most} allowed,", [FRAMING]
+    )
     other.publish(_ready(target, other), b"still served")
 
 
@@ -159,8 +205,8 @@ def _ready(target: Bench, peer: AmqpPeer) -> Link:
 
 @case("AMQP10-CHMAX-05", needs={"amqp", "amqp-handle-limit"})
 def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
-    """A link is attached with the highest handle that the broker's begin allows: it works. One is attached with the next:
-    the broker closes with framing-error; another connection goes on."""
+    """A link is attached with the highest handle that the broker's begin allows: it works. One is
+    attached with the next: the broker closes with framing-error; another connection goes on."""
     with bystander(target):
         peer = target.amqp()
         assert peer.session.answer is not None
@@ -173,15 +219,19 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
             return
         peer.sender(target.node(), handle=most + 1, answered=False)
         connection_refused(
-            target, peer, ("AMQP10-CHMAX-05",), f"an attach with handle {most + 1}, {most} allowed,", [FRAMING]
+            target,
+            peer,
+            ("AMQP10-CHMAX-05",),
+            f"an attach with handle {most + 1}, {most} allowed,",
+            [FRAMING],
         )
 
 
 @case("AMQP10-CHMAX-04", needs={"amqp"})
 @over(examples=10, most=st.sampled_from([0, 1, 3]))
 def test_the_broker_attaches_no_handle_above_the_clients_maximum(target: Bench, most: int) -> None:
-    """The client's begin has a small handle-max, and it attaches as many links as that allows. The broker's handles are
-    not above it."""
+    """The client's begin has a small handle-max, and it attaches as many links as that allows. The
+    broker's handles are not above it."""
     peer = target.amqp(begin=False)
     peer.begin(handle_max=most)
     for _ in range(most + 1):

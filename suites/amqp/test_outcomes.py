@@ -1,25 +1,35 @@
-"""Outcomes and settlement (2.7.6, 3.3, 3.4): accepted, rejected, released, modified, and the default where none is said."""
+"""Outcomes and settlement (2.7.6, 3.3, 3.4): accepted, rejected, released, modified, and the
+default where none is said."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.raw_amqp import AmqpPeer, Node, frame
-from harness.wire import amqp
-from harness.wire.amqp import RECEIVER
-from harness.wire.amqp_types import Array, Described, Value, plain
-from harness.wire.conversation import Match
-from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered, objection
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
+from brokerproof.harness.protocols.amqp10.types import Array, Described, Value, plain
+from brokerproof.harness.protocols.conversation import Match
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bodies,
+    bystander,
+    collect,
+    fill,
+    granted,
+    numbered,
+    objection,
+)
 
 OUTCOMES = ("accepted", "rejected", "released", "modified")
 SYMBOLS = frozenset(f"amqp:{each}:list" for each in OUTCOMES)
 STATES = {
-    "accepted": amqp.composite("accepted"),
-    "released": amqp.composite("released"),
-    "failed": amqp.composite("modified", delivery_failed=True),
+    "accepted": codec.composite("accepted"),
+    "released": codec.composite("released"),
+    "failed": codec.composite("modified", delivery_failed=True),
 }
 
 
@@ -29,11 +39,14 @@ def failures(delivery: Delivery) -> int:
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """A receiver that holds ``count`` messages unsettled, without credit left. That they come is a control."""
+    """A receiver that holds ``count`` messages unsettled, without credit left. That they come is a
+    control."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(len(got) == count, f"{len(got)} of {count} messages came first; {peer.instead()}")
+    target.control(
+        len(got) == count, f"{len(got)} of {count} messages came first; {peer.instead()}"
+    )
     return peer, link, got
 
 
@@ -51,11 +64,15 @@ def again(
     return peer, link, got
 
 
-def settled_by_broker(link: Link, delivery: Delivery) -> Match[amqp.Frame]:
+def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
     """Matches the broker's word that it has settled a delivery it sent."""
 
-    def accepts(each: amqp.Frame) -> bool:
-        if each.name != "disposition" or each.channel != link.session.theirs or each.get("role") is RECEIVER:
+    def accepts(each: codec.Frame) -> bool:
+        if (
+            each.name != "disposition"
+            or each.channel != link.session.theirs
+            or each.get("role") is RECEIVER
+        ):
             return False
         span = (each.get("last", each["first"]) - each["first"]) % 2**32
         return (delivery.id - each["first"]) % 2**32 <= span and bool(each.get("settled", False))
@@ -73,13 +90,17 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[amqp.Frame]:
 def test_released_messages_can_be_had_again_unchanged(
     target: Bench, fates: list[bool], times: int, elsewhere: bool
 ) -> None:
-    """Of some messages each is accepted or released. Exactly the released ones come again, on the same link or another,
-    with the same octets and the same delivery-count, which was 0 at first."""
+    """Of some messages each is accepted or released. Exactly the released ones come again, on the
+    same link or another, with the same octets and the same delivery-count, which was 0 at first."""
     counts, unchanged, at_first = target.cited
     node, sent = target.node(), numbered(len(fates), 20)
     fill(target, node, sent)
     peer, link, got = received(target, node, len(fates))
-    target.judge(at_first, not any(map(failures, got)), f"delivery-counts at first: {list(map(failures, got))}")
+    target.judge(
+        at_first,
+        not any(map(failures, got)),
+        f"delivery-counts at first: {list(map(failures, got))}",
+    )
     bare = {each.message.body: each.message.bare for each in got}
     expected = {body for body, fate in zip(sent, fates, strict=True) if fate}
     for _ in range(times):
@@ -87,10 +108,20 @@ def test_released_messages_can_be_had_again_unchanged(
             peer.disposition(each, "released" if each.message.body in expected else "accepted")
         peer, link, got = again(target, peer, link, node, len(expected), elsewhere)
         came = sorted(bodies(got))
-        target.judge(unchanged, came == sorted(expected), f"{len(expected)} were released, {came} came again")
+        target.judge(
+            unchanged, came == sorted(expected), f"{len(expected)} were released, {came} came again"
+        )
         same = all(bare.get(each.message.body) == each.message.bare for each in got)
-        target.judge(unchanged, same, f"the bare messages that came again are {'the same' if same else 'others'}")
-        target.judge(counts, not any(map(failures, got)), f"delivery-counts after release: {list(map(failures, got))}")
+        target.judge(
+            unchanged,
+            same,
+            f"the bare messages that came again are {'the same' if same else 'others'}",
+        )
+        target.judge(
+            counts,
+            not any(map(failures, got)),
+            f"delivery-counts after release: {list(map(failures, got))}",
+        )
 
 
 @case("AMQP10-OUT-11", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery", "amqp-modified"})
@@ -99,24 +130,33 @@ def test_released_messages_can_be_had_again_unchanged(
     failed=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=5),
     elsewhere=st.booleans(),
 )
-def test_a_failed_delivery_is_counted(target: Bench, failed: list[bool | None], elsewhere: bool) -> None:
-    """A message is sent back as modified, several times, with delivery-failed set, not set, or absent. It comes again,
-    and its delivery-count is the number of times that delivery-failed was set."""
+def test_a_failed_delivery_is_counted(
+    target: Bench, failed: list[bool | None], elsewhere: bool
+) -> None:
+    """A message is sent back as modified, several times, with delivery-failed set, not set, or
+    absent. It comes again, and its delivery-count is the number of times that delivery-failed was
+    set."""
     raised, attempts = target.cited
     node = target.node()
     fill(target, node, [b"again and again"])
     peer, link, got = received(target, node, 1)
     expected = 0
     for each in failed:
-        peer.disposition(got[0], amqp.composite("modified", delivery_failed=each))
+        peer.disposition(got[0], codec.composite("modified", delivery_failed=each))
         expected += bool(each)
         peer, link, got = again(target, peer, link, node, 1, elsewhere)
         detail = f"after modified with delivery-failed={each} {len(got)} came again"
         target.require((raised, attempts), len(got) == 1, detail)
         count = failures(got[0])
-        target.judge(raised if each else attempts, count == expected, f"the count is {count}, {expected} failed")
+        target.judge(
+            raised if each else attempts,
+            count == expected,
+            f"the count is {count}, {expected} failed",
+        )
     target.judge(
-        (raised, attempts), failures(got[0]) == expected, f"in the end the count is {failures(got[0])} of {expected}"
+        (raised, attempts),
+        failures(got[0]) == expected,
+        f"in the end the count is {failures(got[0])} of {expected}",
     )
 
 
@@ -125,48 +165,68 @@ def test_a_failed_delivery_is_counted(target: Bench, failed: list[bool | None], 
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
-    """A message is sent back as undeliverable here, and others are released. With credit the others come again on that
-    link, and that one does not; another connection gets it."""
+    """A message is sent back as undeliverable here, and others are released. With credit the others
+    come again on that link, and that one does not; another connection gets it."""
     here, _ = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
     refused %= count
     for number, each in enumerate(got):
-        state = amqp.composite("modified", delivery_failed=failed, undeliverable_here=True)
+        state = codec.composite("modified", delivery_failed=failed, undeliverable_here=True)
         peer.disposition(each, state if number == refused else "released")
     barred = got[refused].message.body
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
-    target.judge(here, barred not in bodies(back), f"undeliverable here is {barred!r}, again came {bodies(back)}")
-    target.judge("AMQP10-OUT-09", sorted(bodies(back)) == others, f"others {others}, again came {bodies(back)}")
+    target.judge(
+        here,
+        barred not in bodies(back),
+        f"undeliverable here is {barred!r}, again came {bodies(back)}",
+    )
+    target.judge(
+        "AMQP10-OUT-09",
+        sorted(bodies(back)) == others,
+        f"others {others}, again came {bodies(back)}",
+    )
     for each in back:
         peer.disposition(each)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
-    target.judge(here, bodies(elsewhere) == [barred], f"another link got {bodies(elsewhere)}, should be {barred!r}")
+    target.judge(
+        here,
+        bodies(elsewhere) == [barred],
+        f"another link got {bodies(elsewhere)}, should be {barred!r}",
+    )
 
 
 @case("AMQP10-OUT-13", needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(
     examples=20,
     own=st.dictionaries(st.sampled_from(["x-opt-a", "x-opt-b"]), st.text("abc", max_size=3)),
-    new=st.dictionaries(st.sampled_from(["x-opt-b", "x-opt-c"]), st.text("xyz", min_size=1, max_size=3), min_size=1),
+    new=st.dictionaries(
+        st.sampled_from(["x-opt-b", "x-opt-c"]), st.text("xyz", min_size=1, max_size=3), min_size=1
+    ),
 )
-def test_annotations_of_modified_are_merged(target: Bench, own: dict[str, str], new: dict[str, str]) -> None:
-    """A message with annotations is sent back as modified with others. It comes again with both; where a key is in both,
-    the new value counts."""
+def test_annotations_of_modified_are_merged(
+    target: Bench, own: dict[str, str], new: dict[str, str]
+) -> None:
+    """A message with annotations is sent back as modified with others. It comes again with both;
+    where a key is in both, the new value counts."""
     node = target.node()
     sender = target.amqp()
     link = sender.sender(node)
     granted(target, sender, link)
     sender.publish(link, b"annotated", sections={"message_annotations": own} if own else None)
     peer, link, got = received(target, node, 1)
-    peer.disposition(got[0], amqp.composite("modified", delivery_failed=True, message_annotations=new))
+    peer.disposition(
+        got[0], codec.composite("modified", delivery_failed=True, message_annotations=new)
+    )
     _, _, back = again(target, peer, link, node, 1)
     target.control(len(back) == 1, f"after modified {len(back)} came again")
     have = back[0].message.map("message-annotations")
     fits = all(have.get(key) == value for key, value in (own | new).items())
-    target.judge("AMQP10-OUT-13", fits, f"{own} merged with {new} should be {own | new}; came {dict(have)}")
+    target.judge(
+        "AMQP10-OUT-13", fits, f"{own} merged with {new} should be {own | new}; came {dict(have)}"
+    )
 
 
 @case("AMQP10-OUT-02", "AMQP10-OUT-01", "AMQP10-TERM-08", needs={"amqp", "amqp-redelivery"})
@@ -176,14 +236,18 @@ def test_annotations_of_modified_are_merged(target: Bench, own: dict[str, str], 
     then=st.sampled_from([*OUTCOMES, "received"]),
 )
 def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) -> None:
-    """A client accepts or releases a message and then tells another state for the same delivery. The first counts: what
-    was accepted does not come again, and what was released does."""
+    """A client accepts or releases a message and then tells another state for the same delivery.
+    The first counts: what was accepted does not come again, and what was released does."""
     keeps, terminal, never = target.cited
     node = target.node()
     fill(target, node, [b"decided", b"bystander"])
     peer, link, got = received(target, node, 2)
     peer.disposition(got[0], first)
-    later = amqp.composite("received", section_number=0, section_offset=0) if then == "received" else then
+    later = (
+        codec.composite("received", section_number=0, section_offset=0)
+        if then == "received"
+        else then
+    )
     peer.disposition(got[0], later)
     peer.disposition(got[1], "released")
     _, _, back = again(target, peer, link, node, 2 if first == "released" else 1, elsewhere=True)
@@ -195,10 +259,17 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
 
 
 @case("AMQP10-OUT-03", "AMQP10-OUT-17", needs={"amqp", "amqp-redelivery"})
-@over(examples=30, asked=st.sampled_from(["accepted", "released", "failed"]), how=st.sampled_from(["none", "received"]))
-def test_the_default_outcome_applies_where_no_state_is_known(target: Bench, asked: str, how: str) -> None:
-    """A receiver asks for a default-outcome and settles a message without an outcome. The default-outcome that the broker's
-    attach names applies: the message is gone, comes again, or comes again as a failed delivery."""
+@over(
+    examples=30,
+    asked=st.sampled_from(["accepted", "released", "failed"]),
+    how=st.sampled_from(["none", "received"]),
+)
+def test_the_default_outcome_applies_where_no_state_is_known(
+    target: Bench, asked: str, how: str
+) -> None:
+    """A receiver asks for a default-outcome and settles a message without an outcome. The
+    default-outcome that the broker's attach names applies: the message is gone, comes again, or
+    comes again as a failed delivery."""
     applies, outcome = target.cited
     node = target.node()
     fill(target, node, [b"undecided"])
@@ -209,39 +280,62 @@ def test_the_default_outcome_applies_where_no_state_is_known(target: Bench, aske
         "default-outcome": STATES[asked],
         "outcomes": sorted(SYMBOLS),
     }
-    link = peer.receiver(node, source=amqp.composite("source", source), credit=1)
+    link = peer.receiver(node, source=codec.composite("source", source), credit=1)
     default = _default_outcome(link)
-    kind = amqp.name_of(default)
-    target.judge(outcome, default is None or kind in OUTCOMES, f"the broker's attach has the default-outcome {kind}")
+    kind = codec.name_of(default)
+    target.judge(
+        outcome,
+        default is None or kind in OUTCOMES,
+        f"the broker's attach has the default-outcome {kind}",
+    )
     got = collect(target, peer, link, 1, quiet=0)
     target.control(len(got) == 1, f"{len(got)} messages came; {peer.instead()}")
     if kind not in OUTCOMES:
         target.note("the broker's attach names no default-outcome, so nothing is promised")
         return
-    fields = {key: plain(each) for key, each in amqp.fields_of(default).items()}
-    state = None if how == "none" else amqp.composite("received", section_number=0, section_offset=0)
+    fields = {key: plain(each) for key, each in codec.fields_of(default).items()}
+    state = (
+        None if how == "none" else codec.composite("received", section_number=0, section_offset=0)
+    )
     peer.disposition(got[0], state)
     error = objection(peer)
-    target.require(applies, error is None, f"settled with the state {how}, answered with {error and error.brief()}")
-    back = again(target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True)[2]
+    target.require(
+        applies,
+        error is None,
+        f"settled with the state {how}, answered with {error and error.brief()}",
+    )
+    back = again(
+        target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True
+    )[2]
     gone = kind in ("accepted", "rejected") or fields.get("undeliverable-here", False)
-    target.judge(applies, gone is not bool(back), f"the default-outcome is {kind}, and {len(back)} messages came again")
+    target.judge(
+        applies,
+        gone is not bool(back),
+        f"the default-outcome is {kind}, and {len(back)} messages came again",
+    )
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
-        target.judge(applies, count == failed, f"default-outcome {kind}({fields}): the delivery-count is {count}")
+        target.judge(
+            applies,
+            count == failed,
+            f"default-outcome {kind}({fields}): the delivery-count is {count}",
+        )
 
 
-def _default_outcome(link: Link) -> amqp.Item | None:
+def _default_outcome(link: Link) -> codec.Item | None:
     assert link.answer is not None
-    return amqp.fields_of(link.answer.fields.get("source")).get("default-outcome")
+    return codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
 
 
 @case("AMQP10-OUT-01", "AMQP10-OUT-16", "AMQP10-OUT-17", "AMQP10-OUT-15", needs={"amqp"})
 @over(examples=12, asked=st.sets(st.sampled_from(sorted(SYMBOLS))), size=st.sampled_from([1, 3000]))
-def test_a_source_names_outcomes_by_their_symbols(target: Bench, asked: set[str], size: int) -> None:
-    """A receiver asks for some outcomes. What the broker's attach names are symbols of outcomes, its default-outcome is an
-    outcome, its own dispositions carry outcomes, and its transfers tell no state."""
+def test_a_source_names_outcomes_by_their_symbols(
+    target: Bench, asked: set[str], size: int
+) -> None:
+    """A receiver asks for some outcomes. What the broker's attach names are symbols of outcomes,
+    its default-outcome is an outcome, its own dispositions carry outcomes, and its transfers tell
+    no state."""
     terminal, symbols, default, nowhere = target.cited
     node = target.node()
     peer = target.amqp(max_frame_size=512)
@@ -250,26 +344,40 @@ def test_a_source_names_outcomes_by_their_symbols(target: Bench, asked: set[str]
     number = peer.post(sender, bytes(size))
     state = peer.confirmed(sender.session, number, None, proves=terminal).kind("state")
     target.judge(terminal, state in OUTCOMES, f"the broker settled a message with {state}")
-    source = {"address": node.address, "capabilities": node.capabilities or None, "outcomes": sorted(asked) or None}
-    link = peer.receiver(node, source=amqp.composite("source", source), credit=1)
+    source = {
+        "address": node.address,
+        "capabilities": node.capabilities or None,
+        "outcomes": sorted(asked) or None,
+    }
+    link = peer.receiver(node, source=codec.composite("source", source), credit=1)
     assert link.answer is not None
-    inside = amqp.fields_of(link.answer.fields.get("source"))
+    inside = codec.fields_of(link.answer.fields.get("source"))
     names = inside.get("outcomes")
     listed = names.items if isinstance(names, Array) else () if names is None else (names,)
-    fine = all(isinstance(each, Value) and each.type == "symbol" and each.value in SYMBOLS for each in listed)
-    target.judge(
-        symbols, fine, f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}"
+    fine = all(
+        isinstance(each, Value) and each.type == "symbol" and each.value in SYMBOLS
+        for each in listed
     )
-    kind = amqp.name_of(inside.get("default-outcome"))
-    target.judge(default, kind in (None, *OUTCOMES), f"the broker's source has the default-outcome {kind}")
+    target.judge(
+        symbols,
+        fine,
+        f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}",
+    )
+    kind = codec.name_of(inside.get("default-outcome"))
+    target.judge(
+        default, kind in (None, *OUTCOMES), f"the broker's source has the default-outcome {kind}"
+    )
     got = peer.delivery(link)
     told = [each.kind("state") for each in got.frames if "state" in each.fields]
-    target.judge(nowhere, "received" not in told, f"{len(got.frames)} transfers told the states {told}")
+    target.judge(
+        nowhere, "received" not in told, f"{len(got.frames)} transfers told the states {told}"
+    )
 
 
 @case("AMQP10-OUT-19", needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
-    """A receiver's source names neither outcomes nor default-outcome. A message that is accepted is gone."""
+    """A receiver's source names neither outcomes nor default-outcome. A message that is accepted is
+    gone."""
     node = target.node()
     fill(target, node, [b"one", b"two"])
     peer, link, got = received(target, node, 2)
@@ -277,15 +385,20 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     peer.disposition(got[1], "released")
     back = again(target, peer, link, node, 1, elsewhere=True)[2]
     target.judge(
-        "AMQP10-OUT-19", bodies(back) == [got[1].message.body], f"'one' was accepted, and {bodies(back)} came again"
+        "AMQP10-OUT-19",
+        bodies(back) == [got[1].message.body],
+        f"'one' was accepted, and {bodies(back)} came again",
     )
 
 
 @case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp", "amqp-redelivery"})
 @over(examples=20, state=st.sampled_from(sorted(STATES)), again_state=st.booleans())
-def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: str, again_state: bool) -> None:
-    """A client tells an outcome without settling, and settles later, if the broker has not done so meanwhile: with the same
-    state or with none. The outcome counts once, and the connection goes on."""
+def test_an_outcome_may_be_told_first_and_settled_later(
+    target: Bench, state: str, again_state: bool
+) -> None:
+    """A client tells an outcome without settling, and settles later, if the broker has not done so
+    meanwhile: with the same state or with none. The outcome counts once, and the connection goes
+    on."""
     settles, once = target.cited
     node = target.node()
     fill(target, node, [b"in two steps"])
@@ -296,7 +409,10 @@ def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: st
     target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
     target.judge(
-        settles, fine, f"{state}, settled later {'as such' if again_state else 'without a state'}: {peer.instead()}"
+        settles,
+        fine,
+        f"{state}, settled later {'as such' if again_state else 'without a state'}:"
+        f" {peer.instead()}",
     )
     gone = state == "accepted"
     other = target.amqp()
@@ -304,7 +420,13 @@ def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: st
     target.judge(once, len(back) == (not gone), f"{state}: {len(back)} messages came again")
 
 
-@case("AMQP10-DISP-01", "AMQP10-DISP-02", "AMQP10-DISP-03", "AMQP10-DISP-05", needs={"amqp", "amqp-redelivery"})
+@case(
+    "AMQP10-DISP-01",
+    "AMQP10-DISP-02",
+    "AMQP10-DISP-03",
+    "AMQP10-DISP-05",
+    needs={"amqp", "amqp-redelivery"},
+)
 @over(
     examples=60,
     always=lambda target: [{"counts": (4, 2), "cut": 1, "width": 3, "last": True}],
@@ -316,9 +438,10 @@ def test_an_outcome_may_be_told_first_and_settled_later(target: Bench, state: st
 def test_a_range_covers_what_it_names_and_no_more(
     target: Bench, counts: tuple[int, int], cut: int, width: int, last: bool
 ) -> None:
-    """A client holds messages of one or two links of a session, and sends messages of its own with the same ids. It
-    accepts a range of what it holds by one disposition, or one delivery by one without last, and releases the rest. The
-    rest comes again, no more and no less, also after the client has gone, and its own messages are not touched."""
+    """A client holds messages of one or two links of a session, and sends messages of its own with
+    the same ids. It accepts a range of what it holds by one disposition, or one delivery by one
+    without last, and releases the rest. The rest comes again, no more and no less, also after the
+    client has gone, and its own messages are not touched."""
     role, alone, settles, links = target.cited
     nodes, total = (target.node(), target.node()), sum(counts)
     sent = (numbered(counts[0]), [b"b" + each for each in numbered(counts[1])])
@@ -327,7 +450,11 @@ def test_a_range_covers_what_it_names_and_no_more(
     peer = target.amqp()
     held: list[Delivery] = []
     for node, count in zip(nodes, counts, strict=True):
-        held += collect(target, peer, peer.receiver(node, credit=count), count, quiet=0) if count else []
+        held += (
+            collect(target, peer, peer.receiver(node, credit=count), count, quiet=0)
+            if count
+            else []
+        )
     target.control(len(held) == total, f"{len(held)} of {total} messages came")
     own = target.node()
     producer = peer.sender(own)
@@ -337,7 +464,8 @@ def test_a_range_covers_what_it_names_and_no_more(
     cut %= total
     end = min(total - 1, cut + width) if last else cut
     target.control(
-        [each.id for each in held] == [(held[0].id + n) % 2**32 for n in range(total)], "ids are not in a row"
+        [each.id for each in held] == [(held[0].id + n) % 2**32 for n in range(total)],
+        "ids are not in a row",
     )
     peer.disposition(held[cut].id, "accepted", last=held[end].id if last else None)
     for each in [*held[:cut], *held[end + 1 :]]:
@@ -349,23 +477,38 @@ def test_a_range_covers_what_it_names_and_no_more(
     for node, some in reversed(list(zip(nodes, sent, strict=True))):
         link = other.receiver(node, credit=total + 10)
         back += bodies(collect(target, other, link, sum(body in expected for body in some)))
-    what = f"{cut} to {end} of {total} were accepted" if last else f"{cut} of {total} was accepted, without last,"
+    what = (
+        f"{cut} to {end} of {total} were accepted"
+        if last
+        else f"{cut} of {total} was accepted, without last,"
+    )
     target.judge(
-        (settles, alone, links), sorted(back) == expected, f"{what} and {len(back)} came again of {len(expected)}"
+        (settles, alone, links),
+        sorted(back) == expected,
+        f"{what} and {len(back)} came again of {len(expected)}",
     )
     peer.close()
     target.advance(QUIET)
     late = bodies(other.take_deliveries(link))
-    target.judge((settles, links), not late, f"{what} and when the client had gone {late} came again")
+    target.judge(
+        (settles, links), not late, f"{what} and when the client had gone {late} came again"
+    )
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
-    target.judge(role, len(mine) == total, f"of {total} messages the client sent itself {len(mine)} are there")
+    target.judge(
+        role,
+        len(mine) == total,
+        f"of {total} messages the client sent itself {len(mine)} are there",
+    )
 
 
 @case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp", "amqp-redelivery"})
 @over(examples=12, first=st.sampled_from([7, 1000, 2**31, 2**32 - 1]), width=st.integers(0, 3))
-def test_a_disposition_for_nothing_held_changes_nothing(target: Bench, first: int, width: int) -> None:
-    """A disposition names deliveries that the client does not hold. What it does hold is untouched: the broker goes on,
-    or ends the session with an error, and the message is still there; another connection goes on."""
+def test_a_disposition_for_nothing_held_changes_nothing(
+    target: Bench, first: int, width: int
+) -> None:
+    """A disposition names deliveries that the client does not hold. What it does hold is untouched:
+    the broker goes on, or ends the session with an error, and the message is still there; another
+    connection goes on."""
     settles, keeps = target.cited
     with bystander(target):
         node = target.node()
@@ -373,7 +516,9 @@ def test_a_disposition_for_nothing_held_changes_nothing(target: Bench, first: in
         peer, link, got = received(target, node, 1)
         start = (got[0].id + first) % 2**32
         room = (got[0].id - start - 1) % 2**32
-        peer.disposition(start, "accepted", last=(start + min(width, room)) % 2**32, channel=link.session.channel)
+        peer.disposition(
+            start, "accepted", last=(start + min(width, room)) % 2**32, channel=link.session.channel
+        )
         target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
         if peer.ended is None and not any(map(peer.fatal, peer.inbox)):
             peer.disposition(got[0], "released")
@@ -381,51 +526,73 @@ def test_a_disposition_for_nothing_held_changes_nothing(target: Bench, first: in
             peer.leave()
         other = target.amqp()
         came = collect(target, other, other.receiver(node, credit=1), 1)
-        target.judge((settles, keeps), bodies(came) == [b"held"], f"the message that was held: {bodies(came)} came")
+        target.judge(
+            (settles, keeps),
+            bodies(came) == [b"held"],
+            f"the message that was held: {bodies(came)} came",
+        )
 
 
 @case("AMQP10-OUT-05", "AMQP10-OUT-06", needs={"amqp", "dead-letters"})
 @over(examples=10, error=st.booleans())
 def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -> None:
-    """A message is rejected, with an error or without. It is found at the dead-letter address with its delivery-count
-    raised, and the error in its delivery-annotations."""
+    """A message is rejected, with an error or without. It is found at the dead-letter address with
+    its delivery-count raised, and the error in its delivery-annotations."""
     counted, told = target.cited
     node = target.node()
     body = node.address.encode()
     fill(target, node, [body])
     peer, _, got = received(target, node, 1)
-    state = amqp.composite("rejected", error=("amqp:decode-error", "unreadable") if error else None)
+    state = codec.composite(
+        "rejected", error=("amqp:decode-error", "unreadable") if error else None
+    )
     peer.disposition(got[0], state)
     peer.settle()
     dead = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
     grave = target.amqp()
-    source = {"address": dead.address, "capabilities": dead.capabilities or None, "distribution-mode": "copy"}
-    look = grave.receiver(dead, source=amqp.composite("source", source), credit=100_000)
+    source = {
+        "address": dead.address,
+        "capabilities": dead.capabilities or None,
+        "distribution-mode": "copy",
+    }
+    look = grave.receiver(dead, source=codec.composite("source", source), credit=100_000)
     found = grave.delivery(look, body=body)
     count = failures(found)
-    target.judge(counted, count == failures(got[0]) + 1, f"after a rejection the delivery-count is {count}")
+    target.judge(
+        counted, count == failures(got[0]) + 1, f"after a rejection the delivery-count is {count}"
+    )
     annotation = found.message.first("delivery-annotations")
-    entries = dict(annotation.value) if isinstance(annotation, Value) and annotation.type == "map" else {}
+    entries = (
+        dict(annotation.value) if isinstance(annotation, Value) and annotation.type == "map" else {}
+    )
     rejected = next((each for key, each in entries.items() if plain(key) == "rejected"), None)
     if not error:
         target.judge(told, True, "no error was given")
         return
-    condition = amqp.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
+    condition = (
+        codec.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
+    )
     said = None if condition is None else plain(condition)
-    target.judge(told, said == "amqp:decode-error", f"the delivery-annotations have {dict(entries)} ({said})")
+    target.judge(
+        told, said == "amqp:decode-error", f"the delivery-annotations have {dict(entries)} ({said})"
+    )
 
 
 @case("AMQP10-OUT-04", "AMQP10-TERM-08", needs={"amqp", "amqp-copy"})
 @over(examples=10, count=st.integers(1, 3))
 def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count: int) -> None:
-    """A link of distribution-mode copy accepts its copies. They do not come again to it, and who takes the messages later
-    sees their delivery-count as it was."""
+    """A link of distribution-mode copy accepts its copies. They do not come again to it, and who
+    takes the messages later sees their delivery-count as it was."""
     counts, never = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
-    source = {"address": node.address, "capabilities": node.capabilities or None, "distribution-mode": "copy"}
-    link = peer.receiver(node, source=amqp.composite("source", source), credit=count)
+    source = {
+        "address": node.address,
+        "capabilities": node.capabilities or None,
+        "distribution-mode": "copy",
+    }
+    link = peer.receiver(node, source=codec.composite("source", source), credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(bodies(got) == sent, f"copies of {bodies(got)} came, of {sent}")
     for each in got:
@@ -433,7 +600,15 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer.settle()
     peer.flow(link, link_credit=count + 10)
     more = collect(target, peer, link, 0)
-    target.judge(never, not more, f"after accepting them {bodies(more)} came again on the copying link")
-    peer.expect_nothing(for_=QUIET, of=frame("transfer", link=link), proves=never, why="all copies were accepted")
+    target.judge(
+        never, not more, f"after accepting them {bodies(more)} came again on the copying link"
+    )
+    peer.expect_nothing(
+        for_=QUIET, of=frame("transfer", link=link), proves=never, why="all copies were accepted"
+    )
     _, _, taken = received(target, node, count)
-    target.judge(counts, not any(map(failures, taken)), f"delivery-counts after accepted: {list(map(failures, taken))}")
+    target.judge(
+        counts,
+        not any(map(failures, taken)),
+        f"delivery-counts after accepted: {list(map(failures, taken))}",
+    )

@@ -1,24 +1,28 @@
-"""Proton's engine, the client that people use from Python, against the broker: what it sends, takes, drains and settles."""
+"""Proton's engine, the client that people use from Python, against the broker: what it sends,
+takes, drains and settles."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
-from harness.words import CloseHow
-from suites.amqp.steps import QUIET, judge_trace
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from brokerproof.suites.amqp.steps import QUIET, judge_trace
 
 
 @case("AMQP10-OPEN-01", "AMQP10-SASL-12", "AMQP10-CLOSE-01", needs={"amqp"})
 def test_proton_connects_and_closes(target: Bench) -> None:
-    """Proton logs in, opens, begins a session, and closes. Each step is answered, and the close without an error."""
+    """Proton logs in, opens, begins a session, and closes. Each step is answered, and the close
+    without an error."""
     before, headers, closes = target.cited
     peer = target.proton(proves=(before, headers))
     peer.session()
     peer.close(proves=closes)
-    target.judge(closes, peer.connection.remote_condition is None, "the broker's close has no error")
+    target.judge(
+        closes, peer.connection.remote_condition is None, "the broker's close has no error"
+    )
 
 
 @case("AMQP10-MSG-02", "AMQP10-CREDIT-09", "AMQP10-XFER-19", needs={"amqp"})
@@ -35,8 +39,8 @@ def test_proton_connects_and_closes(target: Bench) -> None:
 def test_what_proton_sends_it_gets_again(
     target: Bench, bodies: list[bytes | str | int], frame: int, subject: str
 ) -> None:
-    """Proton sends messages of different kinds and sizes, over frames small and large, and another Proton receives them,
-    the same and in order."""
+    """Proton sends messages of different kinds and sizes, over frames small and large, and another
+    Proton receives them, the same and in order."""
     bare, spent, apart = target.cited
     node = target.node()
     peer = target.proton(max_frame_size=frame)
@@ -44,20 +48,29 @@ def test_what_proton_sends_it_gets_again(
     for body in bodies:
         peer.publish(sender, body, subject=subject)
     other = target.proton(max_frame_size=frame)
-    receiver = other.receiver(other.session(), node.address, capabilities=node.capabilities, credit=len(bodies))
+    receiver = other.receiver(
+        other.session(), node.address, capabilities=node.capabilities, credit=len(bodies)
+    )
     for body in bodies:
         got = other.message(receiver, proves=apart)
         have = bytes(got.message.body) if isinstance(body, bytes) else got.message.body
-        target.judge(bare, have == body and got.message.subject == subject, f"sent {body!r}, came {have!r}")
+        target.judge(
+            bare, have == body and got.message.subject == subject, f"sent {body!r}, came {have!r}"
+        )
         other.settle(got)
-    target.judge(spent, receiver.credit == 0, f"after {len(bodies)} messages {receiver.credit} credits are left")
+    target.judge(
+        spent,
+        receiver.credit == 0,
+        f"after {len(bodies)} messages {receiver.credit} credits are left",
+    )
     judge_trace(target, other, amqp_credit.credit)  # type: ignore[arg-type]
 
 
 @case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp"})
 @over(examples=20, count=st.integers(0, 4), credit=st.integers(1, 8))
 def test_proton_drains(target: Bench, count: int, credit: int) -> None:
-    """Proton drains a queue. It gets what is there, as far as the credit reaches, and the rest of the credit back."""
+    """Proton drains a queue. It gets what is there, as far as the credit reaches, and the rest of
+    the credit back."""
     answered, soon = target.cited
     node = target.node()
     peer = target.proton()
@@ -69,14 +82,26 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     back = peer.drain(receiver, credit, proves=(answered, soon))
     got = peer.take_messages(receiver)
     fine = len(got) == min(count, credit) and back == credit - len(got)
-    target.judge((answered, soon), fine, f"{credit} credits for {count} messages: {len(got)} came, {back} came back")
+    target.judge(
+        (answered, soon),
+        fine,
+        f"{credit} credits for {count} messages: {len(got)} came, {back} came back",
+    )
 
 
-@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-OUT-11", "AMQP10-TERM-08", needs={"amqp", "amqp-redelivery"})
-@over(examples=20, outcome=st.sampled_from(["accepted", "released", "modified"]), failed=st.booleans())
+@case(
+    "AMQP10-OUT-08",
+    "AMQP10-OUT-09",
+    "AMQP10-OUT-11",
+    "AMQP10-TERM-08",
+    needs={"amqp", "amqp-redelivery"},
+)
+@over(
+    examples=20, outcome=st.sampled_from(["accepted", "released", "modified"]), failed=st.booleans()
+)
 def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: bool) -> None:
-    """Proton settles a message as accepted, released or modified. It is gone, or comes again to the next connection with
-    its delivery-count as it should be."""
+    """Proton settles a message as accepted, released or modified. It is gone, or comes again to the
+    next connection with its delivery-count as it should be."""
     released, again, counted, never = target.cited
     node = target.node()
     peer = target.proton()
@@ -90,20 +115,27 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: boo
     if outcome == "accepted":
         target.wait_until(lambda: bool(other.inbox and other.take_messages(taking)), QUIET)
         target.judge((never, again), taking.credit == 1, "what was accepted did not come again")
-        target.judge((released, counted), taking.credit == 1, "what was accepted did not come again")
+        target.judge(
+            (released, counted), taking.credit == 1, "what was accepted did not come again"
+        )
         return
     got = other.message(taking, proves=again)
     count = got.message.delivery_count
     expected = int(failed and outcome == "modified")
-    target.judge((released, counted), count == expected, f"{outcome}, failed={failed}: the delivery-count is {count}")
+    target.judge(
+        (released, counted),
+        count == expected,
+        f"{outcome}, failed={failed}: the delivery-count is {count}",
+    )
     target.judge(never, True, "nothing was accepted")
 
 
 @case("AMQP10-WIN-02", "AMQP10-XFER-19", "AMQP10-DISP-01", needs={"amqp"})
 @over(examples=10, size=st.sampled_from([500, 1500, 2500]), octets=st.sampled_from([4096, 8192]))
 def test_messages_come_through_a_small_window(target: Bench, size: int, octets: int) -> None:
-    """Proton takes in a few frames at a time, and the messages are several frames each and more than its window has room for.
-    They come whole, as it makes room, and the broker keeps to the window."""
+    """Proton takes in a few frames at a time, and the messages are several frames each and more
+    than its window has room for. They come whole, as it makes room, and the broker keeps to the
+    window."""
     _, apart, settled = target.cited
     node = target.node()
     peer = target.proton(max_frame_size=512)
@@ -115,7 +147,11 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, octets: 
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
         got = peer.message(receiver, proves=apart)
-        target.judge(apart, bytes(got.message.body) == body, f"{len(bytes(got.message.body))} octets came of {size}")
+        target.judge(
+            apart,
+            bytes(got.message.body) == body,
+            f"{len(bytes(got.message.body))} octets came of {size}",
+        )
         peer.settle(got)
     judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)  # type: ignore[arg-type]
     peer.leave(CloseHow.RESET)

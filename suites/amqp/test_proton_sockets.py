@@ -1,5 +1,5 @@
-"""Proton over sockets of its own, as programs use it: ``BlockingConnection`` and ``Container`` send, receive, settle, drain,
-and have transactions."""
+"""Proton over sockets of its own, as programs use it: ``BlockingConnection`` and ``Container``
+send, receive, settle, drain, and have transactions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.proton_blocking import ContainerPeer
-from harness.clients.proton_engine import Arrived, Told, told
-from harness.clients.raw_amqp import Node
-from harness.wire.conversation import Match
-from suites.amqp.steps import QUIET, bodies, collect, fill, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.proton_blocking import ContainerPeer
+from brokerproof.harness.clients.proton_engine import Arrived, Told, told
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.protocols.conversation import Match
+from brokerproof.suites.amqp.steps import QUIET, bodies, collect, fill, numbered
 
 
 def heard(*names: str) -> Match[Told]:
@@ -22,7 +22,8 @@ def heard(*names: str) -> Match[Told]:
 
 
 def octets(message: Any) -> bytes:
-    """The octets of a message of Proton's with one data section: its body looks into memory that goes with the message."""
+    """The octets of a message of Proton's with one data section: its body looks into memory that
+    goes with the message."""
     return bytes(message.body)
 
 
@@ -40,11 +41,19 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     return found
 
 
-@case("AMQP10-MSG-02", "AMQP10-DISP-01", "AMQP10-CLOSE-01", needs={"amqp", "sockets", "amqp-multi-transfer"})
-@over(examples=3, sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4))
+@case(
+    "AMQP10-MSG-02",
+    "AMQP10-DISP-01",
+    "AMQP10-CLOSE-01",
+    needs={"amqp", "sockets", "amqp-multi-transfer"},
+)
+@over(
+    examples=3,
+    sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4),
+)
 def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int]) -> None:
-    """A BlockingConnection sends messages and waits until each is accepted; another receives the same, in order, accepts
-    them, and both close."""
+    """A BlockingConnection sends messages and waits until each is accepted; another receives the
+    same, in order, accepts them, and both close."""
     bare, settled, closed = target.cited
     node, sent = target.node(), [bytes([number]) * size for number, size in enumerate(sizes)]
     peer, other = target.proton_blocking(), target.proton_blocking()
@@ -62,7 +71,8 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
 
 @case("AMQP10-OUT-09", "AMQP10-TERM-08", needs={"amqp", "sockets", "amqp-redelivery"})
 def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
-    """A BlockingConnection releases one message and accepts another. The first can be had again, the second cannot."""
+    """A BlockingConnection releases one message and accepts another. The first can be had again,
+    the second cannot."""
     again, never = target.cited
     node = target.node()
     fill(target, node, [b"released", b"accepted"])
@@ -80,8 +90,9 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
 
 @case("AMQP10-CREDIT-09", "AMQP10-MSG-02", "AMQP10-DISP-01", needs={"amqp", "sockets"})
 def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
-    """A Container sends three hundred messages, more than the credit that it gets at once, as its credit allows; all are
-    accepted. Another receives and accepts them in order, no more than it gave credit for."""
+    """A Container sends three hundred messages, more than the credit that it gets at once, as its
+    credit allows; all are accepted. Another receives and accepts them in order, no more than it
+    gave credit for."""
     spent, bare, settled = target.cited
     node, sent = target.node(), numbered(300, 100)
     peer, other = target.proton_container(), target.proton_container()
@@ -104,7 +115,8 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
 @case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp", "sockets"})
 @over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
 def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
-    """A Container drains a queue that has less than its credit. It gets what is there and the rest of the credit back."""
+    """A Container drains a queue that has less than its credit. It gets what is there and the rest
+    of the credit back."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.proton_container()
@@ -112,10 +124,17 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     back = peer.expect(heard("drained"), proves=target.cited).subject
     came = sum(each.name == "message" for each in peer.inbox)
     fine = came == count and back == credit - count
-    target.judge(target.cited, fine, f"{credit} credits for {count} messages: {came} came, {back} came back")
+    target.judge(
+        target.cited, fine, f"{credit} credits for {count} messages: {came} came, {back} came back"
+    )
 
 
-@case("AMQP10-TXN-06", "AMQP10-TXN-09", "AMQP10-TXN-10", needs={"amqp", "sockets", "amqp-transactions"})
+@case(
+    "AMQP10-TXN-06",
+    "AMQP10-TXN-09",
+    "AMQP10-TXN-10",
+    needs={"amqp", "sockets", "amqp-transactions"},
+)
 @over(
     always=lambda target: [{"commit": True, "count": 2}, {"commit": False, "count": 2}],
     examples=4,
@@ -123,8 +142,9 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     count=st.integers(1, 3),
 )
 def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -> None:
-    """In one transaction a Container sends messages and accepts others that it had received. After a commit the sent ones are
-    there and the accepted ones gone; after an abort it is the other way round."""
+    """In one transaction a Container sends messages and accepts others that it had received. After
+    a commit the sent ones are there and the accepted ones gone; after an abort it is the other way
+    round."""
     posted, retired, kept = target.cited
     there, back = target.node(), target.node()
     fill(target, back, numbered(count))
@@ -134,13 +154,22 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     peer.transact(there.address, sent, taken, commit=commit, capabilities=there.capabilities)
     wanted = "transaction_committed" if commit else "transaction_aborted"
     ends = heard(
-        "transaction_committed", "transaction_aborted", "transaction_declare_failed", "transaction_commit_failed"
+        "transaction_committed",
+        "transaction_aborted",
+        "transaction_declare_failed",
+        "transaction_commit_failed",
     )
     ended = peer.expect(ends, proves=posted)
-    target.require(target.cited, ended.name == wanted, f"the transaction ended as {ended.name}, should be {wanted}")
+    target.require(
+        target.cited,
+        ended.name == wanted,
+        f"the transaction ended as {ended.name}, should be {wanted}",
+    )
     peer.leave()
     found = left(target, there, count if commit else 0)
-    target.judge(posted, found == (sent if commit else []), f"after {wanted} the target has {found}")
+    target.judge(
+        posted, found == (sent if commit else []), f"after {wanted} the target has {found}"
+    )
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
     detail = f"after {wanted} the source has {remaining}, should have {expected}"

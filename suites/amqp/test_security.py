@@ -1,25 +1,27 @@
-"""SASL (part 5): the mechanisms that are offered, right and wrong credentials, and frames that are none."""
+"""SASL (part 5): the mechanisms that are offered, right and wrong credentials, and frames that are
+none."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_tap import UNREADABLE
-from harness.clients.raw_amqp import HEADER, SASL_ID, AmqpPeer, either, frame
-from harness.wire import amqp
-from harness.wire.amqp import SASL_FRAME, Frame
-from harness.wire.amqp_types import Array, Value
-from harness.wire.conversation import Match
-from harness.words import Duration, seconds
-from suites.amqp.steps import bystander
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import Duration, seconds
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import SASL_FRAME, Frame
+from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, either, frame
+from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
+from brokerproof.harness.protocols.amqp10.types import Array, Value
+from brokerproof.harness.protocols.conversation import Match
+from brokerproof.suites.amqp.steps import bystander
 
 SMALLEST = 512
 """MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
 NO_SUCH = "BROKERPROOF-NO-SUCH"
 SOON: Duration = seconds(5)
-"""After a failed login the connection should end within this time, and not by a handshake time-out, which comes later."""
+"""After a failed login the connection should end within this time, and not by a handshake time-out,
+which comes later."""
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
@@ -44,11 +46,16 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
     return f"\0{name or 'anybody'}\0{word or 'anything'}".encode()
 
 
-def refused(target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str) -> None:
-    """Judge that the outcome is no success and the connection ends. An outcome may be lost in a reset."""
+def refused(
+    target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
+) -> None:
+    """Judge that the outcome is no success and the connection ends. An outcome may be lost in a
+    reset."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
-        target.judge(code, outcome.get("code") in (1, 2, 3, 4), f"{what} was answered with {outcome.brief()}")
+        target.judge(
+            code, outcome.get("code") in (1, 2, 3, 4), f"{what} was answered with {outcome.brief()}"
+        )
     else:
         target.judge(code, peer.ended is not None, f"{what}: {peer.instead()}")
     peer.expect_end(within=SOON, proves=ends)
@@ -57,19 +64,33 @@ def refused(target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...
 UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
 
 
-@case("AMQP10-SASL-01", "AMQP10-SASL-02", "AMQP10-SASL-03", "AMQP10-SASL-04", "AMQP10-SASL-05", needs={"amqp"})
+@case(
+    "AMQP10-SASL-01",
+    "AMQP10-SASL-02",
+    "AMQP10-SASL-03",
+    "AMQP10-SASL-04",
+    "AMQP10-SASL-05",
+    needs={"amqp"},
+)
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
-    """A client logs in. The broker answers the SASL header with its own; its frames are of type 1 with zero behind it and
-    no extended header, at most 512 octets, with one SASL body each and no payload."""
+    """A client logs in. The broker answers the SASL header with its own; its frames are of type 1
+    with zero behind it and no extended header, at most 512 octets, with one SASL body each and no
+    payload."""
     header, kind, zero, small, body = target.cited
     peer, offer = begun(target, proves=header)
     peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target)})
     outcome = peer.expect(frame("sasl-outcome"))
     for each in (offer, outcome):
         target.judge(kind, each.type == SASL_FRAME, f"{each.name} has the type {each.type}")
-        target.judge(zero, each.channel == 0 and not each.extended, f"{each.name}: {each.channel}, {each.extended!r}")
+        target.judge(
+            zero,
+            each.channel == 0 and not each.extended,
+            f"{each.name}: {each.channel}, {each.extended!r}",
+        )
         target.judge(small, each.size <= SMALLEST, f"{each.name} has {each.size} octets")
-        target.judge(body, not each.payload, f"{each.name} is followed by {len(each.payload)} octets")
+        target.judge(
+            body, not each.payload, f"{each.name} is followed by {len(each.payload)} octets"
+        )
 
 
 @case("AMQP10-SASL-07", needs={"amqp"})
@@ -82,17 +103,23 @@ def test_mechanisms_are_offered(target: Bench) -> None:
     if isinstance(found, Array) and not types:
         types = [None]
     fine = bool(listed) and all(each == "symbol" for each in types)
-    target.judge("AMQP10-SASL-07", fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}")
+    target.judge(
+        "AMQP10-SASL-07", fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}"
+    )
 
 
 @case("AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp", "login"})
 @over(examples=6, hostname=st.sampled_from([None, "localhost"]))
 def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
-    """A client logs in by PLAIN. The outcome is 0, headers are exchanged again, and the connection opens."""
+    """A client logs in by PLAIN. The outcome is 0, headers are exchanged again, and the connection
+    opens."""
     code, again = target.cited
     peer, offer = begun(target)
     target.control("PLAIN" in mechanisms(offer), f"the broker offers {mechanisms(offer)}")
-    peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target), "hostname": hostname})
+    peer.send(
+        "sasl-init",
+        {"mechanism": "PLAIN", "initial-response": plain_response(target), "hostname": hostname},
+    )
     peer.expect(frame("sasl-outcome", code=0), proves=code)
     peer.open(proves=again)
     peer.begin()
@@ -104,8 +131,9 @@ def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> 
     wrong=st.sampled_from(["passcode", "login", "empty", "swapped", "longer", "shorter"]),
 )
 def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
-    """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without additional-data, and the
-    connection ends; another connection goes on, and the right credentials still work."""
+    """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without
+    additional-data, and the connection ends; another connection goes on, and the right credentials
+    still work."""
     code, bare, ends = target.cited
     with bystander(target):
         identity = target.target.identity
@@ -119,12 +147,19 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
             "shorter": (name, word[:-1]),
         }[wrong]
         peer, _ = begun(target)
-        peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": f"\0{both[0]}\0{both[1]}".encode()})
+        peer.send(
+            "sasl-init",
+            {"mechanism": "PLAIN", "initial-response": f"\0{both[0]}\0{both[1]}".encode()},
+        )
         outcome = peer.watch_for(frame("sasl-outcome"))
         said = peer.instead() if outcome is None else outcome.brief()
-        target.judge(code, outcome is not None and outcome.get("code") == 1, f"a wrong {wrong}: {said}")
+        target.judge(
+            code, outcome is not None and outcome.get("code") == 1, f"a wrong {wrong}: {said}"
+        )
         if outcome is not None:
-            target.judge(bare, "additional-data" not in outcome.fields, f"the refusal is {outcome.brief()}")
+            target.judge(
+                bare, "additional-data" not in outcome.fields, f"the refusal is {outcome.brief()}"
+            )
         else:
             target.judge(bare, True, "no outcome came")
         peer.inbox.clear()
@@ -134,8 +169,8 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
 @case("AMQP10-SASL-10", "AMQP10-SASL-14", needs={"amqp"})
 @over(examples=6, name=st.sampled_from([NO_SUCH, "plain", "PLAIN ", "DIGEST-MD5"]))
 def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -> None:
-    """A client picks a mechanism that the broker did not name. Authentication fails and the connection ends; another
-    connection goes on."""
+    """A client picks a mechanism that the broker did not name. Authentication fails and the
+    connection ends; another connection goes on."""
     fails, ends = target.cited
     with bystander(target):
         peer, offer = begun(target)
@@ -146,19 +181,20 @@ def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -
 
 @case("AMQP10-SASL-06", "AMQP10-SASL-14", needs={"amqp"})
 def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
-    """A client sends an empty SASL frame. The connection ends, and no AMQP comes of it; another connection goes on."""
+    """A client sends an empty SASL frame. The connection ends, and no AMQP comes of it; another
+    connection goes on."""
     error, ends = target.cited
     with bystander(target):
         peer, _ = begun(target)
-        peer.write(amqp.encode_frame(b"", type=SASL_FRAME))
+        peer.write(codec.encode_frame(b"", type=SASL_FRAME))
         peer.expect_end(within=SOON, proves=(error, ends))
 
 
 @case("AMQP10-SASL-05", "AMQP10-SASL-02", "AMQP10-SASL-14", needs={"amqp"})
 @over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
 def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
-    """In place of sasl-init comes an AMQP open, a sasl-init in a frame of type 0, or a sasl-outcome from the
-    client. Nobody is logged in by it, and the connection ends; another goes on."""
+    """In place of sasl-init comes an AMQP open, a sasl-init in a frame of type 0, or a sasl-outcome
+    from the client. Nobody is logged in by it, and the connection ends; another goes on."""
     body, kind, ends = target.cited
     with bystander(target):
         peer, _ = begun(target)

@@ -1,4 +1,5 @@
-"""Sessions (2.5): begin and end, errors that end a session and nothing more, and the windows of both sides."""
+"""Sessions (2.5): begin and end, errors that end a session and nothing more, and the windows of
+both sides."""
 
 from __future__ import annotations
 
@@ -6,17 +7,17 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Link, plus
-from harness.clients.raw_amqp import RECEIVER, AmqpPeer, either, ending, frame
-from harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.trace.events import FrameReceived
-from harness.wire import amqp, amqp_messages
-from harness.wire.conversation import PATIENCE
-from suites.amqp.places import NEAR_WRAP, wrapping
-from suites.amqp.steps import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
+from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link, plus
+from brokerproof.harness.protocols.amqp10.raw_peer import RECEIVER, AmqpPeer, either, ending, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.amqp.places import NEAR_WRAP, wrapping
+from brokerproof.suites.amqp.steps import (
     QUIET,
     bodies,
     bystander,
@@ -27,17 +28,19 @@ from suites.amqp.steps import (
     numbered,
     session_refused,
 )
-from suites.strategies import near
+from brokerproof.suites.steps.strategies import near
 
 
 @case("AMQP10-SESS-02", needs={"amqp"})
 @over(
     examples=20,
-    channels=st.lists(st.one_of(st.integers(0, 9), st.integers(0, 5000)), min_size=1, max_size=6, unique=True),
+    channels=st.lists(
+        st.one_of(st.integers(0, 9), st.integers(0, 5000)), min_size=1, max_size=6, unique=True
+    ),
 )
 def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[int]) -> None:
-    """Sessions are begun on several channels at once, in any order. Each is answered with a begin whose remote-channel is
-    its own, all on different channels."""
+    """Sessions are begun on several channels at once, in any order. Each is answered with a begin
+    whose remote-channel is its own, all on different channels."""
     peer = target.amqp(begin=False)
     assert peer.opened is not None
     most = peer.opened.get("channel-max", 65535)
@@ -49,7 +52,11 @@ def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[in
     for session in sessions:
         peer.expect(frame("begin", remote_channel=session.channel), proves="AMQP10-SESS-02")
     theirs = [session.theirs for session in sessions]
-    target.judge("AMQP10-SESS-02", len(set(theirs)) == len(theirs), f"the sessions were answered on channels {theirs}")
+    target.judge(
+        "AMQP10-SESS-02",
+        len(set(theirs)) == len(theirs),
+        f"the sessions were answered on channels {theirs}",
+    )
 
 
 UNATTACHED = "amqp:session:unattached-handle"
@@ -58,14 +65,16 @@ UNATTACHED = "amqp:session:unattached-handle"
 @case("AMQP10-SESS-03", "AMQP10-SESS-05", needs={"amqp"})
 @over(examples=20, handle=st.sampled_from([1, 2, 255, 65535]))
 def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None:
-    """A flow has a handle that nothing is attached to. The broker ends the session with unattached-handle, and the
-    connection goes on with another session."""
+    """A flow has a handle that nothing is attached to. The broker ends the session with
+    unattached-handle, and the connection goes on with another session."""
     with bystander(target):
         peer = target.amqp()
         peer.sender(target.node())
         session = peer.session
         peer.flow(session=session, handle=handle, delivery_count=0, link_credit=1)
-        came = session_refused(target, peer, target.cited, f"a flow with handle {handle}", [UNATTACHED])
+        came = session_refused(
+            target, peer, target.cited, f"a flow with handle {handle}", [UNATTACHED]
+        )
         if came is None or came.name != "end":
             return
         peer.end(session, answered=False)
@@ -76,9 +85,11 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
 
 @case("AMQP10-SESS-04", needs={"amqp", "amqp-session-errors"})
 @over(examples=20, flows=st.integers(1, 3), publish=st.booleans())
-def test_a_session_that_failed_drops_what_still_comes(target: Bench, flows: int, publish: bool) -> None:
-    """A session fails because of a flow for no link. What the client sends on it behind that, flows that are as wrong,
-    an attach, a message, is not answered, and the message is in no queue."""
+def test_a_session_that_failed_drops_what_still_comes(
+    target: Bench, flows: int, publish: bool
+) -> None:
+    """A session fails because of a flow for no link. What the client sends on it behind that, flows
+    that are as wrong, an attach, a message, is not answered, and the message is in no queue."""
     peer = target.amqp()
     node = target.node()
     session = peer.session
@@ -93,18 +104,28 @@ def test_a_session_that_failed_drops_what_still_comes(target: Bench, flows: int,
     other = peer.begin(1)
     receiver = peer.receiver(node, session=other, credit=1)
     peer.settle()
-    late = [each.brief() for each in peer.inbox if each.channel == end.channel and each.name != "begin"]
+    late = [
+        each.brief() for each in peer.inbox if each.channel == end.channel and each.name != "begin"
+    ]
     late = [each for each in late if each.startswith(("end", "attach", "disposition"))]
-    target.judge("AMQP10-SESS-04", not late, f"behind the end of a session that failed came {late or 'nothing'}")
+    target.judge(
+        "AMQP10-SESS-04",
+        not late,
+        f"behind the end of a session that failed came {late or 'nothing'}",
+    )
     found = bodies(collect(target, peer, receiver, 1, within=QUIET))
-    target.judge("AMQP10-SESS-04", not found, f"the queue has {found or 'nothing'} of what came behind the error")
+    target.judge(
+        "AMQP10-SESS-04",
+        not found,
+        f"the queue has {found or 'nothing'} of what came behind the error",
+    )
 
 
 @case("AMQP10-SESS-07", needs={"amqp"})
 @over(examples=10, role=st.booleans())
 def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
-    """A second link is attached with the handle of the first. The broker answers with handle-in-use, of the session or of
-    the connection; another connection goes on."""
+    """A second link is attached with the handle of the first. The broker answers with
+    handle-in-use, of the session or of the connection; another connection goes on."""
     with bystander(target):
         peer = target.amqp()
         first = peer.sender(target.node())
@@ -124,9 +145,9 @@ def _several_frames(target: Target) -> list[dict[str, object]]:
     return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
 
 
-def last_flow(peer: AmqpPeer, link: Link) -> amqp.Frame | None:
-    """One more flow of the broker for the oracles to look at: the answer to a drain. Who does not answer is not judged by
-    it here."""
+def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
+    """One more flow of the broker for the oracles to look at: the answer to a drain. Who does not
+    answer is not judged by it here."""
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 
@@ -143,8 +164,9 @@ def last_flow(peer: AmqpPeer, link: Link) -> amqp.Frame | None:
 def test_the_clients_window_is_used_up_and_never_passed(
     target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
 ) -> None:
-    """A session begins with a small incoming-window, and a queue has more for it than fits. The broker sends exactly as
-    many transfers as the window has room for; each flow opens it anew, and in the end all messages have come, in order."""
+    """A session begins with a small incoming-window, and a queue has more for it than fits. The
+    broker sends exactly as many transfers as the window has room for; each flow opens it anew, and
+    in the end all messages have come, in order."""
     counts, respected, _, computed = target.cited
     node, sent = target.node(), numbered(count, size)
     fill(target, node, sent)
@@ -154,7 +176,9 @@ def test_the_clients_window_is_used_up_and_never_passed(
 
     def transfers() -> int:
         return sum(
-            isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "transfer"
+            isinstance(each, FrameReceived)
+            and each.conn == peer.conn
+            and each.command == "transfer"
             for each in target.outcome.events
         )
 
@@ -167,22 +191,24 @@ def test_the_clients_window_is_used_up_and_never_passed(
     room = window
     for step in [*steps, 1000]:
         before = transfers()
-        target.wait_until(
-            partial(used_up, room),
-            QUIET * 10 if room else QUIET,
-        )
+        target.wait_until(partial(used_up, room), QUIET * 10 if room else QUIET)
         target.wait_until(partial(beyond, room), QUIET)
         everything = len(peer.deliveries) == count
         came = transfers()
         target.judge(
             (respected, computed),
             came <= room and (came == room or everything),
-            f"with room for {room} transfers {came} came ({before} before), {len(peer.deliveries)} of {count} messages",
+            f"with room for {room} transfers {came} came ({before} before), {len(peer.deliveries)}"
+            f" of {count} messages",
         )
         peer.flow(link, incoming_window=step, link_credit=1000)
         room = came + step
     got = collect(target, peer, link, count)
-    target.judge(counts, bodies(got) == sent, f"{len(got)} of {count} messages came, in order: {bodies(got) == sent}")
+    target.judge(
+        counts,
+        bodies(got) == sent,
+        f"{len(got)} of {count} messages came, in order: {bodies(got) == sent}",
+    )
     peer.flow(link, drain=True, link_credit=1)
     last_flow(peer, link)
     judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)
@@ -198,9 +224,9 @@ def test_the_clients_window_is_used_up_and_never_passed(
 def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     target: Bench, where: Where, windows: list[int], count: int
 ) -> None:
-    """Begin, attach and flows without next-incoming-id are sent before the broker's begin is here, each with a window as
-    large as the one before, or larger. The last window counts from the broker's first transfer-id; a flow of the broker
-    that comes later has a next-incoming-id."""
+    """Begin, attach and flows without next-incoming-id are sent before the broker's begin is here,
+    each with a window as large as the one before, or larger. The last window counts from the
+    broker's first transfer-id; a flow of the broker that comes later has a next-incoming-id."""
     start, present = target.cited
     node = target.node()
     fill(target, node, numbered(count))
@@ -208,7 +234,13 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     session = peer.begin(incoming_window=0, answered=False)
     link = peer.receiver(node, session=session, answered=False)
     for window in windows:
-        peer.flow(link, next_incoming_id=None, delivery_count=None, incoming_window=window, link_credit=100)
+        peer.flow(
+            link,
+            next_incoming_id=None,
+            delivery_count=None,
+            incoming_window=window,
+            link_credit=100,
+        )
     expected = min(windows[-1], count)
     got = collect(target, peer, link, expected)
     detail = f"with windows of {windows} from the start {len(got)} of {count} messages came"
@@ -218,14 +250,19 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     came = last_flow(peer, link)
     judge_trace(target, peer, amqp_windows.ids)
     if came is not None:
-        target.judge(present, True, "no flow of the broker was without next-incoming-id after both begins")
+        target.judge(
+            present, True, "no flow of the broker was without next-incoming-id after both begins"
+        )
 
 
 @case("AMQP10-WIN-01", "AMQP10-WIN-05", "AMQP10-WIN-11", "AMQP10-DISP-06", needs={"amqp"})
 @over(examples=40, start=NEAR_WRAP, count=st.integers(1, 8), size=st.sampled_from([0, 600, 2000]))
-def test_ids_of_the_client_may_run_over_the_end(target: Bench, start: int, count: int, size: int) -> None:
-    """The client's transfer-ids and delivery-ids begin near the end of 32 bits. All its messages are accepted, the broker
-    names them by the right ids, and its flows tell ids that fit what was sent."""
+def test_ids_of_the_client_may_run_over_the_end(
+    target: Bench, start: int, count: int, size: int
+) -> None:
+    """The client's transfer-ids and delivery-ids begin near the end of 32 bits. All its messages
+    are accepted, the broker names them by the right ids, and its flows tell ids that fit what was
+    sent."""
     transfer_ids, told, present, wraps = target.cited
     node, sent = target.node(), numbered(count, size)
     peer = target.amqp(begin=False)
@@ -240,20 +277,28 @@ def test_ids_of_the_client_may_run_over_the_end(target: Bench, start: int, count
         peer.confirmed(link.session, each, proves=wraps)
     receiver = peer.receiver(node, credit=count)
     got = collect(target, peer, receiver, count)
-    target.judge(transfer_ids, bodies(got) == sent, f"{len(got)} of {count} messages came back in order")
+    target.judge(
+        transfer_ids, bodies(got) == sent, f"{len(got)} of {count} messages came back in order"
+    )
     peer.flow(receiver, drain=True, link_credit=3)
     last = last_flow(peer, receiver)
     if last is not None and last.get("link-credit") == 0:
         # It answers a flow that came behind all transfers, so it knows of every one of them.
         id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
-        target.judge(told, id == ours, f"behind our last transfer a flow tells next-incoming-id {id}, should be {ours}")
+        target.judge(
+            told,
+            id == ours,
+            f"behind our last transfer a flow tells next-incoming-id {id}, should be {ours}",
+        )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = [
         each
         for each in target.outcome.events
         if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
     ]
-    target.judge(present, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id")
+    target.judge(
+        present, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id"
+    )
     target.judge(told, bool(flows), f"{len(flows)} flows came")
 
 
@@ -262,29 +307,45 @@ def own_windows(target: Target) -> st.SearchStrategy[Where]:
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))
-    return st.integers(1, 6).map(lambda window: Where(acceptor, {"acceptor": {"amqp_incoming_window": window}}))
+    return st.integers(1, 6).map(
+        lambda window: Where(acceptor, {"acceptor": {"amqp_incoming_window": window}})
+    )
 
 
 @case("AMQP10-WIN-05", "AMQP10-WIN-06", needs={"amqp"})
-@over(where=own_windows, examples=24, start=NEAR_WRAP, count=st.integers(1, 12), size=st.sampled_from([0, 1500, 4000]))
-def test_the_brokers_window_opens_again(target: Bench, where: Where, start: int, count: int, size: int) -> None:
-    """A client sends transfers as far as the broker's incoming-window and credit allow, messages of one frame or several,
-    and waits for a flow where they do not. The window opens again and again until all messages are accepted."""
+@over(
+    where=own_windows,
+    examples=24,
+    start=NEAR_WRAP,
+    count=st.integers(1, 12),
+    size=st.sampled_from([0, 1500, 4000]),
+)
+def test_the_brokers_window_opens_again(
+    target: Bench, where: Where, start: int, count: int, size: int
+) -> None:
+    """A client sends transfers as far as the broker's incoming-window and credit allow, messages of
+    one frame or several, and waits for a flow where they do not. The window opens again and again
+    until all messages are accepted."""
     counted, told = target.cited
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
     waiting = []
     for number, body in enumerate(numbered(count, size)):
-        payload = amqp_messages.message(body)
+        payload = messages.message(body)
         pieces = [payload[at : at + 500] for at in range(0, len(payload), 500)]
         for at, piece in enumerate(pieces):
             target.wait_until(
-                lambda: peer.ended is not None or (session.remote_incoming_window > 0 and link.credit > 0), PATIENCE
+                lambda: (
+                    peer.ended is not None
+                    or (session.remote_incoming_window > 0 and link.credit > 0)
+                ),
+                PATIENCE,
             )
             room = session.remote_incoming_window
             detail = (
-                f"message {number} of {count}, frame {at}: the broker's window has room for {room}; {peer.instead()}"
+                f"message {number} of {count}, frame {at}: the broker's window has room for {room};"
+                f" {peer.instead()}"
             )
             target.require((counted, told), room > 0 and peer.ended is None, detail)
             delivery = peer.transfer(link, piece, more=at < len(pieces) - 1 or None)
@@ -296,22 +357,31 @@ def test_the_brokers_window_opens_again(target: Bench, where: Where, start: int,
 
 @case("AMQP10-CREDIT-22", needs={"amqp"})
 def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
-    """A flow without handle asks for an echo. The broker should answer with a flow of the session."""
+    """A flow without handle asks for an echo. The broker should answer with a flow of the
+    session."""
     peer = target.amqp()
     peer.flow(echo=True)
     came = peer.watch_for(frame("flow"), within=QUIET * 10)
     said = peer.instead() if came is None else came.brief()
-    target.judge("AMQP10-CREDIT-22", came is not None, f"a flow of the session that asks for an echo: {said}")
+    target.judge(
+        "AMQP10-CREDIT-22", came is not None, f"a flow of the session that asks for an echo: {said}"
+    )
 
 
 @case(
-    *("AMQP10-CREDIT-15", "AMQP10-CREDIT-19", "AMQP10-CREDIT-20", "AMQP10-CREDIT-21", "AMQP10-WIN-11"),
+    *(
+        "AMQP10-CREDIT-15",
+        "AMQP10-CREDIT-19",
+        "AMQP10-CREDIT-20",
+        "AMQP10-CREDIT-21",
+        "AMQP10-WIN-11",
+    ),
     needs={"amqp", "amqp-echo"},
 )
 @over(examples=10, received=st.integers(0, 4))
 def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: int) -> None:
-    """A flow without handle asks for an echo, after some transfers or none. The answer has both windows and
-    next-outgoing-id, and neither delivery-count nor link-credit, available or drain."""
+    """A flow without handle asks for an echo, after some transfers or none. The answer has both
+    windows and next-outgoing-id, and neither delivery-count nor link-credit, available or drain."""
     *fields, windows = target.cited
     peer = target.amqp()
     if received:
@@ -321,7 +391,9 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
     peer.inbox = [each for each in peer.inbox if each.name != "flow"]
     peer.flow(echo=True)
     came = peer.expect(frame("flow", handle=None), proves=windows)
-    for requirement, name in zip(fields, ("delivery-count", "link-credit", "available", "drain"), strict=True):
+    for requirement, name in zip(
+        fields, ("delivery-count", "link-credit", "available", "drain"), strict=True
+    ):
         target.judge(requirement, name not in came.fields, f"a flow without handle: {came.brief()}")
     judge_trace(target, peer, amqp_windows.ids)
 
@@ -329,8 +401,8 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
 @case("AMQP10-WIN-02", "AMQP10-CREDIT-09", needs={"amqp"})
 @over(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
 def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, credit: int) -> None:
-    """A queue has more than both the link's credit and the session's window let out. As many messages come as the smaller
-    of the two allows."""
+    """A queue has more than both the link's credit and the session's window let out. As many
+    messages come as the smaller of the two allows."""
     respected, spent = target.cited
     node = target.node()
     fill(target, node, numbered(8))
@@ -340,36 +412,52 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
     peer.flow(link, link_credit=credit)
     got = collect(target, peer, link, min(window, credit))
     target.judge(
-        (respected, spent), len(got) == min(window, credit), f"window {window}, credit {credit}: {len(got)} came"
+        (respected, spent),
+        len(got) == min(window, credit),
+        f"window {window}, credit {credit}: {len(got)} came",
     )
     judge_trace(target, peer, amqp_windows.windows, amqp_credit.credit)
 
 
 @case("AMQP10-SESS-03", needs={"amqp"})
 def test_end_is_answered_with_end(target: Bench) -> None:
-    """The client ends a session, with an error and without. The broker's end comes, without an error of its own, and the
-    channel can be used again, unless the broker closes the connection because of the client's error."""
+    """The client ends a session, with an error and without. The broker's end comes, without an
+    error of its own, and the channel can be used again, unless the broker closes the connection
+    because of the client's error."""
     peer = target.amqp()
     for error in (None, ("amqp:internal-error", "the client gives up")):
         end = peer.end(error=error, proves="AMQP10-SESS-03")
         assert end is not None
-        target.judge("AMQP10-SESS-03", end.condition is None, f"the end was answered with {end.brief()}")
+        target.judge(
+            "AMQP10-SESS-03", end.condition is None, f"the end was answered with {end.brief()}"
+        )
         peer.begin(answered=False)
         came = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
         if error and came is not None and came.name == "close":
             target.note("the broker closed the connection behind the client's error")
             return
-        target.control(came is not None and came.name == "begin", f"begin was answered with {peer.instead()}")
+        target.control(
+            came is not None and came.name == "begin", f"begin was answered with {peer.instead()}"
+        )
         link = peer.sender(target.node())
         granted(target, peer, link)
-        peer.publish(link, amqp.PREFIX)
+        peer.publish(link, codec.PREFIX)
 
 
 @case("AMQP10-WIN-06", needs={"amqp", "amqp-echo"})
-@over(examples=16, start=NEAR_WRAP, sent=st.integers(0, 3), skipped=near([1, 1000], low=0), more=st.integers(0, 2))
-def test_a_flow_says_where_the_transfer_ids_are(target: Bench, start: int, sent: int, skipped: int, more: int) -> None:
-    """A producer sends some messages, and a flow whose next-outgoing-id is further than that. The broker takes the number
-    as it is: its own flow tells it as next-incoming-id, and what is sent afterwards counts from there."""
+@over(
+    examples=16,
+    start=NEAR_WRAP,
+    sent=st.integers(0, 3),
+    skipped=near([1, 1000], low=0),
+    more=st.integers(0, 2),
+)
+def test_a_flow_says_where_the_transfer_ids_are(
+    target: Bench, start: int, sent: int, skipped: int, more: int
+) -> None:
+    """A producer sends some messages, and a flow whose next-outgoing-id is further than that. The
+    broker takes the number as it is: its own flow tells it as next-incoming-id, and what is sent
+    afterwards counts from there."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -384,5 +472,8 @@ def test_a_flow_says_where_the_transfer_ids_are(target: Bench, start: int, sent:
         peer.flow(session=session, echo=True)
         told = peer.expect(frame("flow"), proves="AMQP10-WIN-06").get("next-incoming-id")
         expected = session.next_outgoing_id
-        detail = f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells {told}"
+        detail = (
+            f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells"
+            f" {told}"
+        )
         target.judge("AMQP10-WIN-06", told == expected, f"{detail}, should be {expected}")

@@ -1,22 +1,27 @@
-"""Sources and targets (3.5): distribution modes, nodes made on request, and termini as the broker tells them."""
+"""Sources and targets (3.5): distribution modes, nodes made on request, and termini as the broker
+tells them."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import AmqpPeer, Node
-from harness.wire import amqp
-from harness.wire.amqp import RECEIVER, SENDER
-from suites.amqp.steps import bodies, collect, fill, granted, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.suites.amqp.steps import bodies, collect, fill, granted, numbered
 
 
 def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
     """A receiver that asks for a distribution-mode."""
-    fields = {"address": node.address, "capabilities": node.capabilities or None, "distribution-mode": mode}
-    return peer.receiver(node, source=amqp.composite("source", fields))
+    fields = {
+        "address": node.address,
+        "capabilities": node.capabilities or None,
+        "distribution-mode": mode,
+    }
+    return peer.receiver(node, source=codec.composite("source", fields))
 
 
 def told(link: Link, terminus: str) -> dict[str, object]:
@@ -28,8 +33,9 @@ def told(link: Link, terminus: str) -> dict[str, object]:
 @case("AMQP10-TERM-04", "AMQP10-LINK-05", needs={"amqp", "amqp-copy"})
 @over(examples=20, mode=st.sampled_from(["copy", "move"]), count=st.integers(1, 4))
 def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: int) -> None:
-    """A receiver asks for copy or move. The broker's attach says which one the link has, and so it is: what is copied can
-    be had by another link afterwards, and what is moved and accepted cannot."""
+    """A receiver asks for copy or move. The broker's attach says which one the link has, and so it
+    is: what is copied can be had by another link afterwards, and what is moved and accepted
+    cannot."""
     says, true = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -37,7 +43,9 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     link = reader(peer, node, mode)
     named = told(link, "source").get("distribution-mode")
     target.judge(
-        says, named in ("copy", "move"), f"asked for {mode} the broker's source has the distribution-mode {named}"
+        says,
+        named in ("copy", "move"),
+        f"asked for {mode} the broker's source has the distribution-mode {named}",
     )
     peer.flow(link, link_credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -47,21 +55,27 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     peer.settle()
     kept = named == "copy" or (named is None and mode == "copy")
     other = target.amqp()
-    later = bodies(collect(target, other, other.receiver(node, credit=count + 5), count if kept else 0))
-    target.judge(true, later == (sent if kept else []), f"the link said {named}, and then {later} could be had")
+    later = bodies(
+        collect(target, other, other.receiver(node, credit=count + 5), count if kept else 0)
+    )
+    target.judge(
+        true,
+        later == (sent if kept else []),
+        f"the link said {named}, and then {later} could be had",
+    )
 
 
 @case("AMQP10-TERM-02", needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
-    """A client asks for nodes to be made. Each attach that answers has dynamic set and an address, all different; what is
-    sent to such an address comes from it."""
+    """A client asks for nodes to be made. Each attach that answers has dynamic set and an address,
+    all different; what is sent to such an address comes from it."""
     peer = target.amqp()
     capabilities = target.node().capabilities or None
     side = "target" if role is SENDER else "source"
     made: list[tuple[Link, str]] = []
     for _ in range(count):
-        node = amqp.composite(side, {"dynamic": True, "capabilities": capabilities})
+        node = codec.composite(side, {"dynamic": True, "capabilities": capabilities})
         link = peer.attach(role, **{side: node})
         inside = told(link, side)
         address = inside.get("address")
@@ -69,7 +83,9 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
         target.require("AMQP10-TERM-02", fine, f"a dynamic {side} was answered with {inside}")
         made.append((link, str(address)))
     names = {address for _, address in made}
-    target.judge("AMQP10-TERM-02", len(names) == count, f"{count} nodes have the addresses {sorted(names)}")
+    target.judge(
+        "AMQP10-TERM-02", len(names) == count, f"{count} nodes have the addresses {sorted(names)}"
+    )
     for number, (link, address) in enumerate(made):
         node = Node(address, tuple(capabilities or ()))
         sender = link if role is SENDER else peer.sender(node)

@@ -1,7 +1,7 @@
 """AMQP over TLS (5.2), and clients that are known by their certificates (SASL EXTERNAL).
 
-The acceptor amqp-tls shows a certificate that was made for this run; every connection here verifies it. In virtual time
-there is no TLS, but a certificate can be stated.
+The acceptor amqp-tls shows a certificate that was made for this run; every connection here verifies
+it. In virtual time there is no TLS, but a certificate can be stated.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import HEADER, SASL_ID, AmqpPeer, either, frame
-from harness.words import seconds
-from harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
-from suites.amqp.steps import UNREAD, bystander, granted
-from suites.amqp.test_security import mechanisms, plain_response
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, either, frame
+from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
+from brokerproof.suites.amqp.steps import UNREAD, bystander, granted
+from brokerproof.suites.amqp.test_security import mechanisms, plain_response
 
 ACCEPTOR = "amqp-tls"
 TLS_ID = 2
@@ -38,12 +38,21 @@ def external(peer: AmqpPeer, response: bytes = b"") -> None:
 @case("AMQP10-TLS-02", SSL, SHOWN, "AMQP10-SASL-12", needs={"amqp", "tls-fixtures"})
 @over(examples=8, size=st.sampled_from([0, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client begins with TLS, verifies the certificate, logs in by PLAIN, and opens. What it sends, in frames that fill
-    many records of TLS, comes to a client in the clear and to another over TLS, whole."""
+    """A client begins with TLS, verifies the certificate, logs in by PLAIN, and opens. What it
+    sends, in frames that fill many records of TLS, comes to a client in the clear and to another
+    over TLS, whole."""
     node, body = target.node(), b"\x5a" * size
     peer = target.amqp(acceptor=ACCEPTOR)
-    target.judge((SHOWN, "AMQP10-TLS-02"), bool(peer.channel.security), f"TLS was agreed on: {peer.channel.security}")
-    target.judge("AMQP10-SASL-12", peer.opened is not None, "headers were exchanged again behind SASL, and open came")
+    target.judge(
+        (SHOWN, "AMQP10-TLS-02"),
+        bool(peer.channel.security),
+        f"TLS was agreed on: {peer.channel.security}",
+    )
+    target.judge(
+        "AMQP10-SASL-12",
+        peer.opened is not None,
+        "headers were exchanged again behind SASL, and open came",
+    )
     link = peer.sender(node)
     for _ in range(2):
         granted(target, peer, link)
@@ -59,8 +68,9 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
 @case("AMQP10-TLS-01", "AMQP10-SASL-12", needs={"amqp", "amqp-tls-header"})
 @over(examples=4, pause=st.booleans())
 def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
-    """A client begins in the clear with the protocol header of TLS, whole or in two parts, and is answered with the same.
-    Then comes TLS, and inside it SASL and AMQP with headers of their own."""
+    """A client begins in the clear with the protocol header of TLS, whole or in two parts, and is
+    answered with the same. Then comes TLS, and inside it SASL and AMQP with headers of their
+    own."""
     before, behind = target.cited
     peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
     if pause:
@@ -81,8 +91,8 @@ def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
 @case("AMQP10-VER-12", needs={"amqp", "amqp-tls-header"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID, 1]))
 def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> None:
-    """In the clear comes the header of AMQP, of SASL, or one that nobody knows, where TLS is asked for. The header of TLS is
-    the answer, and the connection ends; another goes on."""
+    """In the clear comes the header of AMQP, of SASL, or one that nobody knows, where TLS is asked
+    for. The header of TLS is the answer, and the connection ends; another goes on."""
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
         peer.header(id)
@@ -93,21 +103,27 @@ def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> 
 @case(SSL, needs={"amqp", "tls-fixtures"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
-    """The header of AMQP or SASL comes in the clear where TLS is spoken. Neither is answered with its like, so that no
-    password is ever sent; another connection goes on, and over TLS the acceptor works before and after."""
+    """The header of AMQP or SASL comes in the clear where TLS is spoken. Neither is answered with
+    its like, so that no password is ever sent; another connection goes on, and over TLS the
+    acceptor works before and after."""
     before = target.amqp(acceptor=ACCEPTOR)
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
         peer.header(id)
         served = peer.watch_for(frame(HEADER, id=id), within=seconds(3)) is not None
-        target.judge(SSL, not served, f"header {id} in the clear: {'it was answered' if served else peer.instead()}")
+        target.judge(
+            SSL,
+            not served,
+            f"header {id} in the clear: {'it was answered' if served else peer.instead()}",
+        )
     before.settle()
     target.amqp(acceptor=ACCEPTOR).settle()
 
 
 @case("AMQP10-SASL-11", "AMQP10-SASL-14", needs={"amqp", "tls-fixtures", "login"})
 def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
-    """A client over TLS logs in by PLAIN with a wrong password. The outcome is 1 and the connection ends."""
+    """A client over TLS logs in by PLAIN with a wrong password. The outcome is 1 and the connection
+    ends."""
     code, ends = target.cited
     with bystander(target):
         peer = secured(target)
@@ -123,14 +139,18 @@ def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
 
 @case(EXTERNAL, "AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp", "certificate-fixtures"})
 def test_a_certificate_is_a_login(target: Bench) -> None:
-    """A client that has shown the certificate of a user is offered EXTERNAL and logs in by it. Headers are exchanged again,
-    and it may send and receive."""
+    """A client that has shown the certificate of a user is offered EXTERNAL and logs in by it.
+    Headers are exchanged again, and it may send and receive."""
     by_it, code, again = target.cited
     node = target.node()
     peer = secured(target, CERTIFIED)
     peer.header(SASL_ID)
     offer = peer.expect(frame("sasl-mechanisms"))
-    target.judge(by_it, "EXTERNAL" in mechanisms(offer), f"to a client with a certificate is offered {offer.brief()}")
+    target.judge(
+        by_it,
+        "EXTERNAL" in mechanisms(offer),
+        f"to a client with a certificate is offered {offer.brief()}",
+    )
     peer.send("sasl-init", {"mechanism": "EXTERNAL", "initial-response": b""})
     peer.expect(frame("sasl-outcome", code=0), proves=(by_it, code))
     peer.open(proves=again)
@@ -143,9 +163,12 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
 
 @case(EXTERNAL, needs={"amqp", "certificate-fixtures", "login"})
 @over(examples=4, certificate=st.sampled_from([None, NOBODY]))
-def test_without_a_certificate_of_a_user_external_leads_nowhere(target: Bench, certificate: Certificate | None) -> None:
-    """A client that has shown no certificate, or one of nobody, asks for EXTERNAL. The outcome is a refusal, or open is
-    answered with a close that has an error; no session can be begun. Another connection goes on."""
+def test_without_a_certificate_of_a_user_external_leads_nowhere(
+    target: Bench, certificate: Certificate | None
+) -> None:
+    """A client that has shown no certificate, or one of nobody, asks for EXTERNAL. The outcome is a
+    refusal, or open is answered with a close that has an error; no session can be begun. Another
+    connection goes on."""
     with bystander(target):
         peer = secured(target, certificate)
         external(peer)
@@ -156,34 +179,43 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(target: Bench, c
             peer.begin(answered=False)
             peer.watch_for(frame("begin"))
             begun_ = any(each.name == "begin" for each in peer.inbox)
-            closed = [each for each in peer.inbox if each.name == "close" and each.condition is not None]
-            target.judge(target.cited, not begun_ and bool(closed), f"{said}, and then {peer.instead()}")
+            closed = [
+                each for each in peer.inbox if each.name == "close" and each.condition is not None
+            ]
+            target.judge(
+                target.cited, not begun_ and bool(closed), f"{said}, and then {peer.instead()}"
+            )
         else:
             target.judge(target.cited, True, said)
 
 
 @case("ARTEMIS-TLS-client-1", needs={"amqp", "tls-fixtures"})
 def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) -> None:
-    """A client shows a certificate of an authority that the broker does not know. TLS ends, and nothing comes of it."""
+    """A client shows a certificate of an authority that the broker does not know. TLS ends, and
+    nothing comes of it."""
     with bystander(target):
         peer = secured(target, STRANGER)
         peer.header(SASL_ID)
         served = peer.watch_for(frame("sasl-mechanisms"), within=seconds(3)) is not None
         target.judge(target.cited, not served, f"{'mechanisms came' if served else peer.instead()}")
-    secured(target, CERTIFIED).authenticate(target.target.identity.login, target.target.identity.passcode)
+    secured(target, CERTIFIED).authenticate(
+        target.target.identity.login, target.target.identity.passcode
+    )
 
 
 @case(SSL, EXTERNAL, needs={"amqp", "proton-tls"})
 @pytest.mark.parametrize("how", ["PLAIN", "EXTERNAL"])
 def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
-    """Proton, with its own socket and its own TLS, verifies the broker, logs in by PLAIN or by its certificate, sends, and
-    receives what it sent."""
+    """Proton, with its own socket and its own TLS, verifies the broker, logs in by PLAIN or by its
+    certificate, sends, and receives what it sent."""
     node = target.node()
     certificate = CERTIFIED if how == "EXTERNAL" else None
     peer = target.proton_blocking(acceptor=ACCEPTOR, certificate=certificate, proves=target.cited)
     sender = peer.sender(node.address, capabilities=node.capabilities, proves=target.cited)
     peer.publish(sender, "over TLS " * 10_000, proves=target.cited)
-    receiver = peer.receiver(node.address, credit=1, capabilities=node.capabilities, proves=target.cited)
+    receiver = peer.receiver(
+        node.address, credit=1, capabilities=node.capabilities, proves=target.cited
+    )
     got = peer.receive(receiver, proves=target.cited)
     target.judge(target.cited, got.body == "over TLS " * 10_000, f"{len(got.body)} characters came")
     receiver.accept()
@@ -192,8 +224,8 @@ def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
 
 @case(SSL, needs={"amqp", "tls-fixtures"})
 def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
-    """A client sends a settled message and ends its direction: close_notify, then FIN. The message is served, and the
-    broker ends the connection."""
+    """A client sends a settled message and ends its direction: close_notify, then FIN. The message
+    is served, and the broker ends the connection."""
     node = target.node()
     peer = target.amqp(acceptor=ACCEPTOR)
     link = peer.sender(node)

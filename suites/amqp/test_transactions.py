@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.raw_amqp import AmqpPeer, Node, either, frame
-from harness.wire import amqp, amqp_messages
-from harness.wire.amqp import SENDER, Frame
-from harness.wire.amqp_types import Described
-from harness.wire.conversation import PATIENCE
-from harness.words import CloseHow
-from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.codec import SENDER, Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, frame
+from brokerproof.harness.protocols.amqp10.types import Described
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered
 
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 UNKNOWN = b"brokerproof-no-such-id"
@@ -34,7 +34,7 @@ class Control:
     def say(self, what: str, *, settled: bool = False, **fields: object) -> int:
         """Send a declare or discharge; returns the delivery-id."""
         granted(self.target, self.peer, self.link)
-        return self.peer.post(self.link, amqp.composite(what, fields), settled=settled)
+        return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
 
     def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:
         """The disposition that settles it, whatever it says."""
@@ -54,32 +54,40 @@ class Control:
     def declare(self) -> bytes:
         """A transaction's id. That it can be declared is a control."""
         found = self.answered(self.say("declare"))
-        self.target.control(found.kind("state") == "declared", f"a declare was answered with {found.brief()}")
+        self.target.control(
+            found.kind("state") == "declared", f"a declare was answered with {found.brief()}"
+        )
         return bytes(found.part("state")["txn-id"])
 
     def discharge(self, id: bytes, fail: bool) -> Frame:
         """Commit, or roll back. That it is accepted is a control."""
         found = self.answered(self.say("discharge", txn_id=id, fail=fail))
-        self.target.control(found.kind("state") == "accepted", f"a discharge was answered with {found.brief()}")
+        self.target.control(
+            found.kind("state") == "accepted", f"a discharge was answered with {found.brief()}"
+        )
         return found
 
 
 def control(target: Bench, peer: AmqpPeer) -> Control:
     """Attach to the coordinator."""
-    source = amqp.composite("source", {"outcomes": OUTCOMES})
-    return Control(target, peer, peer.attach(SENDER, source=source, target=amqp.composite("coordinator")))
+    source = codec.composite("source", {"outcomes": OUTCOMES})
+    return Control(
+        target, peer, peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
+    )
 
 
 def within(id: bytes, outcome: str | Described | None = None) -> Described:
     """A transactional-state."""
-    state = amqp.composite(outcome) if isinstance(outcome, str) else outcome
-    return amqp.composite("transactional-state", {"txn-id": id, "outcome": state})
+    state = codec.composite(outcome) if isinstance(outcome, str) else outcome
+    return codec.composite("transactional-state", {"txn-id": id, "outcome": state})
 
 
-def post(target: Bench, peer: AmqpPeer, link: Link, id: bytes, body: bytes, *, settled: bool = False) -> int:
+def post(
+    target: Bench, peer: AmqpPeer, link: Link, id: bytes, body: bytes, *, settled: bool = False
+) -> int:
     """A message in a transaction."""
     granted(target, peer, link)
-    return peer.transfer(link, amqp_messages.message(body), state=within(id), settled=settled or None)
+    return peer.transfer(link, messages.message(body), state=within(id), settled=settled or None)
 
 
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
@@ -95,8 +103,8 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
 @case("AMQP10-TXN-01", "AMQP10-TXN-05", needs={"amqp", "amqp-transactions"})
 @over(examples=10, count=st.integers(1, 3), fail=st.booleans())
 def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
-    """Transactions are declared on one link. Each declare is answered with declared and an id, all different; each of them
-    can be discharged."""
+    """Transactions are declared on one link. Each declare is answered with declared and an id, all
+    different; each of them can be discharged."""
     declared, succeeds = target.cited
     peer = target.amqp()
     coordinator = control(target, peer)
@@ -104,22 +112,33 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
     for _ in range(count):
         found = coordinator.answered(coordinator.say("declare"), proves=declared)
         state = found.part("state")
-        target.require(declared, found.kind("state") == "declared" and bool(state.get("txn-id")), found.brief())
+        target.require(
+            declared, found.kind("state") == "declared" and bool(state.get("txn-id")), found.brief()
+        )
         ids.append(bytes(state["txn-id"]))
     target.judge(declared, len(set(ids)) == count, f"{count} transactions have the ids {ids}")
     for number, id in enumerate(ids):
         how = fail or number == 0
         found = coordinator.answered(coordinator.say("discharge", txn_id=id, fail=how))
-        target.judge(succeeds, found.kind("state") == "accepted" or not how, f"fail={how}: {found.brief()}")
+        target.judge(
+            succeeds, found.kind("state") == "accepted" or not how, f"fail={how}: {found.brief()}"
+        )
 
 
 @case("AMQP10-TXN-06", "AMQP10-TXN-07", needs={"amqp", "amqp-transactions"})
-@over(examples=40, count=st.integers(1, 4), fail=st.booleans(), settled=st.booleans(), besides=st.booleans())
+@over(
+    examples=40,
+    count=st.integers(1, 4),
+    fail=st.booleans(),
+    settled=st.booleans(),
+    besides=st.booleans(),
+)
 def test_messages_posted_in_a_transaction_come_with_its_success(
     target: Bench, count: int, fail: bool, settled: bool, besides: bool
 ) -> None:
-    """Messages are posted in a transaction, and perhaps one outside it. The outcome to come is told with the txn-id; nobody
-    can have the messages before the discharge, all can be had after its success, and none after a rollback."""
+    """Messages are posted in a transaction, and perhaps one outside it. The outcome to come is told
+    with the txn-id; nobody can have the messages before the discharge, all can be had after its
+    success, and none after a rollback."""
     unseen, told = target.cited
     node = target.node()
     peer = target.amqp()
@@ -133,31 +152,49 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     for each in [] if settled else numbers:
         found = _told(peer, link, each)
         state = None if found is None else found.part("state")
-        fine = found is not None and found.kind("state") == "transactional-state" and state is not None
+        fine = (
+            found is not None and found.kind("state") == "transactional-state" and state is not None
+        )
         fine = fine and state is not None and bytes(state["txn-id"]) == id
-        target.judge(told, fine, f"of a post in {id!r} was told {found.brief() if found else peer.instead()}")
+        target.judge(
+            told, fine, f"of a post in {id!r} was told {found.brief() if found else peer.instead()}"
+        )
     peer.settle()
     early = waiting(target, node, len(outside))
-    target.judge(unseen, early == outside, f"before the discharge {early} could be had, {outside} posted outside")
+    target.judge(
+        unseen,
+        early == outside,
+        f"before the discharge {early} could be had, {outside} posted outside",
+    )
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
     late = waiting(target, node, len(expected))
-    target.judge(unseen, sorted(late) == sorted(expected), f"fail={fail}: {late} can be had, should be {expected}")
+    target.judge(
+        unseen,
+        sorted(late) == sorted(expected),
+        f"fail={fail}: {late} can be had, should be {expected}",
+    )
     if settled:
         target.judge(told, True, "the posts were settled: nothing is to be told")
 
 
 def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
-    """The first disposition about a delivery that we sent, settled or not; it stays in the inbox."""
+    """The first disposition about a delivery that we sent, settled or not; it stays in the
+    inbox."""
 
     def about(each: Frame) -> bool:
-        if each.name != "disposition" or each.channel != link.session.theirs or not each.get("role"):
+        if (
+            each.name != "disposition"
+            or each.channel != link.session.theirs
+            or not each.get("role")
+        ):
             return False
         first = each["first"]
         return (delivery - first) % 2**32 <= (each.get("last", first) - first) % 2**32
 
     peer.world.wait_until(
-        lambda: peer.ended is not None or any(about(each) for each in peer.inbox), peer.world.now() + PATIENCE
+        lambda: peer.ended is not None or any(about(each) for each in peer.inbox),
+        peer.world.now() + PATIENCE,
     )
     return next((each for each in peer.inbox if about(each)), None)
 
@@ -173,9 +210,12 @@ def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list
 
 @case("AMQP10-TXN-09", "AMQP10-TXN-10", needs={"amqp", "amqp-transactions"})
 @over(examples=40, fates=st.lists(st.booleans(), min_size=1, max_size=5), fail=st.booleans())
-def test_outcomes_in_a_transaction_apply_with_its_success(target: Bench, fates: list[bool], fail: bool) -> None:
-    """A receiver accepts some of its messages in a transaction, without settling. After success they are gone; after a
-    rollback they are still the receiver's, which releases them, and all can be had."""
+def test_outcomes_in_a_transaction_apply_with_its_success(
+    target: Bench, fates: list[bool], fail: bool
+) -> None:
+    """A receiver accepts some of its messages in a transaction, without settling. After success
+    they are gone; after a rollback they are still the receiver's, which releases them, and all can
+    be had."""
     applies, stays = target.cited
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
@@ -187,25 +227,37 @@ def test_outcomes_in_a_transaction_apply_with_its_success(target: Bench, fates: 
         peer.disposition(each, within(id, "accepted"), settled=False)
     peer.settle()
     early = waiting(target, node, 0)
-    target.judge((applies, stays), not early, f"before the discharge {early} of the held messages came to another")
+    target.judge(
+        (applies, stays),
+        not early,
+        f"before the discharge {early} of the held messages came to another",
+    )
     coordinator.discharge(id, fail)
     if fail:
         early = waiting(target, node, 0)
-        target.judge(stays, not early, f"after the rollback {early} came to another before the receiver let go")
+        target.judge(
+            stays,
+            not early,
+            f"after the rollback {early} came to another before the receiver let go",
+        )
     for each in got:
         if fail or each not in retired:
             peer.disposition(each, "released")
     peer.settle()
     expected = [each.message.body for each in got if fail or each not in retired]
     late = waiting(target, node, len(expected))
-    target.judge((applies, stays), sorted(late) == sorted(expected), f"fail={fail}: {late} came, should be {expected}")
+    target.judge(
+        (applies, stays),
+        sorted(late) == sorted(expected),
+        f"fail={fail}: {late} came, should be {expected}",
+    )
 
 
 @case("AMQP10-TXN-13", "AMQP10-TXN-10", needs={"amqp", "amqp-transactions"})
 @over(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
-    """A receiver accepts messages settled in a transaction that is rolled back. Its source's default-outcome is released:
-    they can be had again."""
+    """A receiver accepts messages settled in a transaction that is rolled back. Its source's
+    default-outcome is released: they can be had again."""
     default, settled = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -213,10 +265,10 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     source = {
         "address": node.address,
         "capabilities": node.capabilities or None,
-        "default-outcome": amqp.composite("released"),
+        "default-outcome": codec.composite("released"),
         "outcomes": OUTCOMES,
     }
-    link = peer.receiver(node, source=amqp.composite("source", source), credit=count)
+    link = peer.receiver(node, source=codec.composite("source", source), credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(len(got) == count, f"{len(got)} of {count} messages came")
     coordinator = control(target, peer)
@@ -225,15 +277,20 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
         peer.disposition(each, within(id, "accepted"))
     coordinator.discharge(id, fail=True)
     late = waiting(target, node, count)
-    target.judge((default, settled), sorted(late) == sent, f"after the rollback {late} could be had, should be {sent}")
+    target.judge(
+        (default, settled),
+        sorted(late) == sent,
+        f"after the rollback {late} could be had, should be {sent}",
+    )
 
 
 @case("AMQP10-TXN-14", needs={"amqp", "amqp-transactions"})
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 @pytest.mark.parametrize("how", ["detach", "end", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
-    """A transaction has a post, and perhaps an accepted message, when its control link, session or connection ends without
-    discharge. It is rolled back: the post is not there, and the other message can be had again."""
+    """A transaction has a post, and perhaps an accepted message, when its control link, session or
+    connection ends without discharge. It is rolled back: the post is not there, and the other
+    message can be had again."""
     node, other = target.node(), target.node()
     fill(target, node, [b"held"])
     peer, _, got = holding(target, node, 1)
@@ -256,15 +313,22 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
             peer.leave(CloseHow.EOF if how == "eof" else CloseHow.RESET)
     came = waiting(target, node, 1)
     posted = waiting(target, other, 0)
-    target.judge("AMQP10-TXN-14", came == [b"held"], f"after {how} {came} could be had, accepted before: {retire}")
-    target.judge("AMQP10-TXN-14", not posted, f"after {how} {posted} could be had of what was posted")
+    target.judge(
+        "AMQP10-TXN-14",
+        came == [b"held"],
+        f"after {how} {came} could be had, accepted before: {retire}",
+    )
+    target.judge(
+        "AMQP10-TXN-14", not posted, f"after {how} {posted} could be had of what was posted"
+    )
 
 
 @case("AMQP10-TXN-04", "AMQP10-TXN-03", needs={"amqp", "amqp-transactions"})
 @over(examples=12, kind=st.sampled_from(["never", "discharged", "global"]), fail=st.booleans())
 def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -> None:
-    """A discharge has an id that was never given out or is discharged already; or a declare asks for a global transaction.
-    The source knows rejected: that is the answer, with an error. What can be done goes on being done."""
+    """A discharge has an id that was never given out or is discharged already; or a declare asks
+    for a global transaction. The source knows rejected: that is the answer, with an error. What can
+    be done goes on being done."""
     discharge, declare = target.cited
     with bystander(target):
         peer = target.amqp()
@@ -272,25 +336,36 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
         id = coordinator.declare()
         coordinator.discharge(id, fail=False)
         if kind == "global":
-            number = coordinator.say("declare", global_id=amqp.composite("accepted"))
+            number = coordinator.say("declare", global_id=codec.composite("accepted"))
         else:
-            number = coordinator.say("discharge", txn_id=UNKNOWN if kind == "never" else id, fail=fail)
+            number = coordinator.say(
+                "discharge", txn_id=UNKNOWN if kind == "never" else id, fail=fail
+            )
         coordinator.await_answer(number)
         found = coordinator.link.session.outcomes.get(number)
         said = peer.instead() if found is None else found.brief()
         error = None if found is None else found.part("state").get("error")
         fine = found is not None and found.kind("state") == "rejected" and error is not None
-        wanted = "rejected with an error" if kind == "global" else "rejected with amqp:transaction:unknown-id"
+        wanted = (
+            "rejected with an error"
+            if kind == "global"
+            else "rejected with amqp:transaction:unknown-id"
+        )
         if kind != "global" and fine:
             fine = "amqp:transaction:unknown-id" in str(error)
-        target.judge(declare if kind == "global" else discharge, fine, f"{kind}: {said}; should be {wanted}")
+        target.judge(
+            declare if kind == "global" else discharge, fine, f"{kind}: {said}; should be {wanted}"
+        )
         if found is not None:
-            target.judge((declare, discharge), bool(coordinator.declare()), "a declare behind it is answered")
+            target.judge(
+                (declare, discharge), bool(coordinator.declare()), "a declare behind it is answered"
+            )
 
 
 @case("AMQP10-TXN-02", needs={"amqp", "amqp-transactions"})
 def test_a_settled_declare_ends_the_link(target: Bench) -> None:
-    """A declare is sent settled, so that nobody can be told an id. The coordinator should detach with an error."""
+    """A declare is sent settled, so that nobody can be told an id. The coordinator should detach
+    with an error."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -304,8 +379,8 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
 @case("AMQP10-TXN-04", "AMQP10-TXN-09", needs={"amqp", "amqp-transactions"})
 @over(examples=4, settled=st.booleans())
 def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, settled: bool) -> None:
-    """A held message is accepted in a transaction nobody declared. The answer is an error; once the client is gone the
-    message can be had again. Another connection goes on."""
+    """A held message is accepted in a transaction nobody declared. The answer is an error; once the
+    client is gone the message can be had again. Another connection goes on."""
     failed, applies = target.cited
     with bystander(target):
         node = target.node()
@@ -324,8 +399,8 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
 @case("AMQP10-TXN-04", "AMQP10-TXN-06", needs={"amqp", "amqp-transactions"})
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
-    """A message is posted in a transaction nobody declared. If it is unsettled the answer is an error or a rejection;
-    nobody can have the message. Another connection goes on."""
+    """A message is posted in a transaction nobody declared. If it is unsettled the answer is an
+    error or a rejection; nobody can have the message. Another connection goes on."""
     failed, unseen = target.cited
     with bystander(target):
         node = target.node()
@@ -333,11 +408,19 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         link = peer.sender(node)
         number = post(target, peer, link, UNKNOWN, b"posted", settled=settled)
         target.wait_until(
-            lambda: _rejected(peer, link, number) or peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox)),
+            lambda: (
+                _rejected(peer, link, number)
+                or peer.ended is not None
+                or any(map(TROUBLE.accepts, peer.inbox))
+            ),
             QUIET if settled else PATIENCE,
         )
         trouble = peer.take(TROUBLE)
-        fine = settled or _rejected(peer, link, number) or (trouble is not None and trouble.condition is not None)
+        fine = (
+            settled
+            or _rejected(peer, link, number)
+            or (trouble is not None and trouble.condition is not None)
+        )
         said = trouble.brief() if trouble else peer.instead()
         target.judge(failed, fine, f"a post in an unknown transaction, settled: {settled}: {said}")
         peer.leave()
@@ -355,29 +438,35 @@ def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
 
 @case("AMQP10-TXN-08", needs={"amqp", "amqp-transactions"})
 def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> None:
-    """A transaction is discharged while the last transfer of a message posted in it is still to come. The control link
-    ends with amqp:transaction:rollback, and nothing of it can be had."""
+    """A transaction is discharged while the last transfer of a message posted in it is still to
+    come. The control link ends with amqp:transaction:rollback, and nothing of it can be had."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         coordinator, link = control(target, peer), peer.sender(node)
         id = coordinator.declare()
         granted(target, peer, link)
-        payload = amqp_messages.message(b"in two parts")
+        payload = messages.message(b"in two parts")
         peer.transfer(link, payload[:5], state=within(id), more=True)
         number = coordinator.say("discharge", txn_id=id, fail=False)
         coordinator.await_answer(number)
         came = peer.take(TROUBLE)
         found = coordinator.link.session.outcomes.get(number)
         said = came.brief() if came else found.brief() if found else peer.instead()
-        fine = came is not None and came.name == "detach" and came.condition == "amqp:transaction:rollback"
-        target.judge("AMQP10-TXN-08", fine, f"a discharge before the last transfer was answered with {said}")
+        fine = (
+            came is not None
+            and came.name == "detach"
+            and came.condition == "amqp:transaction:rollback"
+        )
+        target.judge(
+            "AMQP10-TXN-08", fine, f"a discharge before the last transfer was answered with {said}"
+        )
 
 
 @case("AMQP10-TXN-11", needs={"amqp", "amqp-transactions"})
 def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None:
-    """A message is accepted, unsettled, in one transaction and then in another while the first is live. The control link
-    ends with amqp:transaction:rollback; another connection goes on."""
+    """A message is accepted, unsettled, in one transaction and then in another while the first is
+    live. The control link ends with amqp:transaction:rollback; another connection goes on."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -388,14 +477,21 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
         peer.disposition(got[0], within(second, "accepted"), settled=False)
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        fine = came is not None and came.name == "detach" and came.condition == "amqp:transaction:rollback"
-        target.judge("AMQP10-TXN-11", fine, f"outcomes in two transactions were answered with {said}")
+        fine = (
+            came is not None
+            and came.name == "detach"
+            and came.condition == "amqp:transaction:rollback"
+        )
+        target.judge(
+            "AMQP10-TXN-11", fine, f"outcomes in two transactions were answered with {said}"
+        )
 
 
 @case("AMQP10-TXN-12", needs={"amqp", "amqp-transactions"})
 def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
-    """A flow of a receiver has a txn-id in its properties. A broker that can acquire in transactions sends with that
-    transactional-state; one that cannot ends the link with not-implemented."""
+    """A flow of a receiver has a txn-id in its properties. A broker that can acquire in
+    transactions sends with that transactional-state; one that cannot ends the link with
+    not-implemented."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"one"])
@@ -408,8 +504,12 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
         said = peer.instead() if came is None else came.brief()
         state = {} if came is None else came.part("state")
         acquired = came is not None and came.name == "transfer" and plain_id(state) == id
-        refused = came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
-        target.judge("AMQP10-TXN-12", acquired or refused, f"a flow with a txn-id was answered with {said}")
+        refused = (
+            came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
+        )
+        target.judge(
+            "AMQP10-TXN-12", acquired or refused, f"a flow with a txn-id was answered with {said}"
+        )
 
 
 def plain_id(state: dict[str, object]) -> bytes | None:
@@ -420,8 +520,9 @@ def plain_id(state: dict[str, object]) -> bytes | None:
 
 @case("AMQP10-TXN-15", needs={"amqp", "amqp-transactions"})
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
-    """A producer without an address posts a message that names none either, settled, in a transaction. The discharge does
-    not succeed, or something has ended before it; the other post of the transaction cannot be had."""
+    """A producer without an address posts a message that names none either, settled, in a
+    transaction. The discharge does not succeed, or something has ended before it; the other post of
+    the transaction cannot be had."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -429,7 +530,9 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
         id = coordinator.declare()
         post(target, peer, link, id, b"good", settled=True)
         post(target, peer, peer.sender(None), id, b"to nobody", settled=True)
-        target.wait_until(lambda: peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox)), QUIET)
+        target.wait_until(
+            lambda: peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox)), QUIET
+        )
         said = peer.instead()
         if peer.take(TROUBLE) is None and peer.ended is None:
             number = coordinator.say("discharge", txn_id=id, fail=False)
@@ -446,4 +549,6 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             peer.leave()
         target.advance(QUIET)
         came = waiting(target, node, 0)
-        target.judge("AMQP10-TXN-15", b"good" not in came, f"of the failed transaction {came} could be had")
+        target.judge(
+            "AMQP10-TXN-15", b"good" not in came, f"of the failed transaction {came} could be had"
+        )

@@ -1,4 +1,5 @@
-"""Transfers (2.6.14, 2.7.5): what continues a delivery, what settles it, what aborts it, and what the agreed modes promise."""
+"""Transfers (2.6.14, 2.7.5): what continues a delivery, what settles it, what aborts it, and what
+the agreed modes promise."""
 
 from __future__ import annotations
 
@@ -7,21 +8,35 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Delivery, Link
-from harness.clients.raw_amqp import AmqpPeer, Node
-from harness.targets.target import Target
-from harness.trace.events import FrameReceived
-from harness.wire import amqp_messages
-from harness.wire.amqp import RECEIVER, SENDER, Frame
-from harness.wire.amqp_types import Malformed
-from harness.wire.conversation import PATIENCE, Match
-from suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered, objection, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10 import messages
+from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.amqp10.types import Malformed
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.amqp.steps import (
+    QUIET,
+    bodies,
+    bystander,
+    collect,
+    fill,
+    granted,
+    numbered,
+    objection,
+    refused,
+)
 
 UNSETTLED, SETTLED = 0, 1
 FIRST, SECOND = 0, 1
-OTHERS = {"delivery-id": "AMQP10-XFER-03", "delivery-tag": "AMQP10-XFER-25", "message-format": "AMQP10-XFER-26"}
+OTHERS = {
+    "delivery-id": "AMQP10-XFER-03",
+    "delivery-tag": "AMQP10-XFER-25",
+    "message-format": "AMQP10-XFER-26",
+}
 """The fields that a later transfer may repeat, not change, with the requirement that says so."""
 
 
@@ -54,17 +69,25 @@ def each_field(target: Target) -> Iterable[Mapping[str, Any]]:
 
 
 @case(*OTHERS.values(), needs={"amqp", "amqp-multi-transfer"})
-@over(always=each_field, examples=12, field=st.sampled_from(sorted(OTHERS)), repeated=st.integers(0, 2))
-def test_what_names_a_delivery_does_not_change_in_its_midst(target: Bench, field: str, repeated: int) -> None:
-    """A message comes in several transfers. Some repeat delivery-id, delivery-tag and message-format of the first, which is
-    fine; then one has another value for one of the three. The broker says that this is an error, and the message is in no
-    queue; another connection goes on."""
+@over(
+    always=each_field,
+    examples=12,
+    field=st.sampled_from(sorted(OTHERS)),
+    repeated=st.integers(0, 2),
+)
+def test_what_names_a_delivery_does_not_change_in_its_midst(
+    target: Bench, field: str, repeated: int
+) -> None:
+    """A message comes in several transfers. Some repeat delivery-id, delivery-tag and
+    message-format of the first, which is fine; then one has another value for one of the three. The
+    broker says that this is an error, and the message is in no queue; another connection goes
+    on."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
         link = peer.sender(node)
         granted(target, peer, link)
-        payload = amqp_messages.message(b"torn")
+        payload = messages.message(b"torn")
         tag = b"the-tag"
         delivery = peer.transfer(link, payload[:2], delivery_tag=tag, more=True)
         same = {"delivery-id": delivery, "delivery-tag": tag, "message-format": 0}
@@ -78,7 +101,9 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(target: Bench, field
         peer.leave()
         other = target.amqp()
         came = bodies(collect(target, other, other.receiver(node, credit=1), 0))
-        target.judge(OTHERS[field], b"torn" not in came, f"after {why} the queue has {came or 'nothing'}")
+        target.judge(
+            OTHERS[field], b"torn" not in came, f"after {why} the queue has {came or 'nothing'}"
+        )
 
 
 @case("AMQP10-XFER-08", "AMQP10-XFER-09", needs={"amqp", "amqp-multi-transfer"})
@@ -92,16 +117,21 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(target: Bench, field
     examples=20,
     flags=st.lists(st.sampled_from([None, None, True, False]), min_size=1, max_size=4),
 )
-def test_settled_on_one_transfer_is_settled_for_good(target: Bench, flags: list[bool | None]) -> None:
-    """A message comes in one to four transfers, each of which may say that it is settled. If one does the broker takes the
-    message and says nothing of it; if none does, it settles it. The first is unsettled where nothing is said."""
+def test_settled_on_one_transfer_is_settled_for_good(
+    target: Bench, flags: list[bool | None]
+) -> None:
+    """A message comes in one to four transfers, each of which may say that it is settled. If one
+    does the broker takes the message and says nothing of it; if none does, it settles it. The first
+    is unsettled where nothing is said."""
     unsaid, kept = target.cited
-    flags = [flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)]  # no going back
+    flags = [
+        flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)
+    ]  # no going back
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
     granted(target, peer, link)
-    payload = amqp_messages.message(b"in parts")
+    payload = messages.message(b"in parts")
     pieces = [payload[at * 3 : at * 3 + 3] for at in range(len(flags) - 1)]
     pieces.append(payload[3 * len(pieces) :])
     for at, (piece, flag) in enumerate(zip(pieces, flags, strict=True)):
@@ -110,7 +140,9 @@ def test_settled_on_one_transfer_is_settled_for_good(target: Bench, flags: list[
     judged = (unsaid,) if len(flags) == 1 else (kept,) if flags[0] else (unsaid, kept)
     if True in flags:
         error = objection(peer)
-        target.require(judged, error is None, f"{said}, which was answered with {error and error.brief()}")
+        target.require(
+            judged, error is None, f"{said}, which was answered with {error and error.brief()}"
+        )
         peer.settle()
         word = spoken_of(target, peer, delivery)
         target.judge(judged, not word, f"{said}, and {len(word)} dispositions came")
@@ -123,14 +155,19 @@ def test_settled_on_one_transfer_is_settled_for_good(target: Bench, flags: list[
 
 @case("AMQP10-XFER-10", "AMQP10-XFER-11", needs={"amqp"})
 @over(
-    always=lambda target: [{"mode": SETTLED, "sizes": [10, 1500]}, {"mode": UNSETTLED, "sizes": [10, 1500]}],
+    always=lambda target: [
+        {"mode": SETTLED, "sizes": [10, 1500]},
+        {"mode": UNSETTLED, "sizes": [10, 1500]},
+    ],
     examples=16,
     mode=st.sampled_from([SETTLED, UNSETTLED]),
     sizes=st.lists(st.sampled_from([0, 10, 500, 1500]), min_size=1, max_size=4),
 )
-def test_the_agreed_settle_mode_of_the_sender_is_kept(target: Bench, mode: int, sizes: list[int]) -> None:
-    """A receiver asks for messages that are all settled, or all unsettled. Where the broker's attach agrees, one transfer
-    of each delivery at least is settled, or none is."""
+def test_the_agreed_settle_mode_of_the_sender_is_kept(
+    target: Bench, mode: int, sizes: list[int]
+) -> None:
+    """A receiver asks for messages that are all settled, or all unsettled. Where the broker's
+    attach agrees, one transfer of each delivery at least is settled, or none is."""
     all_, none = target.cited
     node = target.node()
     fill(target, node, [bytes(size) for size in sizes])
@@ -140,14 +177,25 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(target: Bench, mode: int, 
     agreed = link.answer.get("snd-settle-mode", 2)
     peer.flow(link, link_credit=len(sizes))
     got = collect(target, peer, link, len(sizes), quiet=0)
-    target.control(len(got) == len(sizes), f"{len(got)} of {len(sizes)} messages came; {peer.instead()}")
+    target.control(
+        len(got) == len(sizes), f"{len(got)} of {len(sizes)} messages came; {peer.instead()}"
+    )
     flags = [[each.get("settled") for each in delivery.frames] for delivery in got]
     if agreed == SETTLED:
-        target.judge(all_, all(True in each for each in flags), f"agreed as settled: settled was {flags}")
+        target.judge(
+            all_, all(True in each for each in flags), f"agreed as settled: settled was {flags}"
+        )
     elif agreed == UNSETTLED:
-        target.judge(none, not any(True in each for each in flags), f"agreed as unsettled: settled was {flags}")
+        target.judge(
+            none,
+            not any(True in each for each in flags),
+            f"agreed as unsettled: settled was {flags}",
+        )
     else:
-        target.note(f"asked for {mode} the broker's attach has the snd-settle-mode {agreed}: nothing is promised")
+        target.note(
+            f"asked for {mode} the broker's attach has the snd-settle-mode {agreed}: nothing is"
+            " promised"
+        )
 
 
 @case("AMQP10-XFER-12", "AMQP10-XFER-18", needs={"amqp"})
@@ -165,14 +213,15 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(target: Bench, mode: int, 
 def test_an_aborted_delivery_never_was(
     target: Bench, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
-    """Some transfers of a message came, and the next one is aborted: with octets of its own or none, and whether or not it
-    also says more. The broker says nothing of that delivery. The next message is taken, and it alone is in the queue."""
+    """Some transfers of a message came, and the next one is aborted: with octets of its own or
+    none, and whether or not it also says more. The broker says nothing of that delivery. The next
+    message is taken, and it alone is in the queue."""
     both, void = target.cited
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
     granted(target, peer, link, 2)
-    whole = amqp_messages.message(b"aborted")
+    whole = messages.message(b"aborted")
     for at in range(parts):
         peer.transfer(link, whole[at : at + 1], more=True)
     aborted = peer.transfer(link, junk, aborted=True, more=more, settled=settled)
@@ -182,11 +231,14 @@ def test_an_aborted_delivery_never_was(
     word = spoken_of(target, peer, aborted)
     target.judge(void, not word, f"of the aborted delivery {len(word)} dispositions spoke")
     came = [_carried(each) for each in collect(target, peer, peer.receiver(node, credit=5), 1)]
-    target.judge(judged, came == [b"whole"], f"an aborted delivery, more={more}, and the queue has {came}")
+    target.judge(
+        judged, came == [b"whole"], f"an aborted delivery, more={more}, and the queue has {came}"
+    )
 
 
 def _carried(delivery: Delivery) -> bytes:
-    """The body of a message; of octets that are none, such as the pieces of an aborted one, the octets."""
+    """The body of a message; of octets that are none, such as the pieces of an aborted one, the
+    octets."""
     try:
         return bytes(delivery.message.body)
     except Malformed:
@@ -194,10 +246,18 @@ def _carried(delivery: Delivery) -> bytes:
 
 
 @case("AMQP10-XFER-14", "AMQP10-XFER-16", needs={"amqp"})
-@over(examples=16, count=st.integers(1, 4), size=st.sampled_from([10, 1500]), asked=st.sampled_from([FIRST, None]))
-def test_a_receiver_of_mode_first_settles_at_once(target: Bench, count: int, size: int, asked: int | None) -> None:
-    """A producer asks for rcv-settle-mode first, or for none, which means the same. The broker settles each delivery though
-    the producer never says a word of it. Where a receiver asks for first, no transfer of the broker says second."""
+@over(
+    examples=16,
+    count=st.integers(1, 4),
+    size=st.sampled_from([10, 1500]),
+    asked=st.sampled_from([FIRST, None]),
+)
+def test_a_receiver_of_mode_first_settles_at_once(
+    target: Bench, count: int, size: int, asked: int | None
+) -> None:
+    """A producer asks for rcv-settle-mode first, or for none, which means the same. The broker
+    settles each delivery though the producer never says a word of it. Where a receiver asks for
+    first, no transfer of the broker says second."""
     settles_first, illegal = target.cited
     node = target.node()
     peer = target.amqp(max_frame_size=512)
@@ -216,12 +276,13 @@ def test_a_receiver_of_mode_first_settles_at_once(target: Bench, count: int, siz
 @case("AMQP10-XFER-17", needs={"amqp", "amqp-multi-transfer"})
 @over(examples=8, parts=st.integers(1, 3))
 def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) -> None:
-    """A settled message says rcv-settle-mode second on a link that was agreed as first. That means nothing: it is taken."""
+    """A settled message says rcv-settle-mode second on a link that was agreed as first. That means
+    nothing: it is taken."""
     node = target.node()
     peer = target.amqp()
     link = peer.attach(SENDER, node, rcv_settle_mode=FIRST)
     granted(target, peer, link)
-    payload = amqp_messages.message(b"settled")
+    payload = messages.message(b"settled")
     for at in range(parts):
         last = at == parts - 1
         piece = payload[at:] if last else payload[at : at + 1]
@@ -234,7 +295,11 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
     """Matches what the broker says as the sender of that delivery."""
 
     def accepts(each: Frame) -> bool:
-        if each.name != "disposition" or each.channel != link.session.theirs or each.get("role") is RECEIVER:
+        if (
+            each.name != "disposition"
+            or each.channel != link.session.theirs
+            or each.get("role") is RECEIVER
+        ):
             return False
         span = (each.get("last", each["first"]) - each["first"]) % 2**32
         return (delivery - each["first"]) % 2**32 <= span
@@ -246,11 +311,14 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
 @over(
     examples=12,
     first=st.sampled_from(["accepted", "released"]),
-    then=st.lists(st.sampled_from(["accepted", "released", "modified", "rejected"]), min_size=1, max_size=3),
+    then=st.lists(
+        st.sampled_from(["accepted", "released", "modified", "rejected"]), min_size=1, max_size=3
+    ),
 )
 def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) -> None:
-    """A receiver tells an outcome and leaves it to the broker to settle; the broker does, and tells the outcome too. The
-    receiver then tells others. Nothing that the broker still says of that delivery has another outcome."""
+    """A receiver tells an outcome and leaves it to the broker to settle; the broker does, and tells
+    the outcome too. The receiver then tells others. Nothing that the broker still says of that
+    delivery has another outcome."""
     node: Node = target.node()
     fill(target, node, [b"decided"])
     peer = target.amqp()
@@ -271,4 +339,6 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
         target.advance(QUIET)
     later = [each.kind("state") for each in peer.inbox if words.accepts(each)]
     fine = all(each in (None, state) for each in later)
-    target.judge("AMQP10-XFER-24", fine, f"the broker said {state}, and then {later or 'nothing more'}")
+    target.judge(
+        "AMQP10-XFER-24", fine, f"the broker said {state}, and then {later or 'nothing more'}"
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.bench import Bench
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.wire.amqp091 import Method
-from harness.wire.conversation import PATIENCE, ControlFailed, Requirements
-from harness.words import Duration, ms
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed, Requirements
 
 QUIET: Duration = ms(300)
 """How long a surplus method is waited for, behind the last one that should come."""
@@ -21,7 +21,9 @@ def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
     return str(peer.declare(channel=channel, **{"exclusive": True, **fields})["queue"])
 
 
-def exchange_of(target: Bench, peer: Amqp091Peer, kind: str, *, channel: int = 1, **fields: Any) -> str:
+def exchange_of(
+    target: Bench, peer: Amqp091Peer, kind: str, *, channel: int = 1, **fields: Any
+) -> str:
     """A new exchange that goes with its last binding."""
     name = target.fresh_name()
     about = {"exchange": name, "type": kind, "auto-delete": True, **fields}
@@ -29,9 +31,15 @@ def exchange_of(target: Bench, peer: Amqp091Peer, kind: str, *, channel: int = 1
     return name
 
 
-def bind(peer: Amqp091Peer, queue: str, exchange: str, key: str = "", *, channel: int = 1, **fields: Any) -> None:
+def bind(
+    peer: Amqp091Peer, queue: str, exchange: str, key: str = "", *, channel: int = 1, **fields: Any
+) -> None:
     """Binds a queue."""
-    peer.call("queue.bind", {"queue": queue, "exchange": exchange, "routing-key": key, **fields}, channel=channel)
+    peer.call(
+        "queue.bind",
+        {"queue": queue, "exchange": exchange, "routing-key": key, **fields},
+        channel=channel,
+    )
 
 
 def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int = 1) -> None:
@@ -46,11 +54,15 @@ def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int
 def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> None:
     """A control: ``count`` messages wait in the queue, at once or soon."""
     if not eventually(peer, lambda: peer.count(queue, channel=channel) == count):
-        raise ControlFailed(f"{count} messages should wait in {queue}, there are {peer.count(queue, channel=channel)}")
+        raise ControlFailed(
+            f"{count} messages should wait in {queue}, there are"
+            f" {peer.count(queue, channel=channel)}"
+        )
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
-    """Asks the broker until the answer is yes: what it does on its own time may be still to come."""
+    """Asks the broker until the answer is yes: what it does on its own time may be still to
+    come."""
     until = peer.world.now() + within
     while not question():
         if peer.world.now() >= until:
@@ -59,14 +71,19 @@ def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) ->
     return True
 
 
-def arrive(peer: Amqp091Peer, count: int, *, channel: int = 1, quiet: Duration = QUIET) -> list[Method]:
-    """The next ``count`` deliveries on a channel, fewer when they do not come, and what comes ``quiet`` longer besides."""
+def arrive(
+    peer: Amqp091Peer, count: int, *, channel: int = 1, quiet: Duration = QUIET
+) -> list[Method]:
+    """The next ``count`` deliveries on a channel, fewer when they do not come, and what comes
+    ``quiet`` longer besides."""
     wanted = method("basic.deliver", channel=channel)
 
     def here() -> int:
         return sum(wanted.accepts(each) for each in peer.inbox)
 
-    peer.world.wait_until(lambda: here() >= count or peer.ended is not None, peer.world.now() + PATIENCE)
+    peer.world.wait_until(
+        lambda: here() >= count or peer.ended is not None, peer.world.now() + PATIENCE
+    )
     peer.world.wait_until(lambda: peer.ended is not None, peer.world.now() + quiet)
     return peer.deliveries(channel)
 
@@ -89,7 +106,9 @@ def others_work(target: Bench) -> None:
     peer = target.amqp091()
     queue = queue_of(peer)
     fill(peer, queue, [b"still here"])
-    target.control(bodies(drained(peer, queue)) == [b"still here"], "another connection should work as before")
+    target.control(
+        bodies(drained(peer, queue)) == [b"still here"], "another connection should work as before"
+    )
     peer.close()
 
 
@@ -98,7 +117,11 @@ def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: st
     closed = target.wait_until(lambda: peer.ended is not None or _told(peer), PATIENCE)
     opened = any(each.name == "connection.open-ok" for each in peer.inbox)
     said = [each.brief() for each in peer.inbox]
-    target.judge(proves, closed and not opened, f"{what}: {peer.instead() if not closed else said or 'the end'}")
+    target.judge(
+        proves,
+        closed and not opened,
+        f"{what}: {peer.instead() if not closed else said or 'the end'}",
+    )
 
 
 def _told(peer: Amqp091Peer) -> bool:

@@ -1,13 +1,23 @@
-"""Acknowledgements, rejection, redelivery and recovery (basic.ack, basic.reject, basic.nack, basic.recover)."""
+"""Acknowledgements, rejection, redelivery and recovery (basic.ack, basic.reject, basic.nack,
+basic.recover)."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer
-from suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, eventually, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    QUIET,
+    arrive,
+    bodies,
+    drained,
+    eventually,
+    fill,
+    queue_of,
+)
 
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
 
@@ -20,7 +30,8 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
     name=st.sampled_from(["basic.ack", "basic.reject", "basic.nack"]),
 )
 def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, name: str) -> None:
-    """A tag is acknowledged or rejected that was never delivered, was acknowledged before, or is another channel's."""
+    """A tag is acknowledged or rejected that was never delivered, was acknowledged before, or is
+    another channel's."""
     unknown, elsewhere = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -42,7 +53,10 @@ def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, nam
 
 
 STEP = st.tuples(
-    st.sampled_from(["ack", "ack", "nack", "reject", "requeue"]), st.integers(0, 9), st.booleans(), st.booleans()
+    st.sampled_from(["ack", "ack", "nack", "reject", "requeue"]),
+    st.integers(0, 9),
+    st.booleans(),
+    st.booleans(),
 )
 
 
@@ -56,8 +70,10 @@ STEP = st.tuples(
 def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, count: int, steps: list[tuple[str, int, bool, bool]]
 ) -> None:
-    """Messages are delivered, and some are acknowledged, rejected or requeued, one by one or up to a tag, or all by the tag
-    0. What is left when the channel ends, and what was requeued, comes back; the rest is gone. Oldest first."""
+    """Messages are delivered, and some are acknowledged, rejected or requeued, one by one or up to
+    a tag, or all by the tag
+    0. What is left when the channel ends, and what was requeued, comes back; the rest is gone.
+      Oldest first."""
     multiple_acks, rejects, nacks = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -73,7 +89,9 @@ def test_acknowledgements_reach_as_far_as_they_say(
         multiple = multiple and what != "reject"
         chosen = [each for each in waiting if each <= tag or all_of_it] if multiple else [tag]
         fields = {"delivery-tag": 0 if multiple and all_of_it else tag}
-        name = "basic.ack" if what == "ack" else "basic.reject" if what == "reject" else "basic.nack"
+        name = (
+            "basic.ack" if what == "ack" else "basic.reject" if what == "reject" else "basic.nack"
+        )
         if name != "basic.reject":
             fields["multiple"] = multiple
         if name != "basic.ack":
@@ -103,9 +121,11 @@ def test_acknowledgements_reach_as_far_as_they_say(
     back=st.sets(st.integers(0, 7), min_size=1),
     way=st.sampled_from(["nack", "reject", "recover"]),
 )
-def test_what_is_requeued_comes_in_its_old_place(target: Bench, count: int, back: set[int], way: str) -> None:
-    """Of several messages some are delivered and requeued. They come again before those behind them, in their order, with the
-    flag redelivered, which the others do not have."""
+def test_what_is_requeued_comes_in_its_old_place(
+    target: Bench, count: int, back: set[int], way: str
+) -> None:
+    """Of several messages some are delivered and requeued. They come again before those behind
+    them, in their order, with the flag redelivered, which the others do not have."""
     flag, recovered, place = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -126,15 +146,22 @@ def test_what_is_requeued_comes_in_its_old_place(target: Bench, count: int, back
     eventually(peer, lambda: peer.count(queue) == len(wanted), within=QUIET * 4)
     again = drained(peer, queue)
     found = [int(each) for each in bodies(again)]
-    target.judge(place, found == wanted, f"{way} of {chosen} of {count}: {found} came, should be {wanted}")
+    target.judge(
+        place, found == wanted, f"{way} of {chosen} of {count}: {found} came, should be {wanted}"
+    )
     flags = {int(each.body): each["redelivered"] for each in again}
     proves = (flag, recovered) if way == "recover" else flag
-    target.judge(proves, all(flags[at] is (at in chosen) for at in flags), f"{way} of {chosen}: the flags are {flags}")
+    target.judge(
+        proves,
+        all(flags[at] is (at in chosen) for at in flags),
+        f"{way} of {chosen}: the flags are {flags}",
+    )
 
 
 @case("AMQP091-REJ-01", needs={"amqp091"})
 def test_what_one_rejects_another_gets(target: Bench) -> None:
-    """A consumer with a prefetch of 1 gives each message back; another one gets them all, and acknowledges."""
+    """A consumer with a prefetch of 1 gives each message back; another one gets them all, and
+    acknowledges."""
     (proves,) = target.cited
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
@@ -146,8 +173,16 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     arrive_and_ack = arrive(peer, 2, channel=3)
     peer.send("basic.reject", {"delivery-tag": first["delivery-tag"], "requeue": True}, channel=2)
     peer.call("basic.cancel", {"consumer-tag": "nobody"}, channel=2)
-    found = {*bodies(arrive_and_ack), *bodies(arrive(peer, 1, channel=3)), *bodies(peer.deliveries(2))}
-    target.judge(proves, found == {b"0", b"1", b"2"}, f"in the end {sorted(found)} had come again or to the other")
+    found = {
+        *bodies(arrive_and_ack),
+        *bodies(arrive(peer, 1, channel=3)),
+        *bodies(peer.deliveries(2)),
+    }
+    target.judge(
+        proves,
+        found == {b"0", b"1", b"2"},
+        f"in the end {sorted(found)} had come again or to the other",
+    )
 
 
 def fill_without_waiting(peer: Amqp091Peer, queue: str, count: int) -> None:

@@ -1,5 +1,5 @@
-"""What a client must not do, beyond frames that cannot be read (``test_framing.py``): methods of the server, and messages that
-are too large."""
+"""What a client must not do, beyond frames that cannot be read (``test_framing.py``): methods of
+the server, and messages that are too large."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.targets.target import RECONFIGURABLE, Target
-from suites.amqp091.steps import CHANNEL, CONNECTION, bodies, drained, eventually, others_work, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    CONNECTION,
+    bodies,
+    drained,
+    eventually,
+    others_work,
+    queue_of,
+)
 
 LIMIT = 100_000
 """Octets of a body on brokers that can be told how many there may be."""
@@ -33,7 +41,8 @@ OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
     name=st.sampled_from(sorted(OF_THE_SERVER)),
 )
 def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> None:
-    """A client sends an answer of the server on an open channel. The connection ends; another one works as before."""
+    """A client sends an answer of the server on an open channel. The connection ends; another one
+    works as before."""
     (proves,) = target.cited
     peer = target.amqp091()
     peer.send(name, OF_THE_SERVER[name], channel=1)
@@ -44,7 +53,9 @@ def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> 
 def places(target: Target) -> st.SearchStrategy[Where]:
     """Where the limit is, of the broker's own or of ours."""
     limited = (
-        {"acceptor": {"amqp091_max_message_size": LIMIT}} if RECONFIGURABLE in target.identity.capabilities else None
+        {"acceptor": {"amqp091_max_message_size": LIMIT}}
+        if RECONFIGURABLE in target.identity.capabilities
+        else None
     )
     return st.just(Where(target.identity.default_amqp_acceptor, limited))
 
@@ -52,10 +63,14 @@ def places(target: Target) -> st.SearchStrategy[Where]:
 @case("RABBITMQ-AMQP091-SIZE-01", "AMQP091-CHAN-02", needs={"amqp091", "amqp091-message-limit"})
 @over(examples=1, where=places)
 def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> None:
-    """A message of exactly as many octets as there may be is kept; one octet more ends the channel with 406, and the message is
-    nowhere. Other channels of the connection go on."""
+    """A message of exactly as many octets as there may be is kept; one octet more ends the channel
+    with 406, and the message is nowhere. Other channels of the connection go on."""
     proves, others = target.cited
-    limit = LIMIT if where.overrides else int(target.profile.parameters["amqp091_max_message_size"] or 0)
+    limit = (
+        LIMIT
+        if where.overrides
+        else int(target.profile.parameters["amqp091_max_message_size"] or 0)
+    )
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.publish(bytes(limit), queue)
@@ -65,4 +80,8 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     peer.publish(bytes(limit + 1), queue)
     peer.refused(CHANNEL, 406, channel=1, proves=proves)
     found = [len(each) for each in bodies(drained(peer, queue, channel=2))]
-    target.judge((proves, others), found == [limit], f"messages of {found} octets could be had on another channel")
+    target.judge(
+        (proves, others),
+        found == [limit],
+        f"messages of {found} octets could be had on another channel",
+    )

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import method
-from suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, arrive, bodies, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    CONNECTION,
+    QUIET,
+    arrive,
+    bodies,
+    fill,
+    queue_of,
+)
 
 
 @case("AMQP091-CHAN-01", needs={"amqp091"})
@@ -20,8 +28,14 @@ def test_a_channel_is_opened_once(target: Bench) -> None:
 
 
 @case("AMQP091-CHAN-03", needs={"amqp091"})
-@over(examples=6, name=st.sampled_from(["basic.qos", "queue.declare", "basic.get", "tx.select"]), closed=st.booleans())
-def test_a_method_on_a_channel_that_is_not_open_is_an_error(target: Bench, name: str, closed: bool) -> None:
+@over(
+    examples=6,
+    name=st.sampled_from(["basic.qos", "queue.declare", "basic.get", "tx.select"]),
+    closed=st.booleans(),
+)
+def test_a_method_on_a_channel_that_is_not_open_is_an_error(
+    target: Bench, name: str, closed: bool
+) -> None:
     """A method comes on a channel that was never opened, or is closed."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
@@ -33,7 +47,8 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(target: Bench, name:
 
 @case("AMQP091-CHAN-02", needs={"amqp091"})
 def test_other_channels_go_on(target: Bench) -> None:
-    """A channel ends with an exception; another one of the connection publishes and consumes as before."""
+    """A channel ends with an exception; another one of the connection publishes and consumes as
+    before."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
@@ -58,8 +73,8 @@ def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None
 @case("AMQP091-CHAN-04", "AMQP091-RED-01", needs={"amqp091"})
 @over(examples=4, way=st.sampled_from(["channel.close", "exception", "connection.close", "gone"]))
 def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -> None:
-    """Three messages are delivered and one is acknowledged; then the channel ends, in any way. Somebody else gets the other
-    two, as redelivered, and before a third that nobody had."""
+    """Three messages are delivered and one is acknowledged; then the channel ends, in any way.
+    Somebody else gets the other two, as redelivered, and before a third that nobody had."""
     again, flag = target.cited
     owner = target.amqp091()
     name = target.fresh_name()
@@ -99,7 +114,9 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     answer = peer.call("channel.flow", {"active": False}, proves=proves)
     target.judge(proves, answer["active"] is False, f"flow-ok says active={answer['active']}")
     peer.publish(b"later", queue)
-    peer.expect_nothing(for_=QUIET, of=method("basic.deliver"), proves=proves, why="the flow is stopped")
+    peer.expect_nothing(
+        for_=QUIET, of=method("basic.deliver"), proves=proves, why="the flow is stopped"
+    )
     peer.call("channel.flow", {"active": True}, proves=proves)
     delivery = peer.delivery(proves=proves)
     target.judge(proves, delivery.body == b"later", f"afterwards {delivery.brief()} came")

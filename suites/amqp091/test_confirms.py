@@ -6,24 +6,26 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer
-from harness.wire.amqp091 import Method
-from harness.wire.conversation import PATIENCE
-from suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, fill, queue_of
 
 ANSWERS = ("basic.ack", "basic.nack")
 
 
 def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int, str], list[int]]:
-    """What came of the messages 1 to ``upto``, ``basic.ack`` or ``basic.nack``, and the numbers that were answered twice
-    or never published."""
+    """What came of the messages 1 to ``upto``, ``basic.ack`` or ``basic.nack``, and the numbers
+    that were answered twice or never published."""
     found: dict[int, str] = {}
     wrong: list[int] = []
 
     def read() -> bool:
-        for each in [each for each in peer.inbox if each.name in ANSWERS and each.channel == channel]:
+        for each in [
+            each for each in peer.inbox if each.name in ANSWERS and each.channel == channel
+        ]:
             peer.inbox.remove(each)
             tag = each["delivery-tag"]
             numbers: Iterable[int] = range(1, tag + 1) if each["multiple"] else (tag,)
@@ -39,11 +41,15 @@ def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int
 
 
 @case("RABBITMQ-AMQP091-CONF-01", needs={"amqp091"})
-@over(examples=10, counts=st.lists(st.sampled_from([1, 2, 7, 100]), min_size=1, max_size=3), routed=st.booleans())
+@over(
+    examples=10,
+    counts=st.lists(st.sampled_from([1, 2, 7, 100]), min_size=1, max_size=3),
+    routed=st.booleans(),
+)
 def test_every_message_is_confirmed_once(target: Bench, counts: list[int], routed: bool) -> None:
-    """Messages are published in runs on a channel in confirm mode, to a queue or to nowhere; the messages of a run are written
-    in one go, so that one answer can be for several. Each is acknowledged, once; those published before the mode was chosen
-    do not count."""
+    """Messages are published in runs on a channel in confirm mode, to a queue or to nowhere; the
+    messages of a run are written in one go, so that one answer can be for several. Each is
+    acknowledged, once; those published before the mode was chosen do not count."""
     (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
@@ -56,7 +62,9 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
     found, wrong = answers(peer, last)
     acked = [number for number, name in found.items() if name == "basic.ack"]
     target.judge(
-        proves, sorted(acked) == list(range(1, last + 1)), f"of {last} messages {len(acked)} were acknowledged"
+        proves,
+        sorted(acked) == list(range(1, last + 1)),
+        f"of {last} messages {len(acked)} were acknowledged",
     )
     target.judge(proves, not wrong, f"answered twice, or never published: {wrong}")
 
@@ -78,7 +86,9 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
         else:
             last = each["delivery-tag"]
             target.judge(
-                proves, returned >= last, f"message {last} is confirmed when {returned} were returned: {names}"
+                proves,
+                returned >= last,
+                f"message {last} is confirmed when {returned} were returned: {names}",
             )
     target.judge(proves, names.count("basic.return") == 3, f"{names} came")
 
@@ -105,8 +115,12 @@ def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> No
 
 
 @case("AMQP091-TX-01", needs={"amqp091"})
-@over(examples=8, runs=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3))
-def test_messages_of_a_transaction_come_with_its_commit(target: Bench, runs: list[tuple[int, bool]]) -> None:
+@over(
+    examples=8, runs=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3)
+)
+def test_messages_of_a_transaction_come_with_its_commit(
+    target: Bench, runs: list[tuple[int, bool]]
+) -> None:
     """Messages are published in transactions, which are committed or rolled back."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
@@ -119,20 +133,28 @@ def test_messages_of_a_transaction_come_with_its_commit(target: Bench, runs: lis
             peer.publish(body, queue)
         peer.settle()
         waiting = peer.count(queue, channel=2)
-        target.judge(proves, waiting == len(wanted), f"before its end {waiting - len(wanted)} messages of one waited")
+        target.judge(
+            proves,
+            waiting == len(wanted),
+            f"before its end {waiting - len(wanted)} messages of one waited",
+        )
         peer.call("tx.commit" if commit else "tx.rollback", proves=proves)
         wanted += sent if commit else []
         waiting = peer.count(queue, channel=2)
-        target.judge(proves, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}")
+        target.judge(
+            proves, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}"
+        )
     found = bodies(drained(peer, queue, channel=2))
     target.judge(proves, found == wanted, f"{found} came, should be {wanted}")
 
 
 @case("AMQP091-TX-02", needs={"amqp091"})
 @over(examples=4, commit=st.booleans(), multiple=st.booleans())
-def test_acknowledgements_of_a_transaction_count_with_its_commit(target: Bench, commit: bool, multiple: bool) -> None:
-    """Deliveries are acknowledged in a transaction. After a rollback they can be acknowledged again, and come back when the
-    channel ends; after a commit they are gone."""
+def test_acknowledgements_of_a_transaction_count_with_its_commit(
+    target: Bench, commit: bool, multiple: bool
+) -> None:
+    """Deliveries are acknowledged in a transaction. After a rollback they can be acknowledged
+    again, and come back when the channel ends; after a commit they are gone."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)

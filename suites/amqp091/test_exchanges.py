@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import method
-from suites.amqp091.steps import CHANNEL, CONNECTION, bind, bodies, drained, exchange_of, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    CONNECTION,
+    bind,
+    bodies,
+    drained,
+    exchange_of,
+    queue_of,
+)
 
 
 @case("AMQP091-EXCH-01", needs={"amqp091"})
@@ -22,7 +30,8 @@ def test_standard_exchanges_are_there(target: Bench) -> None:
 
 @case("AMQP091-EXCH-02", needs={"amqp091"})
 def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
-    """Messages for the exchange without a name go to the queue that has their routing key as its name."""
+    """Messages for the exchange without a name go to the queue that has their routing key as its
+    name."""
     (proves,) = target.cited
     peer = target.amqp091()
     queue, other = queue_of(peer), queue_of(peer)
@@ -54,15 +63,18 @@ def fits(pattern: str, key: str) -> bool:
 @over(
     examples=60,
     always=lambda target: [
-        {"kind": kind, "bindings": ["a", "a.b"], "keys": ["a", "a.b", "b"]} for kind in ("direct", "fanout", "topic")
+        {"kind": kind, "bindings": ["a", "a.b"], "keys": ["a", "a.b", "b"]}
+        for kind in ("direct", "fanout", "topic")
     ],
     kind=st.sampled_from(["direct", "fanout", "topic", "topic"]),
     bindings=st.lists(WORDS, min_size=1, max_size=4),
     keys=st.lists(KEYS, min_size=1, max_size=5),
 )
-def test_messages_pass_by_their_keys(target: Bench, kind: str, bindings: list[str], keys: list[str]) -> None:
-    """A queue is bound by several keys, some twice. Of messages with other keys it gets those that fit any of them, each
-    once."""
+def test_messages_pass_by_their_keys(
+    target: Bench, kind: str, bindings: list[str], keys: list[str]
+) -> None:
+    """A queue is bound by several keys, some twice. Of messages with other keys it gets those that
+    fit any of them, each once."""
     direct, fanout, topic, once = target.cited
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, kind)
@@ -71,8 +83,16 @@ def test_messages_pass_by_their_keys(target: Bench, kind: str, bindings: list[st
     for at, key in enumerate(keys):
         peer.publish(b"%d" % at, key, exchange=exchange)
     peer.settle()
-    rules = {"direct": lambda pattern, key: pattern == key, "fanout": lambda pattern, key: True, "topic": fits}
-    wanted = [b"%d" % at for at, key in enumerate(keys) if any(rules[kind](each, key) for each in bindings)]
+    rules = {
+        "direct": lambda pattern, key: pattern == key,
+        "fanout": lambda pattern, key: True,
+        "topic": fits,
+    }
+    wanted = [
+        b"%d" % at
+        for at, key in enumerate(keys)
+        if any(rules[kind](each, key) for each in bindings)
+    ]
     found = bodies(drained(peer, queue))
     told = f"{kind}, bound by {bindings}: of messages with {keys} came {found}, should be {wanted}"
     proves = {"direct": direct, "fanout": fanout, "topic": topic}[kind]
@@ -95,7 +115,12 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
     """An exchange is declared again: alike, or with one property otherwise."""
     (proves,) = target.cited
     peer = target.amqp091()
-    about = {"exchange": target.fresh_name(), "type": "direct", "durable": False, "auto-delete": False}
+    about = {
+        "exchange": target.fresh_name(),
+        "type": "direct",
+        "durable": False,
+        "auto-delete": False,
+    }
     peer.call("exchange.declare", about)
     changed = {
         "": {},
@@ -108,10 +133,20 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
     if not other or other == "auto-delete":
         # The specification has auto-delete ignored on one that exists; RabbitMQ compares it.
         answer = peer.watch_for(method("exchange.declare-ok", channel=1))
-        refused = peer.take(method("channel.close", channel=1, reply_code=406)) if other and answer is None else None
-        target.judge(proves, answer is not None or refused is not None, f"the same again: {peer.instead()}")
+        refused = (
+            peer.take(method("channel.close", channel=1, reply_code=406))
+            if other and answer is None
+            else None
+        )
+        target.judge(
+            proves, answer is not None or refused is not None, f"the same again: {peer.instead()}"
+        )
     else:
-        closes = [each for each in ("channel", "connection") if peer.watch_for(method(f"{each}.close")) is not None]
+        closes = [
+            each
+            for each in ("channel", "connection")
+            if peer.watch_for(method(f"{each}.close")) is not None
+        ]
         target.judge(proves, bool(closes), f"declared with another {other}: {peer.instead()}")
     again = target.amqp091()
     again.call("exchange.delete", {"exchange": about["exchange"]})
@@ -122,7 +157,9 @@ def test_names_and_types_that_cannot_be(target: Bench) -> None:
     """A new exchange whose name begins with amq., and one of a type that nobody has."""
     reserved, unknown = target.cited
     peer = target.amqp091()
-    peer.send("exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1)
+    peer.send(
+        "exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1
+    )
     peer.refused(CHANNEL, 403, proves=reserved)
     peer.open_channel(1)
     peer.send("exchange.declare", {"exchange": target.fresh_name(), "type": "x-nobodys"}, channel=1)
@@ -162,7 +199,9 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct")
     for key in ("a", "b"):
         bind(peer, queue, exchange, key)
-    peer.call("queue.unbind", {"queue": queue, "exchange": exchange, "routing-key": "a"}, proves=proves)
+    peer.call(
+        "queue.unbind", {"queue": queue, "exchange": exchange, "routing-key": "a"}, proves=proves
+    )
     for key in ("a", "b"):
         peer.publish(key.encode(), key, exchange=exchange)
     peer.settle()
@@ -172,12 +211,14 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
 
 @case("RABBITMQ-AMQP091-E2E-01", needs={"amqp091"})
 def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
-    """Two exchanges are bound to each other in a circle, and a queue to both: it gets a message of either once. A binding
-    that is taken away lets nothing pass."""
+    """Two exchanges are bound to each other in a circle, and a queue to both: it gets a message of
+    either once. A binding that is taken away lets nothing pass."""
     (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
-    first, second = (exchange_of(target, peer, "fanout", **{"auto-delete": False}) for _ in range(2))
+    first, second = (
+        exchange_of(target, peer, "fanout", **{"auto-delete": False}) for _ in range(2)
+    )
     for source, destination in ((first, second), (second, first)):
         peer.call("exchange.bind", {"source": source, "destination": destination}, proves=proves)
     bind(peer, queue, second)

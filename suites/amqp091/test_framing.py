@@ -1,36 +1,53 @@
-"""Frames that lie, contents that are not what was promised, and what must work all the same (4.2.3 to 4.2.7)."""
+"""Frames that lie, contents that are not what was promised, and what must work all the same (4.2.3
+to 4.2.7)."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.wire import amqp091
-from harness.wire.amqp091_values import Raw, Typed
-from harness.wire.conversation import PATIENCE
-from suites.amqp091.steps import CONNECTION, QUIET, bodies, drained, others_work, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.amqp091.values import Raw, Typed
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp091.steps import (
+    CONNECTION,
+    QUIET,
+    bodies,
+    drained,
+    others_work,
+    queue_of,
+)
 
-BODY, HEADER, METHOD, HEARTBEAT = amqp091.BODY, amqp091.HEADER, amqp091.METHOD, amqp091.HEARTBEAT
+BODY, HEADER, METHOD, HEARTBEAT = codec.BODY, codec.HEADER, codec.METHOD, codec.HEARTBEAT
 
 
-@case("AMQP091-FRAME-01", "AMQP091-FRAME-02", "AMQP091-FRAME-03", "AMQP091-FRAME-04", needs={"amqp091"})
+@case(
+    "AMQP091-FRAME-01",
+    "AMQP091-FRAME-02",
+    "AMQP091-FRAME-03",
+    "AMQP091-FRAME-04",
+    needs={"amqp091"},
+)
 @over(
     examples=8,
     always=lambda target: [{"fault": "type 9"}, {"fault": "end 0"}],
     fault=st.sampled_from(["type 0", "type 5", "type 9", "end 0", "end 206 + 1"]),
 )
 def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
-    """A frame of an unknown type, or with another octet in place of its end. The connection ends without another word."""
+    """A frame of an unknown type, or with another octet in place of its end. The connection ends
+    without another word."""
     types, silent, ends, quiet = target.cited
     peer = target.amqp091()
     what, _, number = fault.partition(" ")
     if what == "type":
         peer.send_frame(int(number), 1, b"hello")
     else:
-        peer.send_frame(METHOD, 1, amqp091.encode_method("basic.qos"), end=0 if number == "0" else 207)
+        peer.send_frame(
+            METHOD, 1, codec.encode_method("basic.qos"), end=0 if number == "0" else 207
+        )
     proves, word = (types, silent) if what == "type" else (ends, quiet)
     told = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
     target.judge(proves, told, f"a frame with {fault}: {peer.instead()}")
@@ -43,19 +60,26 @@ def _closes(peer: Amqp091Peer) -> bool:
 
 
 @case("AMQP091-FRAME-05", "AMQP091-TUNE-05", needs={"amqp091"})
-@over(examples=8, frame_max=st.sampled_from([4096, 5000, 131072]), beyond=st.sampled_from([9, 100, 100_000]))
+@over(
+    examples=8,
+    frame_max=st.sampled_from([4096, 5000, 131072]),
+    beyond=st.sampled_from([9, 100, 100_000]),
+)
 def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyond: int) -> None:
-    """With a frame-max agreed on, a frame of that size goes through, and a larger one is refused with 501. A frame that is
-    only a few octets too long is not tried: RabbitMQ forgives 8 of them on purpose."""
+    """With a frame-max agreed on, a frame of that size goes through, and a larger one is refused
+    with 501. A frame that is only a few octets too long is not tried: RabbitMQ forgives 8 of them
+    on purpose."""
     refused, agreed = target.cited
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
-    whole = b"x" * (frame_max - amqp091.OVERHEAD)
+    whole = b"x" * (frame_max - codec.OVERHEAD)
     peer.publish(whole, queue)
-    target.control(bodies(drained(peer, queue)) == [whole], f"a frame of {frame_max} octets should go through")
+    target.control(
+        bodies(drained(peer, queue)) == [whole], f"a frame of {frame_max} octets should go through"
+    )
     peer.send("basic.publish", {"routing-key": queue}, channel=1)
-    size = frame_max - amqp091.OVERHEAD + beyond
-    peer.send_frame(HEADER, 1, amqp091.encode_content_header(size))
+    size = frame_max - codec.OVERHEAD + beyond
+    peer.send_frame(HEADER, 1, codec.encode_content_header(size))
     peer.send_frame(BODY, 1, b"x" * size)
     peer.expect(method("connection.close", channel=0, reply_code=501), proves=(refused, agreed))
     others_work(target)
@@ -68,30 +92,41 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     size=st.sampled_from([0, 1, 4087, 4088, 4089, 8176, 8177, 50_000]),
     pieces=st.lists(st.integers(1, 3000), max_size=6),
 )
-def test_contents_are_cut_as_agreed(target: Bench, frame_max: int, size: int, pieces: list[int]) -> None:
-    """A body comes in frames of any sizes, and leaves in frames that are none too large, with the same octets."""
+def test_contents_are_cut_as_agreed(
+    target: Bench, frame_max: int, size: int, pieces: list[int]
+) -> None:
+    """A body comes in frames of any sizes, and leaves in frames that are none too large, with the
+    same octets."""
     agreed, any_number, same = target.cited
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
     body = bytes(each % 251 for each in range(size))
     peer.send("basic.publish", {"routing-key": queue}, channel=1)
-    peer.send_frame(HEADER, 1, amqp091.encode_content_header(size))
+    peer.send_frame(HEADER, 1, codec.encode_content_header(size))
     at = 0
-    for piece in [*pieces, *[frame_max - amqp091.OVERHEAD] * (size // 4000 + 1)]:
+    for piece in [*pieces, *[frame_max - codec.OVERHEAD] * (size // 4000 + 1)]:
         if at < size:
             peer.send_frame(BODY, 1, body[at : at + piece])
             at += piece
     peer.consume(queue, no_ack=True)
     delivery = peer.delivery(proves=any_number)
-    target.judge(same, delivery.body == body, f"of {size} octets {len(delivery.body)} came, or others")
+    target.judge(
+        same, delivery.body == body, f"of {size} octets {len(delivery.body)} came, or others"
+    )
     largest = max(delivery.frames)
-    target.judge(agreed, largest <= frame_max, f"the largest frame has {largest} octets, and frame-max is {frame_max}")
+    target.judge(
+        agreed,
+        largest <= frame_max,
+        f"the largest frame has {largest} octets, and frame-max is {frame_max}",
+    )
 
 
 @case("AMQP091-FRAME-06", needs={"amqp091"})
 @over(
     examples=5,
-    name=st.sampled_from(["connection.close", "connection.open", "connection.tune-ok", "connection.start-ok"]),
+    name=st.sampled_from(
+        ["connection.close", "connection.open", "connection.tune-ok", "connection.start-ok"]
+    ),
 )
 def test_methods_of_class_connection_belong_to_channel_0(target: Bench, name: str) -> None:
     """A method of class connection comes on a channel that is open."""
@@ -107,7 +142,7 @@ def test_content_on_channel_0_is_an_error(target: Bench, type: int) -> None:
     """A content header or body comes on channel 0."""
     (proves,) = target.cited
     peer = target.amqp091()
-    peer.send_frame(type, 0, amqp091.encode_content_header(0) if type == HEADER else b"body")
+    peer.send_frame(type, 0, codec.encode_content_header(0) if type == HEADER else b"body")
     peer.refused(CONNECTION, 504, proves=proves)
     others_work(target)
 
@@ -127,20 +162,21 @@ CONTENTS = [
 @case("AMQP091-CONTENT-01", needs={"amqp091"})
 @over(examples=16, fault=st.sampled_from(CONTENTS))
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
-    """A content without its method, or a method without its content, or something else in its midst."""
+    """A content without its method, or a method without its content, or something else in its
+    midst."""
     (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
-    publish = (METHOD, amqp091.encode_method("basic.publish", {"routing-key": queue}))
-    ten = (HEADER, amqp091.encode_content_header(10))
-    qos = (METHOD, amqp091.encode_method("basic.qos"))
+    publish = (METHOD, codec.encode_method("basic.publish", {"routing-key": queue}))
+    ten = (HEADER, codec.encode_content_header(10))
+    qos = (METHOD, codec.encode_method("basic.qos"))
     frames = {
         "header alone": [ten],
         "body alone": [(BODY, b"x")],
         "no header": [publish, (BODY, b"x")],
         "no body": [publish, ten, qos],
         "two headers": [publish, ten, ten],
-        "wrong class": [publish, (HEADER, amqp091.encode_content_header(10, class_id=50))],
+        "wrong class": [publish, (HEADER, codec.encode_content_header(10, class_id=50))],
         "too much": [publish, ten, (BODY, b"x" * 11), qos],
         "other method": [publish, publish],
     }[fault]
@@ -152,7 +188,10 @@ def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> No
 
 
 @case("AMQP091-FRAME-07", needs={"amqp091"})
-@over(examples=4, numbers=st.sampled_from([b"\0\x63\0\x0a", b"\0\x32\0\x63", b"\0\x3c\xff\xff", b"\0\0\0\0"]))
+@over(
+    examples=4,
+    numbers=st.sampled_from([b"\0\x63\0\x0a", b"\0\x32\0\x63", b"\0\x3c\xff\xff", b"\0\0\0\0"]),
+)
 def test_methods_that_nobody_knows_are_errors(target: Bench, numbers: bytes) -> None:
     """A method frame has the numbers of no class, or of no method of its class."""
     (proves,) = target.cited
@@ -163,21 +202,25 @@ def test_methods_that_nobody_knows_are_errors(target: Bench, numbers: bytes) -> 
 
 
 @case("AMQP091-FRAME-08", needs={"amqp091"})
-@pytest.mark.parametrize("fault", ["short", "too short", "string", "table", "nested", "value", "cut"])
+@pytest.mark.parametrize(
+    "fault", ["short", "too short", "string", "table", "nested", "value", "cut"]
+)
 def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> None:
     """The arguments of a method end too early, or say that they are longer than they are."""
     (proves,) = target.cited
     peer = target.amqp091()
-    declare = amqp091.encode_method("queue.declare", {"queue": "q"})
+    declare = codec.encode_method("queue.declare", {"queue": "q"})
     table = {"arguments": {"x-max-length": Typed("I", 5)}}
     payload = {
         "short": declare[:-2],
         "too short": b"\0\x32",
-        "string": amqp091.encode_method("queue.declare", {"queue": Raw(b"\xffq")}),
-        "table": amqp091.encode_method("queue.declare", {"arguments": Raw(b"\xff\xff\xff\xff")}),
-        "nested": amqp091.encode_method("queue.declare", {"arguments": {"t": Typed("F", Raw(b"\0\0\xff\xff"))}}),
-        "value": amqp091.encode_method("queue.declare", {"arguments": {"t": Typed("?", b"zzzz")}}),
-        "cut": amqp091.encode_method("queue.declare", {"queue": "q", **table})[:-1],
+        "string": codec.encode_method("queue.declare", {"queue": Raw(b"\xffq")}),
+        "table": codec.encode_method("queue.declare", {"arguments": Raw(b"\xff\xff\xff\xff")}),
+        "nested": codec.encode_method(
+            "queue.declare", {"arguments": {"t": Typed("F", Raw(b"\0\0\xff\xff"))}}
+        ),
+        "value": codec.encode_method("queue.declare", {"arguments": {"t": Typed("?", b"zzzz")}}),
+        "cut": codec.encode_method("queue.declare", {"queue": "q", **table})[:-1],
     }[fault]
     peer.send_frame(METHOD, 1, payload)
     peer.refused(CONNECTION, proves=proves)
@@ -191,21 +234,28 @@ def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
     peer = target.amqp091()
     peer.beat()
     peer.settle()
-    peer.beat(amqp091.encode_frame(HEARTBEAT, 1))
+    peer.beat(codec.encode_frame(HEARTBEAT, 1))
     peer.refused(CONNECTION, 501, 503, proves=proves)
 
 
 @case("AMQP091-FRAME-08", needs={"amqp091"})
-@over(examples=30, octets=st.binary(min_size=1, max_size=60), type=st.sampled_from([METHOD, HEADER, BODY]))
+@over(
+    examples=30,
+    octets=st.binary(min_size=1, max_size=60),
+    type=st.sampled_from([METHOD, HEADER, BODY]),
+)
 def test_any_octets_are_survived(target: Bench, octets: bytes, type: int) -> None:
-    """Any octets come in a frame: the connection is closed with a reply code, or goes on; others do not notice."""
+    """Any octets come in a frame: the connection is closed with a reply code, or goes on; others do
+    not notice."""
     (proves,) = target.cited
     peer = target.amqp091()
     peer.send_frame(type, 1, octets)
     peer.send("channel.flow", {"active": True}, channel=1)
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, PATIENCE)
     target.judge(
-        proves, bool(peer.inbox) or peer.ended is not None, f"to {octets!r} in a frame of type {type}: {peer.instead()}"
+        proves,
+        bool(peer.inbox) or peer.ended is not None,
+        f"to {octets!r} in a frame of type {type}: {peer.instead()}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET if target.virtual else 0)
     others_work(target)

@@ -6,12 +6,12 @@ import itertools
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer
-from harness.trace.events import HeartBeatReceived
-from harness.words import Duration, Instant, ms, seconds
-from suites.amqp091.steps import QUIET
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.amqp091.steps import QUIET
 
 REAL_S = 1
 """Seconds: the interval in real time. One second is the least there is."""
@@ -32,8 +32,9 @@ def _interval(target: Bench, virtual_s: int) -> int:
 @case("AMQP091-HB-02", "RABBITMQ-AMQP091-HB-01", needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 2, 7, 60]))
 def test_the_server_beats(target: Bench, virtual_s: int) -> None:
-    """An interval is agreed on, and the client keeps it and says nothing else: the server's heart-beats come every half of it
-    (what RabbitMQ documents), and never further apart than the whole."""
+    """An interval is agreed on, and the client keeps it and says nothing else: the server's
+    heart-beats come every half of it (what RabbitMQ documents), and never further apart than the
+    whole."""
     within, halves = target.cited
     interval = _interval(target, virtual_s)
     peer = target.amqp091(heartbeat=interval)
@@ -43,21 +44,27 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
         target.advance(half)
         peer.beat()
     beats = _beats(target, peer, since)
-    target.judge_count(halves, "heart-beats in seven halves of the interval", len(beats), (6, 8), "heart-beats")
+    target.judge_count(
+        halves, "heart-beats in seven halves of the interval", len(beats), (6, 8), "heart-beats"
+    )
     target.judge(
-        within, len(beats) >= 3, f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s"
+        within,
+        len(beats) >= 3,
+        f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s",
     )
     gaps = [later - before for before, later in itertools.pairwise(beats)]
     late = target.punctuality(seconds(interval))
     for at, gap in zip(beats, gaps, strict=False):
-        target.judge_duration(within, "between two heart-beats", gap, (0, seconds(interval) + late), at)
+        target.judge_duration(
+            within, "between two heart-beats", gap, (0, seconds(interval) + late), at
+        )
 
 
 @case("AMQP091-HB-03", "AMQP091-HB-04", "RABBITMQ-AMQP091-HB-01", needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 3, 60]), speaks=st.sampled_from([0, 1, 2]))
 def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int) -> None:
-    """The client falls silent, at once or after some heart-beats: it is disconnected after two to three intervals, and not
-    told."""
+    """The client falls silent, at once or after some heart-beats: it is disconnected after two to
+    three intervals, and not told."""
     gives_up, silent, between = target.cited
     interval = seconds(_interval(target, virtual_s))
     peer = target.amqp091(heartbeat=interval // seconds(1))
@@ -69,9 +76,13 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
     peer.expect_end(within=interval * 4 + seconds(2), proves=(gives_up, between))
     assert peer.ended is not None
     gone = peer.ended.at - since
-    target.judge_duration(gives_up, "from the last octet to the end", gone, (2 * interval, None), since)
+    target.judge_duration(
+        gives_up, "from the last octet to the end", gone, (2 * interval, None), since
+    )
     late = target.punctuality(interval)
-    target.judge_duration(between, "until it is given up", gone, (2 * interval, 3 * interval + late), since)
+    target.judge_duration(
+        between, "until it is given up", gone, (2 * interval, 3 * interval + late), since
+    )
     said = [each.brief() for each in peer.inbox]
     target.judge(silent, not said, f"before the end came {said or 'nothing'}")
 
@@ -79,11 +90,14 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
 @case("AMQP091-HB-05", needs={"amqp091"})
 @over(examples=4, what=st.sampled_from(["heart-beats", "methods", "octets"]))
 def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
-    """A client sends heart-beats, or methods instead, or one octet of a frame after the other: it stays for five intervals."""
+    """A client sends heart-beats, or methods instead, or one octet of a frame after the other: it
+    stays for five intervals."""
     (proves,) = target.cited
     interval: Duration = seconds(_interval(target, 2))
     peer = target.amqp091(heartbeat=interval // seconds(1))
-    frame = b"\x01\x00\x01\x00\x00\x00\x08\x00\x14\x00\x14\x01"  # the beginning of a method, octet by octet
+    frame = (  # the beginning of a method, octet by octet
+        b"\x01\x00\x01\x00\x00\x00\x08\x00\x14\x00\x14\x01"
+    )
     for step in range(10):
         target.advance(interval // 2)
         if peer.ended is not None:

@@ -1,14 +1,15 @@
-"""The life of a connection: protocol header, start, tune, open, close (4.2.2, 2.2.4, class connection)."""
+"""The life of a connection: protocol header, start, tune, open, close (4.2.2, 2.2.4, class
+connection)."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.wire.conversation import PATIENCE
-from suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of
 
 HEADER = "protocol-header"
 
@@ -21,9 +22,15 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     start = peer.start(proves=begins)
     told = f"start says version {start['version-major']}-{start['version-minor']}"
     target.judge(begins, (start["version-major"], start["version-minor"]) == (0, 9), told)
-    target.judge(locale, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}")
+    target.judge(
+        locale, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
+    )
     known = start["server-properties"]
-    missing = [each for each in ("product", "version", "platform", "copyright", "information") if not known.get(each)]
+    missing = [
+        each
+        for each in ("product", "version", "platform", "copyright", "information")
+        if not known.get(each)
+    ]
     target.judge(about, not missing, f"the server's properties lack {missing or 'nothing'}")
 
 
@@ -33,8 +40,20 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     always=lambda target: [{"octets": b"AMQP\0\0\x09\x02"}, {"octets": b"HTTP/1.1"}],
     octets=st.sampled_from(
         [
-            *(b"AMQP\0\0\x0b\0", b"AMQP\0\0\x09\x02", b"AMQP\0\0\x0a\0", b"AMQP\0\x02\0\0", b"AMQP\0\x09\0\x01"),
-            *(b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n", b"amqp\0\0\x09\x01", b"\0" * 8, b"AMQQ\0\0\x09\x01"),
+            *(
+                b"AMQP\0\0\x0b\0",
+                b"AMQP\0\0\x09\x02",
+                b"AMQP\0\0\x0a\0",
+                b"AMQP\0\x02\0\0",
+                b"AMQP\0\x09\0\x01",
+            ),
+            *(
+                b"HTTP/1.1",
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"amqp\0\0\x09\x01",
+                b"\0" * 8,
+                b"AMQQ\0\0\x09\x01",
+            ),
         ]
     ),
 )
@@ -54,11 +73,14 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octet
 
 @case("AMQP091-START-03", needs={"amqp091"})
 def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
-    """The client chooses a mechanism that start does not name: the connection ends, and nothing more comes."""
+    """The client chooses a mechanism that start does not name: the connection ends, and nothing
+    more comes."""
     (proves,) = target.cited
     peer = target.amqp091_peer()
     start = peer.start()
-    target.control("NOBODYS" not in start["mechanisms"].split(), "there should be no mechanism NOBODYS")
+    target.control(
+        "NOBODYS" not in start["mechanisms"].split(), "there should be no mechanism NOBODYS"
+    )
     peer.start_ok("NOBODYS", b"")
     peer.expect_end(proves=proves)
     target.judge(proves, not peer.inbox, f"before the end came {peer.instead()}")
@@ -66,15 +88,22 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
 
 @case("RABBITMQ-AMQP091-AUTH-01", needs={"amqp091", "login"})
 @over(examples=4, understands=st.booleans(), mechanism=st.sampled_from(["PLAIN", "AMQPLAIN"]))
-def test_a_login_that_is_refused_is_told_to_whom_understands(target: Bench, understands: bool, mechanism: str) -> None:
-    """The passcode is wrong. The client is told with 403, if it has the capability; else there is the end alone."""
+def test_a_login_that_is_refused_is_told_to_whom_understands(
+    target: Bench, understands: bool, mechanism: str
+) -> None:
+    """The passcode is wrong. The client is told with 403, if it has the capability; else there is
+    the end alone."""
     (proves,) = target.cited
     peer = target.amqp091_peer()
-    target.control(mechanism in peer.start()["mechanisms"].split(), f"{mechanism} should be offered")
+    target.control(
+        mechanism in peer.start()["mechanisms"].split(), f"{mechanism} should be offered"
+    )
     response = b"\0nobody\0nothing"
     if mechanism == "AMQPLAIN":
         response = b"\x05LOGINS\0\0\0\x06nobody\x08PASSWORDS\0\0\0\x07nothing"
-    peer.start_ok(mechanism, response, {"capabilities": {"authentication_failure_close": understands}})
+    peer.start_ok(
+        mechanism, response, {"capabilities": {"authentication_failure_close": understands}}
+    )
     if understands:
         peer.refused(CONNECTION, 403, proves=proves)
     peer.expect_end(proves=proves)
@@ -87,7 +116,11 @@ def test_the_server_proposes_limits(target: Bench) -> None:
     (proves,) = target.cited
     tuned = target.amqp091().tuned
     assert tuned is not None
-    target.judge(proves, tuned["frame-max"] == 0 or tuned["frame-max"] >= 4096, f"frame-max is {tuned['frame-max']}")
+    target.judge(
+        proves,
+        tuned["frame-max"] == 0 or tuned["frame-max"] >= 4096,
+        f"frame-max is {tuned['frame-max']}",
+    )
 
 
 LIMITS = ("channel_max", "frame_max", "frame_max least")
@@ -107,7 +140,8 @@ def _wrong(what: str, tuned: int) -> list[int]:
     most=st.booleans(),
 )
 def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most: bool) -> None:
-    """The client answers with more than the server proposed, or with a frame-max below 4096: it is not let in."""
+    """The client answers with more than the server proposed, or with a frame-max below 4096: it is
+    not let in."""
     channels, frames, least = target.cited
     peer = target.amqp091_peer()
     peer.start()
@@ -158,7 +192,11 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
     (proves,) = target.cited
     peer = target.amqp091_peer()
     peer.start()
-    due = {"start": "connection.start-ok", "tune": "connection.tune-ok", "tune-ok": "connection.open"}
+    due = {
+        "start": "connection.start-ok",
+        "tune": "connection.tune-ok",
+        "tune-ok": "connection.open",
+    }
     if name == due[after]:
         return
     if after != "start":
@@ -172,7 +210,8 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
 @case("AMQP091-CLOSE-01", needs={"amqp091"})
 @over(examples=4, busy=st.booleans())
 def test_a_close_is_answered(target: Bench, busy: bool) -> None:
-    """The client closes while messages are on their way to it, or not: close-ok comes, and then nothing but the end."""
+    """The client closes while messages are on their way to it, or not: close-ok comes, and then
+    nothing but the end."""
     (proves,) = target.cited
     peer = target.amqp091()
     if busy:
@@ -193,8 +232,9 @@ def _hard_error(peer: Amqp091Peer) -> None:
 
 @case("AMQP091-CLOSE-02", needs={"amqp091"})
 def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
-    """The server closes the connection for a mistake. Behind that a queue is declared and a message published: nobody
-    answers, and the queue is not there. A close of the client's own is answered with close-ok."""
+    """The server closes the connection for a mistake. Behind that a queue is declared and a message
+    published: nobody answers, and the queue is not there. A close of the client's own is answered
+    with close-ok."""
     (proves,) = target.cited
     name = target.fresh_name()
     peer = target.amqp091()
@@ -204,7 +244,9 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     peer.send("connection.close", {"reply-code": 200})
     peer.expect(method("connection.close-ok", channel=0), proves=proves)
     answers = [each.brief() for each in peer.inbox if each.name == "queue.declare-ok"]
-    target.judge(proves, not answers, f"a method behind close was answered with {answers or 'nothing'}")
+    target.judge(
+        proves, not answers, f"a method behind close was answered with {answers or 'nothing'}"
+    )
     other = target.amqp091()
     other.send("queue.declare", {"queue": name, "passive": True}, channel=1)
     other.refused(CHANNEL, 404, proves=proves)
@@ -212,8 +254,8 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
 
 @case("AMQP091-CLOSE-03", "AMQP091-CLOSE-04", needs={"amqp091"})
 def test_channels_are_closed_by_both(target: Bench) -> None:
-    """The client closes a channel and gets close-ok; the server closes one, discards what comes on it, and forgets it with
-    the client's close-ok: it can be opened anew."""
+    """The client closes a channel and gets close-ok; the server closes one, discards what comes on
+    it, and forgets it with the client's close-ok: it can be opened anew."""
     answered, discards = target.cited
     peer = target.amqp091(channels=2)
     peer.close_channel(1, proves=answered)

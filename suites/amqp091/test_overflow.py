@@ -1,8 +1,9 @@
-"""Queues with limits: what is kept, what is refused, where the rest goes (RabbitMQ: maxlength, dlx).
+"""Queues with limits: what is kept, what is refused, where the rest goes (RabbitMQ: maxlength,
+dlx).
 
-The arithmetic, measured on 3.10.8 and read in its source: limits are inclusive and about what waits, octets are those of
-bodies. With drop-head the oldest leave until the sum is not above the limit; with reject-publish a message is refused if the
-sum would be above it.
+The arithmetic, measured on 3.10.8 and read in its source: limits are inclusive and about what
+waits, octets are those of bodies. With drop-head the oldest leave until the sum is not above the
+limit; with reject-publish a message is refused if the sum would be above it.
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from suites.amqp091.steps import bind, bodies, drained, eventually, queue_of
-from suites.amqp091.test_confirms import answers
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.amqp091.steps import bind, bodies, drained, eventually, queue_of
+from brokerproof.suites.amqp091.test_confirms import answers
 
 SIZES = st.lists(st.sampled_from([0, 1, 10, 50, 99, 100, 101, 200]), min_size=1, max_size=10)
 
 
-def expected(sizes: list[int], length: int | None, octets: int | None, rejects: bool) -> tuple[list[int], list[bool]]:
+def expected(
+    sizes: list[int], length: int | None, octets: int | None, rejects: bool
+) -> tuple[list[int], list[bool]]:
     """Which messages are kept, by their place, and which are taken."""
     kept: list[int] = []
     taken: list[bool] = []
 
     def above(places: list[int]) -> bool:
         most = sum(sizes[at] for at in places)
-        return (length is not None and len(places) > length) or (octets is not None and most > octets)
+        return (length is not None and len(places) > length) or (
+            octets is not None and most > octets
+        )
 
     for place in range(len(sizes)):
         if rejects:
@@ -44,7 +49,8 @@ def expected(sizes: list[int], length: int | None, octets: int | None, rejects: 
 @over(
     examples=40,
     always=lambda target: [
-        {"sizes": [100] * 4, "length": None, "octets": 300, "overflow": each} for each in (None, "reject-publish")
+        {"sizes": [100] * 4, "length": None, "octets": 300, "overflow": each}
+        for each in (None, "reject-publish")
     ],
     sizes=SIZES,
     length=st.sampled_from([None, 0, 1, 3]),
@@ -54,9 +60,14 @@ def expected(sizes: list[int], length: int | None, octets: int | None, rejects: 
 def test_a_queue_keeps_what_its_limits_say(
     target: Bench, sizes: list[int], length: int | None, octets: int | None, overflow: str | None
 ) -> None:
-    """Messages of different sizes are published to a queue with limits, with confirms. Nobody consumes."""
+    """Messages of different sizes are published to a queue with limits, with confirms. Nobody
+    consumes."""
     keeps, refuses = target.cited
-    given: dict[str, Any] = {"x-max-length": length, "x-max-length-bytes": octets, "x-overflow": overflow}
+    given: dict[str, Any] = {
+        "x-max-length": length,
+        "x-max-length-bytes": octets,
+        "x-overflow": overflow,
+    }
     arguments = {name: value for name, value in given.items() if value is not None}
     rejects = overflow == "reject-publish"
     peer = target.amqp091()
@@ -64,27 +75,40 @@ def test_a_queue_keeps_what_its_limits_say(
     peer.call("confirm.select")
     for place, size in enumerate(sizes):
         peer.publish(
-            b"%03d" % place + b"x" * (size - 3) if size >= 3 else b"y" * size, queue, properties={"priority": place}
+            b"%03d" % place + b"x" * (size - 3) if size >= 3 else b"y" * size,
+            queue,
+            properties={"priority": place},
         )
     found, _ = answers(peer, len(sizes))
     kept, taken = expected(sizes, length, octets, rejects)
     told = [found.get(at + 1) for at in range(len(sizes))]
     wanted = ["basic.ack" if each else "basic.nack" for each in taken]
-    target.judge(refuses, told == wanted, f"{arguments}, sizes {sizes}: the answers are {told}, should be {wanted}")
+    target.judge(
+        refuses,
+        told == wanted,
+        f"{arguments}, sizes {sizes}: the answers are {told}, should be {wanted}",
+    )
     left = [each["priority"] for each in drained(peer, queue)]
-    target.judge(keeps, left == kept, f"{arguments}, sizes {sizes}: messages {left} are kept, should be {kept}")
+    target.judge(
+        keeps,
+        left == kept,
+        f"{arguments}, sizes {sizes}: messages {left} are kept, should be {kept}",
+    )
 
 
 @case("RABBITMQ-AMQP091-LEN-01", needs={"amqp091"})
 def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
-    """A queue of at most 2 messages has 2 with a consumer: 2 more can wait, and a third drops the oldest of them."""
+    """A queue of at most 2 messages has 2 with a consumer: 2 more can wait, and a third drops the
+    oldest of them."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, arguments={"x-max-length": 2})
     for at in range(2):
         peer.publish(b"%d" % at, queue)
         peer.settle()
-        target.control(peer.get(queue, channel=2).body == b"%d" % at, "each message should be got at once")
+        target.control(
+            peer.get(queue, channel=2).body == b"%d" % at, "each message should be got at once"
+        )
     for at in range(2, 5):
         peer.publish(b"%d" % at, queue)
     peer.settle()
@@ -93,15 +117,26 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
 
 
 @case("RABBITMQ-AMQP091-LEN-03", needs={"amqp091"})
-@over(examples=6, overflow=st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]), key=st.booleans())
-def test_dead_letters_get_what_a_queue_does_not_keep(target: Bench, overflow: str, key: bool) -> None:
-    """A queue of at most 2 messages with a dead letter exchange gets 5: the first or the last three go there, by the key of
-    the queue's arguments or by their own, and tell why. With reject-publish none does."""
+@over(
+    examples=6,
+    overflow=st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
+    key=st.booleans(),
+)
+def test_dead_letters_get_what_a_queue_does_not_keep(
+    target: Bench, overflow: str, key: bool
+) -> None:
+    """A queue of at most 2 messages with a dead letter exchange gets 5: the first or the last three
+    go there, by the key of the queue's arguments or by their own, and tell why. With reject-publish
+    none does."""
     (proves,) = target.cited
     peer = target.amqp091()
     dead = queue_of(peer)
     route = target.fresh_name()
-    arguments: dict[str, Any] = {"x-max-length": 2, "x-overflow": overflow, "x-dead-letter-exchange": "amq.direct"}
+    arguments: dict[str, Any] = {
+        "x-max-length": 2,
+        "x-overflow": overflow,
+        "x-dead-letter-exchange": "amq.direct",
+    }
     if key:
         arguments["x-dead-letter-routing-key"] = route
     queue = queue_of(peer, arguments=arguments)
@@ -110,11 +145,22 @@ def test_dead_letters_get_what_a_queue_does_not_keep(target: Bench, overflow: st
     for at in range(5):
         peer.publish(b"%d" % at, queue)
     answers(peer, 5)
-    wanted = {"drop-head": [b"0", b"1", b"2"], "reject-publish": [], "reject-publish-dlx": [b"2", b"3", b"4"]}[overflow]
+    wanted = {
+        "drop-head": [b"0", b"1", b"2"],
+        "reject-publish": [],
+        "reject-publish-dlx": [b"2", b"3", b"4"],
+    }[overflow]
     eventually(peer, lambda: peer.count(dead) == len(wanted))
     letters = drained(peer, dead)
     target.judge(
-        proves, bodies(letters) == wanted, f"{overflow}: the dead letters are {bodies(letters)}, should be {wanted}"
+        proves,
+        bodies(letters) == wanted,
+        f"{overflow}: the dead letters are {bodies(letters)}, should be {wanted}",
     )
-    reasons = [(each["headers"]["x-death"][0]["reason"], each["headers"]["x-death"][0]["queue"]) for each in letters]
-    target.judge(proves, reasons == [("maxlen", queue)] * len(letters), f"{overflow}: they tell {reasons}")
+    reasons = [
+        (each["headers"]["x-death"][0]["reason"], each["headers"]["x-death"][0]["queue"])
+        for each in letters
+    ]
+    target.judge(
+        proves, reasons == [("maxlen", queue)] * len(letters), f"{overflow}: they tell {reasons}"
+    )

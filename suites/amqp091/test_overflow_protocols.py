@@ -1,23 +1,24 @@
-"""A full queue that refuses what comes tells every publisher, whatever it speaks (RabbitMQ: maxlength, reject-publish).
+"""A full queue that refuses what comes tells every publisher, whatever it speaks (RabbitMQ:
+maxlength, reject-publish).
 
-Over AMQP 0-9-1 that is basic.nack, for those who asked for confirms (``test_overflow.py``). STOMP has an ERROR in place of the
-RECEIPT, AMQP 1.0 the outcome rejected.
+Over AMQP 0-9-1 that is basic.nack, for those who asked for confirms (``test_overflow.py``). STOMP
+has an ERROR in place of the RECEIPT, AMQP 1.0 the outcome rejected.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import AmqpPeer, Node
-from harness.clients.raw_amqp091 import Amqp091Peer
-from harness.clients.raw_stomp import ERROR, Destination, frame
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from suites.amqp.steps import granted
-from suites.amqp091.steps import QUIET, bodies, drained, eventually
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, frame
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp.steps import granted
+from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually
 
 LIMIT = 3
 
@@ -49,8 +50,9 @@ def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
 )
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
-    """Five messages go to the queue over STOMP, each with a receipt. With reject-publish the first three are confirmed and
-    kept; the fourth is answered with ERROR, and never with a RECEIPT. With drop-head all are confirmed, the last three kept."""
+    """Five messages go to the queue over STOMP, each with a receipt. With reject-publish the first
+    three are confirmed and kept; the fourth is answered with ERROR, and never with a RECEIPT. With
+    drop-head all are confirmed, the last three kept."""
     refuses, drops, receipts, errors = target.cited
     owner, queue = full_queue(target, overflow)
     peer = target.stomp()
@@ -61,17 +63,33 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         for at in (3, 4):
             peer.publish(to, b"%d" % at, proves=drops)
         found = kept(owner, queue)
-        target.judge(drops, found == [b"2", b"3", b"4"], f"{overflow}: {found} were kept, should be the last three")
+        target.judge(
+            drops,
+            found == [b"2", b"3", b"4"],
+            f"{overflow}: {found} were kept, should be the last three",
+        )
         return
     receipt = peer.next_receipt()
     peer.publish(to, b"3", {"receipt": receipt}, receipt=False)
     told = peer.watch_for(ERROR)
     confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
-    target.judge(receipts, not confirmed, "the fourth message was refused by the queue and confirmed to the client")
+    target.judge(
+        receipts,
+        not confirmed,
+        "the fourth message was refused by the queue and confirmed to the client",
+    )
     said = "an ERROR" if told is not None else peer.instead()
-    target.judge((refuses, errors), told is not None, f"the fourth message was refused: expected ERROR, {said}")
+    target.judge(
+        (refuses, errors),
+        told is not None,
+        f"the fourth message was refused: expected ERROR, {said}",
+    )
     found = kept(owner, queue)
-    target.judge(refuses, found == [b"0", b"1", b"2"], f"{overflow}: {found} were kept, should be the first three")
+    target.judge(
+        refuses,
+        found == [b"0", b"1", b"2"],
+        f"{overflow}: {found} were kept, should be the first three",
+    )
 
 
 def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
@@ -81,7 +99,10 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
         granted(target, peer, link)
         delivery = peer.post(link, b"%d" % at)
         target.wait_until(
-            lambda delivery=delivery: bool(link.session.outcomes.get(delivery)) or peer.ended is not None, PATIENCE
+            lambda delivery=delivery: (
+                bool(link.session.outcomes.get(delivery)) or peer.ended is not None
+            ),
+            PATIENCE,
         )
         told = link.session.outcomes.get(delivery)
         outcomes.append(peer.instead() if told is None else str(told.kind("state")))
@@ -93,8 +114,9 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 @case("RABBITMQ-AMQP091-LEN-02", "RABBITMQ-AMQP091-LEN-01", needs={"amqp091"})
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
-    """Five messages go to the queue over AMQP 1.0. With reject-publish the first three are accepted and kept, the others
-    rejected, and the link lives on: when there is room the next is accepted. With drop-head all are accepted."""
+    """Five messages go to the queue over AMQP 1.0. With reject-publish the first three are accepted
+    and kept, the others rejected, and the link lives on: when there is room the next is accepted.
+    With drop-head all are accepted."""
     refuses, drops = target.cited
     owner, queue = full_queue(target, overflow)
     about = target.profile.parameters
@@ -103,18 +125,32 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     outcomes = _sent(target, peer, link, 5)
     if overflow == "drop-head":
         target.judge(
-            drops, outcomes == ["accepted"] * 5, f"{overflow}: the outcomes are {outcomes}, should be accepted"
+            drops,
+            outcomes == ["accepted"] * 5,
+            f"{overflow}: the outcomes are {outcomes}, should be accepted",
         )
         found = kept(owner, queue)
-        target.judge(drops, found == [b"2", b"3", b"4"], f"{overflow}: {found} were kept, should be the last three")
+        target.judge(
+            drops,
+            found == [b"2", b"3", b"4"],
+            f"{overflow}: {found} were kept, should be the last three",
+        )
         return
     wanted = ["accepted"] * 3 + ["rejected"] * 2
-    target.judge(refuses, outcomes == wanted, f"{overflow}: the outcomes are {outcomes}, should be {wanted}")
+    target.judge(
+        refuses, outcomes == wanted, f"{overflow}: the outcomes are {outcomes}, should be {wanted}"
+    )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     found = bodies(drained(owner, queue))
-    target.judge(refuses, found == [b"0", b"1", b"2"], f"{overflow}: {found} were kept, should be the first three")
+    target.judge(
+        refuses,
+        found == [b"0", b"1", b"2"],
+        f"{overflow}: {found} were kept, should be the first three",
+    )
     if outcomes == wanted:
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)
-        target.judge(refuses, again == ["accepted"], f"with room in the queue again the outcome is {again}")
+        target.judge(
+            refuses, again == ["accepted"], f"with room in the queue again the outcome is {again}"
+        )
     owner.call("queue.delete", {"queue": queue})

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.said import said
-from harness.words import seconds
-from suites.amqp091.steps import QUIET
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.callback_events import said
+from brokerproof.harness.model.time import seconds
+from brokerproof.suites.amqp091.steps import QUIET
 
 
-@case("AMQP091-VER-01", "AMQP091-CLOSE-01", "AMQP091-PUB-04", "AMQP091-CONTENT-04", needs={"amqp091"})
+@case(
+    "AMQP091-VER-01", "AMQP091-CLOSE-01", "AMQP091-PUB-04", "AMQP091-CONTENT-04", needs={"amqp091"}
+)
 @over(examples=4, count=st.sampled_from([1, 30]), size=st.sampled_from([0, 10, 200_000]))
 def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
     """pika connects, declares a queue, publishes, consumes and acknowledges, and closes."""
@@ -28,7 +30,11 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
         message = peer.expect(said("message"), proves=order).detail
         found.append(message["body"])
         peer.ack(message["tag"])
-    target.judge(order, [each[:3] for each in found] == [each[:3] for each in sent], f"{len(found)} messages came")
+    target.judge(
+        order,
+        [each[:3] for each in found] == [each[:3] for each in sent],
+        f"{len(found)} messages came",
+    )
     target.judge(same, found == sent, "the bodies that came should be those that were sent")
     peer.close(proves=closes)
 
@@ -36,7 +42,8 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @over(examples=4, prefetch=st.sampled_from([1, 5]), multiple=st.booleans())
 def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple: bool) -> None:
-    """pika consumes with a prefetch: it has as many messages, and with each acknowledgement gets more."""
+    """pika consumes with a prefetch: it has as many messages, and with each acknowledgement gets
+    more."""
     not_more, more = target.cited
     peer = target.pika()
     peer.open_channel()
@@ -46,7 +53,12 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
     peer.consume(queue, prefetch=prefetch)
     for part in range(3):
         tags = [peer.expect(said("message"), proves=more).detail["tag"] for _ in range(prefetch)]
-        peer.expect_nothing(for_=QUIET, of=said("message"), proves=not_more, why=f"{prefetch} wait for acknowledgement")
+        peer.expect_nothing(
+            for_=QUIET,
+            of=said("message"),
+            proves=not_more,
+            why=f"{prefetch} wait for acknowledgement",
+        )
         target.judge(more, tags[-1] == (part + 1) * prefetch, f"the tags are {tags}")
         for tag in tags[-1:] if multiple else tags:
             peer.ack(tag, multiple=multiple)
@@ -54,11 +66,14 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
 
 @case("RABBITMQ-AMQP091-CONF-01", "AMQP091-PUB-03", "RABBITMQ-AMQP091-LEN-02", needs={"amqp091"})
 def test_pika_gets_confirms_and_returns(target: Bench) -> None:
-    """pika publishes with confirms: to a queue, to nowhere but mandatory, and to a queue that is full."""
+    """pika publishes with confirms: to a queue, to nowhere but mandatory, and to a queue that is
+    full."""
     confirms, returns, refuses = target.cited
     peer = target.pika()
     peer.open_channel(confirms=True)
-    full = peer.declare(exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    full = peer.declare(
+        exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
+    )
     peer.publish(full, b"first")
     told = peer.expect(said("confirmed", tag=1), proves=confirms).detail
     target.judge(confirms, told["name"] == "ack", f"the first message was told {told}")
@@ -87,7 +102,8 @@ def test_pika_is_told_of_errors(target: Bench) -> None:
 
 @case("AMQP091-HB-02", "AMQP091-HB-05", needs={"amqp091"})
 def test_pika_and_its_heart_beats(target: Bench) -> None:
-    """pika keeps an interval, in which it hears from the server and is heard: the connection stays for five of them."""
+    """pika keeps an interval, in which it hears from the server and is heard: the connection stays
+    for five of them."""
     heard, stays = target.cited
     interval = 30 if target.virtual else 1
     peer = target.pika(heartbeat=interval)

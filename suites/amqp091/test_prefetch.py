@@ -6,19 +6,27 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.wire.conversation import PATIENCE
-from suites.amqp091.steps import QUIET, arrive, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp091.steps import QUIET, arrive, fill, queue_of
 
 LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
 
 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", "RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
-@over(examples=25, limit=LIMITS, count=st.sampled_from([1, 2, 5, 12]), steps=st.lists(st.integers(1, 4), max_size=4))
-def test_a_consumer_has_as_much_as_its_prefetch(target: Bench, limit: int, count: int, steps: list[int]) -> None:
-    """More messages wait than a consumer may have: as many come, and with every acknowledgement as many more."""
+@over(
+    examples=25,
+    limit=LIMITS,
+    count=st.sampled_from([1, 2, 5, 12]),
+    steps=st.lists(st.integers(1, 4), max_size=4),
+)
+def test_a_consumer_has_as_much_as_its_prefetch(
+    target: Bench, limit: int, count: int, steps: list[int]
+) -> None:
+    """More messages wait than a consumer may have: as many come, and with every acknowledgement as
+    many more."""
     not_more, as_many, each_consumer = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -36,9 +44,14 @@ def test_a_consumer_has_as_much_as_its_prefetch(target: Bench, limit: int, count
         found = [each["delivery-tag"] for each in arrive(peer, should, channel=2)]
         came += len(found)
         waiting += found
-        told = f"prefetch {limit}, {count} messages: {len(found)} came, {len(waiting)} wait for their acknowledgement"
+        told = (
+            f"prefetch {limit}, {count} messages: {len(found)} came, {len(waiting)} wait for their"
+            " acknowledgement"
+        )
         target.judge(not_more, not limit or len(waiting) <= limit, told)
-        target.judge((as_many, each_consumer), len(found) == should, f"{told}; {should} should have come")
+        target.judge(
+            (as_many, each_consumer), len(found) == should, f"{told}; {should} should have come"
+        )
 
 
 @dataclass
@@ -56,9 +69,10 @@ class _Consumer:
 def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
     target: Bench, limits: list[int], whole: int
 ) -> None:
-    """Consumers of one channel have a prefetch each, and one for all of the channel besides, or none. None has more than its
-    own, nor all together more than theirs; and while messages wait they have as much as they may. The channel's is set last,
-    as in the document: RabbitMQ's channel forgets it when one for consumers is set."""
+    """Consumers of one channel have a prefetch each, and one for all of the channel besides, or
+    none. None has more than its own, nor all together more than theirs; and while messages wait
+    they have as much as they may. The channel's is set last, as in the document: RabbitMQ's channel
+    forgets it when one for consumers is set."""
     not_more, both = target.cited
     peer = target.amqp091(channels=2)
     limits = [limits[0]] * len(limits) if whole else limits
@@ -79,8 +93,13 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
         for each in arrive(peer, free, channel=2):
             consumers[each["consumer-tag"]].waiting.append(each["delivery-tag"])
         have = [len(each.waiting) for each in consumers.values()]
-        told = f"with prefetches {limits} and {whole or 'none'} for the channel the consumers have {have}"
-        target.judge(not_more, all(len(each.waiting) <= each.limit for each in consumers.values()), told)
+        told = (
+            f"with prefetches {limits} and {whole or 'none'} for the channel the consumers have"
+            f" {have}"
+        )
+        target.judge(
+            not_more, all(len(each.waiting) <= each.limit for each in consumers.values()), told
+        )
         target.judge(not_more, not whole or sum(have) <= whole, told)
         target.judge(both, sum(have) == together, f"{told}; together they should have {together}")
         first = next((each for each in consumers.values() if each.waiting), None)
@@ -90,7 +109,8 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
 
 @case("RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
 def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> None:
-    """A consumer began with a prefetch of 2; then it is set to 5. The consumer keeps 2, one that begins now has 5."""
+    """A consumer began with a prefetch of 2; then it is set to 5. The consumer keeps 2, one that
+    begins now has 5."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     first, second = queue_of(peer), queue_of(peer)
@@ -102,7 +122,11 @@ def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> Non
     before = len(arrive(peer, 2, channel=2))
     peer.consume(second, channel=2)
     after = len(arrive(peer, 5, channel=2))
-    target.judge(proves, (before, after) == (2, 5), f"the consumers have {before} and {after}, should be 2 and 5")
+    target.judge(
+        proves,
+        (before, after) == (2, 5),
+        f"the consumers have {before} and {after}, should be 2 and 5",
+    )
 
 
 @case("AMQP091-QOS-03", needs={"amqp091"})
@@ -126,8 +150,11 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
     multiple=st.booleans(),
     way=st.sampled_from(["ack", "nack", "reject"]),
 )
-def test_all_messages_come_as_they_are_settled(target: Bench, limit: int, multiple: bool, way: str) -> None:
-    """A consumer with a prefetch settles what it has, again and again: in the end it had everything, and never too much."""
+def test_all_messages_come_as_they_are_settled(
+    target: Bench, limit: int, multiple: bool, way: str
+) -> None:
+    """A consumer with a prefetch settles what it has, again and again: in the end it had
+    everything, and never too much."""
     (proves,) = target.cited
     count = 40
     peer = target.amqp091(channels=2)
@@ -148,7 +175,9 @@ def test_all_messages_come_as_they_are_settled(target: Bench, limit: int, multip
         else:
             for _, tag in here:
                 peer.send(f"basic.{way}", {"delivery-tag": tag}, channel=2)
-    told = f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
+    told = (
+        f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
+    )
     target.judge(proves, sorted(bodies) == list(range(count)) and most <= limit, told)
 
 
@@ -161,7 +190,8 @@ def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
 @case("AMQP091-QOS-01", needs={"amqp091"})
 @over(examples=4, limit=st.sampled_from([1, 4]))
 def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, limit: int) -> None:
-    """Nobody acknowledges: nothing more comes, however long it takes; another consumer gets the rest."""
+    """Nobody acknowledges: nothing more comes, however long it takes; another consumer gets the
+    rest."""
     (proves,) = target.cited
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
@@ -170,7 +200,10 @@ def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, li
     peer.consume(queue, channel=2)
     target.control(len(arrive(peer, limit, channel=2)) == limit, f"{limit} messages should come")
     peer.expect_nothing(
-        for_=QUIET * 3, of=method("basic.deliver", channel=2), proves=proves, why="nothing was acknowledged"
+        for_=QUIET * 3,
+        of=method("basic.deliver", channel=2),
+        proves=proves,
+        why="nothing was acknowledged",
     )
     peer.consume(queue, channel=3, no_ack=True)
     rest = len(arrive(peer, 10 - limit, channel=3))

@@ -6,17 +6,31 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.wire.amqp091 import Method
-from harness.wire.amqp091_values import Typed
-from harness.wire.conversation import PATIENCE
-from suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, arrive, bodies, drained, exchange_of, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.amqp091.values import Typed
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    CONNECTION,
+    QUIET,
+    arrive,
+    bodies,
+    drained,
+    exchange_of,
+    fill,
+    queue_of,
+)
 
 
 @case("AMQP091-PUB-01", "AMQP091-PUB-02", needs={"amqp091"})
-@over(examples=2, always=lambda target: [{"internal": each} for each in (False, True)], internal=st.booleans())
+@over(
+    examples=2,
+    always=lambda target: [{"internal": each} for each in (False, True)],
+    internal=st.booleans(),
+)
 def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
     """A message for an exchange that does not exist, or for an internal one."""
     missing, forbidden = target.cited
@@ -25,12 +39,18 @@ def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
     if internal:
         peer.call("exchange.declare", {"exchange": name, "type": "fanout", "internal": True})
     peer.publish(b"x", "k", exchange=name, channel=2)
-    peer.refused(CHANNEL, 403 if internal else 404, channel=2, proves=forbidden if internal else missing)
+    peer.refused(
+        CHANNEL, 403 if internal else 404, channel=2, proves=forbidden if internal else missing
+    )
     peer.call("exchange.delete", {"exchange": name})
 
 
 @case("RABBITMQ-AMQP091-PUB-01", "RABBITMQ-AMQP091-QOS-02", needs={"amqp091"})
-@over(examples=2, always=lambda target: [{"immediate": each} for each in (False, True)], immediate=st.booleans())
+@over(
+    examples=2,
+    always=lambda target: [{"immediate": each} for each in (False, True)],
+    immediate=st.booleans(),
+)
 def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None:
     """A message with the flag immediate, or a prefetch by size."""
     flag, size = target.cited
@@ -45,14 +65,19 @@ def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None
 
 @case("AMQP091-PUB-03", needs={"amqp091"})
 @over(examples=6, size=st.sampled_from([0, 5, 5000]), mandatory=st.booleans())
-def test_a_mandatory_message_that_nobody_gets_is_returned(target: Bench, size: int, mandatory: bool) -> None:
-    """A message whose routing key leads nowhere comes back whole, if it is mandatory. One that leads somewhere does not."""
+def test_a_mandatory_message_that_nobody_gets_is_returned(
+    target: Bench, size: int, mandatory: bool
+) -> None:
+    """A message whose routing key leads nowhere comes back whole, if it is mandatory. One that
+    leads somewhere does not."""
     (proves,) = target.cited
     peer = target.amqp091(frame_max=4096)
     queue, key = queue_of(peer), target.fresh_name()
     body = b"r" * size
     peer.publish(b"goes", queue, mandatory=True)
-    peer.publish(body, key, exchange="amq.direct", mandatory=mandatory, properties={"message-id": "m1"})
+    peer.publish(
+        body, key, exchange="amq.direct", mandatory=mandatory, properties={"message-id": "m1"}
+    )
     if mandatory:
         came = peer.expect(method("basic.return", channel=1), proves=proves)
         told = (came["reply-code"], came["exchange"], came["routing-key"], came.get("message-id"))
@@ -60,7 +85,10 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(target: Bench, size: i
         target.judge(proves, came.body == body, f"{len(came.body)} octets came back of {size}")
     peer.settle()
     target.judge(proves, not peer.taken("basic.return"), "nothing else should be returned")
-    target.control(bodies(drained(peer, queue)) == [b"goes"], "the message that leads somewhere should be there")
+    target.control(
+        bodies(drained(peer, queue)) == [b"goes"],
+        "the message that leads somewhere should be there",
+    )
 
 
 TEXT = st.text("abcdefgh é", max_size=20)
@@ -74,7 +102,15 @@ HEADERS: Any = st.dictionaries(
         st.lists(st.integers(0, 100), max_size=3),
         st.just({"inner": 1}),
         st.just(None),
-        st.sampled_from([Typed("b", -3), Typed("s", -300), Typed("f", 0.5), Typed("T", 1000), Typed("x", b"\0\xff")]),
+        st.sampled_from(
+            [
+                Typed("b", -3),
+                Typed("s", -300),
+                Typed("f", 0.5),
+                Typed("T", 1000),
+                Typed("x", b"\0\xff"),
+            ]
+        ),
     ),
     max_size=4,
 )
@@ -99,12 +135,16 @@ PROPERTIES: Any = st.fixed_dictionaries(
 def _plain(value: Any) -> Any:
     if isinstance(value, Typed):
         return value.value
-    return {name: _plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: _plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+    )
 
 
 @case("AMQP091-CONTENT-04", "AMQP091-CONTENT-05", needs={"amqp091"})
 @over(examples=60, properties=PROPERTIES, body=st.binary(max_size=300), get=st.booleans())
-def test_messages_arrive_as_they_were_sent(target: Bench, properties: dict[str, Any], body: bytes, get: bool) -> None:
+def test_messages_arrive_as_they_were_sent(
+    target: Bench, properties: dict[str, Any], body: bytes, get: bool
+) -> None:
     """Properties and body of a message are those that its producer gave."""
     same, kept = target.cited
     peer = target.amqp091()
@@ -123,10 +163,16 @@ def test_messages_arrive_as_they_were_sent(target: Bench, properties: dict[str, 
 
 
 @case("AMQP091-PUB-04", "AMQP091-TAG-01", needs={"amqp091"})
-@over(examples=10, count=st.sampled_from([1, 10, 200]), ways=st.sampled_from([1, 2]), limit=st.sampled_from([0, 1, 7]))
+@over(
+    examples=10,
+    count=st.sampled_from([1, 10, 200]),
+    ways=st.sampled_from([1, 2]),
+    limit=st.sampled_from([0, 1, 7]),
+)
 def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: int) -> None:
-    """Messages of one or two channels, by one exchange and one queue, to one consumer, at once or as it acknowledges them:
-    those of each channel are in order, and delivery tags are all different."""
+    """Messages of one or two channels, by one exchange and one queue, to one consumer, at once or
+    as it acknowledges them: those of each channel are in order, and delivery tags are all
+    different."""
     ordered, tags = target.cited
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
@@ -143,9 +189,13 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
         found += more
     for way in range(ways):
         mine = [int(each.split()[1]) for each in bodies(found) if each.startswith(b"%d " % way)]
-        target.judge(ordered, mine == list(range(way, count, ways)), f"of channel {2 + way} came {mine[:20]}")
+        target.judge(
+            ordered, mine == list(range(way, count, ways)), f"of channel {2 + way} came {mine[:20]}"
+        )
     numbers = [each["delivery-tag"] for each in found]
-    target.judge(tags, 0 not in numbers and len(set(numbers)) == len(numbers), f"the tags are {numbers[:20]}")
+    target.judge(
+        tags, 0 not in numbers and len(set(numbers)) == len(numbers), f"the tags are {numbers[:20]}"
+    )
 
 
 def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
@@ -157,7 +207,8 @@ def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
 
 @case("AMQP091-CONS-01", needs={"amqp091"})
 def test_a_consumer_tag_is_used_once(target: Bench) -> None:
-    """A consumer begins with the tag of another one of the channel. On another channel that is no mistake."""
+    """A consumer begins with the tag of another one of the channel. On another channel that is no
+    mistake."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -170,7 +221,8 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
 @case("AMQP091-CONS-02", needs={"amqp091"})
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
-    """Of two consumers one wants to be the only one: the second to come is refused. When the first leaves, one can come."""
+    """Of two consumers one wants to be the only one: the second to come is refused. When the first
+    leaves, one can come."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -183,14 +235,18 @@ def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
 
 @case("AMQP091-CONS-03", "AMQP091-CONS-05", "AMQP091-CONS-06", needs={"amqp091"})
 def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
-    """Deliveries come behind consume-ok and not behind cancel-ok. A tag that nobody has is cancelled like any other."""
+    """Deliveries come behind consume-ok and not behind cancel-ok. A tag that nobody has is
+    cancelled like any other."""
     ends, nobody, begins = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(20)])
     peer.send("basic.consume", {"queue": queue, "consumer-tag": "c", "no-ack": True}, channel=1)
     target.wait_until(lambda: len(peer.inbox) >= 2, QUIET)
-    first = next((each.name for each in peer.inbox if each.name in ("basic.consume-ok", "basic.deliver")), "nothing")
+    first = next(
+        (each.name for each in peer.inbox if each.name in ("basic.consume-ok", "basic.deliver")),
+        "nothing",
+    )
     target.judge(begins, first == "basic.consume-ok", f"first came {first}")
     peer.send("basic.cancel", {"consumer-tag": "c"}, channel=1)
     peer.watch_for(method("basic.cancel-ok", channel=1))
@@ -198,7 +254,10 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     peer.publish(b"late", queue, channel=2)
     peer.settle(channel=2)
     peer.expect_nothing(
-        for_=QUIET, of=method("basic.deliver", channel=1), proves=ends, why="the consumer was cancelled"
+        for_=QUIET,
+        of=method("basic.deliver", channel=1),
+        proves=ends,
+        why="the consumer was cancelled",
     )
     peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=nobody)
     left = bodies(drained(peer, queue))
@@ -233,9 +292,15 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
     for at in range(3):
         came = peer.get(queue, proves=proves)
         told = (came.body, came.get("message-count"), came.get("exchange"), came.get("routing-key"))
-        target.judge(proves, told == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {told}")
-        target.judge(flag, came.get("redelivered") is False, "what nobody had should not be redelivered")
+        target.judge(
+            proves, told == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {told}"
+        )
+        target.judge(
+            flag, came.get("redelivered") is False, "what nobody had should not be redelivered"
+        )
     came = peer.get(queue, proves=proves)
     target.judge(
-        proves, came.name == "basic.get-empty", f"with all delivered and none acknowledged came {came.brief()}"
+        proves,
+        came.name == "basic.get-empty",
+        f"with all delivered and none acknowledged came {came.brief()}",
     )

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer, either, method
-from harness.wire.amqp091_values import Typed
-from suites.amqp091.steps import CHANNEL, QUIET, arrive, bind, bodies, drained, eventually, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, either, method
+from brokerproof.harness.protocols.amqp091.values import Typed
+from brokerproof.suites.amqp091.steps import (
+    CHANNEL,
+    QUIET,
+    arrive,
+    bind,
+    bodies,
+    drained,
+    eventually,
+    fill,
+    queue_of,
+)
 
 
 @case("AMQP091-QUEUE-01", "AMQP091-QUEUE-12", needs={"amqp091"})
 def test_the_server_names_queues(target: Bench) -> None:
-    """Queues are declared without a name; declare-ok has one, and another each time, and counts what is there."""
+    """Queues are declared without a name; declare-ok has one, and another each time, and counts
+    what is there."""
     names, counts = target.cited
     peer = target.amqp091()
     found = [peer.declare(exclusive=True, proves=names)["queue"] for _ in range(3)]
@@ -21,13 +32,15 @@ def test_the_server_names_queues(target: Bench) -> None:
     fill(peer, found[0], [b"1", b"2"])
     peer.consume(found[1])
     told = [
-        (each["message-count"], each["consumer-count"]) for each in (peer.declare(name, passive=True) for name in found)
+        (each["message-count"], each["consumer-count"])
+        for each in (peer.declare(name, passive=True) for name in found)
     ]
     target.judge(counts, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}")
 
 
 def _exists(target: Bench, name: str) -> bool:
-    """Whether a passive declaration finds the queue, or it is somebody else's; without one it is 404."""
+    """Whether a passive declaration finds the queue, or it is somebody else's; without one it is
+    404."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)
     answers = either(method("queue.declare-ok", channel=1), method("channel.close", channel=1))
@@ -49,7 +62,12 @@ def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
 
 
 @case("AMQP091-QUEUE-03", needs={"amqp091"})
-@over(examples=6, other=st.sampled_from(["", "durable", "auto-delete", "exclusive", "x-max-length", "x-message-ttl"]))
+@over(
+    examples=6,
+    other=st.sampled_from(
+        ["", "durable", "auto-delete", "exclusive", "x-max-length", "x-message-ttl"]
+    ),
+)
 def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     """A queue is declared again, alike or with one property otherwise."""
     (proves,) = target.cited
@@ -65,7 +83,11 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
         "x-max-length": {"arguments": {"x-max-length": 11}},
         "x-message-ttl": {"arguments": {**arguments, "x-message-ttl": 1000}},
     }[other]
-    peer.send("queue.declare", {"queue": name, "durable": True, "arguments": arguments, **changed}, channel=1)
+    peer.send(
+        "queue.declare",
+        {"queue": name, "durable": True, "arguments": arguments, **changed},
+        channel=1,
+    )
     if other:
         peer.refused(CHANNEL, 406, 405, proves=proves)
         peer.open_channel(1)
@@ -77,16 +99,21 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
 @case("AMQP091-QUEUE-04", "AMQP091-QUEUE-05", needs={"amqp091"})
 @over(
     examples=5,
-    name=st.sampled_from(["queue.declare", "basic.consume", "basic.get", "queue.purge", "queue.delete"]),
+    name=st.sampled_from(
+        ["queue.declare", "basic.consume", "basic.get", "queue.purge", "queue.delete"]
+    ),
     gone=st.booleans(),
 )
 def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
-    """Another connection cannot use an exclusive queue; when its own connection ends, in order or not, it is gone."""
+    """Another connection cannot use an exclusive queue; when its own connection ends, in order or
+    not, it is gone."""
     locked, deleted = target.cited
     owner, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue, exclusive=True)
-    other.send(name, {"queue": queue, **({"passive": True} if name == "queue.declare" else {})}, channel=1)
+    other.send(
+        name, {"queue": queue, **({"passive": True} if name == "queue.declare" else {})}, channel=1
+    )
     other.refused(CHANNEL, 405, proves=locked)
     owner.publish(b"mine", queue)
     owner.settle()
@@ -102,15 +129,20 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
 @case("AMQP091-QUEUE-06", needs={"amqp091"})
 @over(examples=4, way=st.sampled_from(["cancel", "channel", "connection", "gone"]))
 def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: str) -> None:
-    """It is there before it has a consumer, and while one of two is left; it goes with the last, however that leaves."""
+    """It is there before it has a consumer, and while one of two is left; it goes with the last,
+    however that leaves."""
     (proves,) = target.cited
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
     peer.declare(name, **{"auto-delete": True})
-    target.judge(proves, _exists(target, name), "before it had a consumer the queue should be there")
+    target.judge(
+        proves, _exists(target, name), "before it had a consumer the queue should be there"
+    )
     tags = [peer.consume(name, channel=channel) for channel in (1, 2)]
     peer.call("basic.cancel", {"consumer-tag": tags[0]})
-    target.judge(proves, _exists(target, name), "with one of two consumers the queue should be there")
+    target.judge(
+        proves, _exists(target, name), "with one of two consumers the queue should be there"
+    )
     match way:
         case "cancel":
             peer.call("basic.cancel", {"consumer-tag": tags[1]}, channel=2)
@@ -135,7 +167,8 @@ def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
 
 @case("AMQP091-QUEUE-08", needs={"amqp091"})
 def test_a_purge_takes_what_waits(target: Bench) -> None:
-    """Of five messages two were delivered and wait for their acknowledgement; a purge takes three. The two come back."""
+    """Of five messages two were delivered and wait for their acknowledgement; a purge takes three.
+    The two come back."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -153,8 +186,8 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
 
 @case("AMQP091-QUEUE-09", "AMQP091-QUEUE-10", needs={"amqp091"})
 def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None:
-    """A queue with a consumer is not deleted if-unused, one with a message not if-empty; deleted otherwise, it tells how
-    many messages it had."""
+    """A queue with a consumer is not deleted if-unused, one with a message not if-empty; deleted
+    otherwise, it tells how many messages it had."""
     unused, empty = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
@@ -170,13 +203,15 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
     peer.open_channel(1)
     peer.call("queue.delete", {"queue": other, "if-empty": True}, proves=empty)
     answer = peer.call("queue.delete", {"queue": queue, "if-unused": True}, proves=unused)
-    target.judge(unused, answer["message-count"] == 2, f"delete-ok counts {answer['message-count']}")
+    target.judge(
+        unused, answer["message-count"] == 2, f"delete-ok counts {answer['message-count']}"
+    )
 
 
 @case("AMQP091-QUEUE-11", needs={"amqp091"})
 def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
-    """Two queues are declared; then one is bound, consumed and purged without a name. On a channel that has declared none
-    it is 404."""
+    """Two queues are declared; then one is bound, consumed and purged without a name. On a channel
+    that has declared none it is 404."""
     (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue_of(peer)
@@ -209,7 +244,8 @@ BAD: list[dict[str, object]] = [
 @case("RABBITMQ-AMQP091-ARG-01", needs={"amqp091"})
 @over(examples=12, arguments=st.sampled_from(BAD))
 def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str, object]) -> None:
-    """An argument has a value of another type, or one that makes no sense. One that nobody knows is no mistake."""
+    """An argument has a value of another type, or one that makes no sense. One that nobody knows is
+    no mistake."""
     (proves,) = target.cited
     peer = target.amqp091()
     peer.send("queue.declare", {"exclusive": True, "arguments": arguments}, channel=1)
@@ -223,7 +259,9 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
     """A queue is declared with x-queue-type = nobodys."""
     (proves,) = target.cited
     peer = target.amqp091()
-    peer.send("queue.declare", {"exclusive": True, "arguments": {"x-queue-type": "nobodys"}}, channel=1)
+    peer.send(
+        "queue.declare", {"exclusive": True, "arguments": {"x-queue-type": "nobodys"}}, channel=1
+    )
     peer.refused(CHANNEL, 406, proves=proves)
 
 
@@ -242,7 +280,10 @@ def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: b
         peer.expect(method("basic.cancel", channel=1, consumer_tag=tag), proves=proves)
     else:
         peer.expect_nothing(
-            for_=QUIET, of=method("basic.cancel"), proves=proves, why="the client does not understand it"
+            for_=QUIET,
+            of=method("basic.cancel"),
+            proves=proves,
+            why="the client does not understand it",
         )
     _works(target, peer)
 

@@ -1,7 +1,9 @@
-"""Chromium's developer tools over a pair of pipes: look at a page of ours as a reader would, at any width, without a server.
+"""Chromium's developer tools over a pair of pipes: look at a page of ours as a reader would, at any
+width, without a server.
 
-A command is a JSON object that ends with an octet of 0, and so is every answer and event; the browser reads them from its file
-descriptor 3 and writes them to 4 (``--remote-debugging-pipe``). Nothing listens on a port.
+A command is a JSON object that ends with an octet of 0, and so is every answer and event; the
+browser reads them from its file descriptor 3 and writes them to 4 (``--remote-debugging-pipe``).
+Nothing listens on a port.
 """
 
 from __future__ import annotations
@@ -17,11 +19,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from harness.clients.stompjs import chromium
+from brokerproof.harness.clients.stompjs import chromium
 
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-pipe"),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--remote-debugging-pipe",
+    ),
 )
 _ANSWERS_WITHIN_S = 60.0
 _LOOKS, _LOOKS_AGAIN_MS = 1200, 50
@@ -35,11 +42,13 @@ class BrowserGone(Exception):
 class Browser:
     """One headless Chromium with one page, for a ``with`` block.
 
-    Raises :class:`harness.targets.failure.SetUpFailed` where there is no Chromium.
+    Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` where there is no Chromium.
     """
 
     def __init__(self) -> None:
-        self._scratch = tempfile.TemporaryDirectory(prefix="brokerproof-chromium-", ignore_cleanup_errors=True)
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="brokerproof-chromium-", ignore_cleanup_errors=True
+        )
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
         self._buffer = b""
@@ -70,14 +79,21 @@ class Browser:
     def __enter__(self) -> Browser:
         targets = self._call("Target.getTargets")["targetInfos"]
         page = next(each["targetId"] for each in targets if each["type"] == "page")
-        self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
-        self._call("Performance.enable", timeDomain="threadTicks")  # of the processor, whatever else the machine does
+        self._call(
+            "Performance.enable", timeDomain="threadTicks"
+        )  # of the processor, whatever else the machine does
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        what: BaseException | None,
+        where: TracebackType | None,
     ) -> None:
         os.close(self._write)
         self._process.terminate()
@@ -89,37 +105,53 @@ class Browser:
         os.close(self._read)
         self._scratch.cleanup()
 
-    def look(self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen") -> None:
-        """From now on: a window of that size (CSS pixels), ``scheme`` light or dark, ``media`` screen or print."""
+    def look(
+        self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen"
+    ) -> None:
+        """From now on: a window of that size (CSS pixels), ``scheme`` light or dark, ``media``
+        screen or print."""
         self._call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def open(self, path: Path, fragment: str = "") -> float:
-        """Loads a file; returns how many seconds it took, by the page's own clock, until it had drawn once."""
+        """Loads a file; returns how many seconds it took, by the page's own clock, until it had
+        drawn once."""
         self._call("Page.navigate", url="about:blank")
         self.events.clear()
-        self._call("Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
+        self._call(
+            "Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else "")
+        )
         self._until(lambda: any(each["method"] == "Page.loadEventFired" for each in self.events))
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return float(self.run("performance.now()")) / 1000
 
     def run(self, script: str) -> Any:
-        """The value of an expression of JavaScript in the page, a promise's once it is there. Raises ``RuntimeError`` with what
-        the page threw."""
-        answer = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        """The value of an expression of JavaScript in the page, a promise's once it is there.
+        Raises ``RuntimeError`` with what the page threw."""
+        answer = self._call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
-            raise RuntimeError(answer["exceptionDetails"].get("exception", {}).get("description", "it threw"))
+            raise RuntimeError(
+                answer["exceptionDetails"].get("exception", {}).get("description", "it threw")
+            )
         return answer["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Until that expression is true in the page. Raises :class:`BrowserGone` when it never becomes so."""
+        """Until that expression is true in the page. Raises :class:`BrowserGone` when it never
+        becomes so."""
         self._until(lambda: bool(self.run(script)))
 
     def busy(self) -> float:
-        """How many seconds of processor time the page has taken since it was opened: scripts, styles, layout and drawing."""
+        """How many seconds of processor time the page has taken since it was opened: scripts,
+        styles, layout and drawing."""
         told = self._call("Performance.getMetrics")["metrics"]
         return float(next(each["value"] for each in told if each["name"] == "TaskDuration"))
 
@@ -146,12 +178,16 @@ class Browser:
 
     def shot(self, to: Path, *, whole: bool = False) -> None:
         """A picture (PNG) of the window, or of the ``whole`` page."""
-        data = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+        data = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
+            "data"
+        ]
         to.write_bytes(base64.b64decode(data))
 
     def printed(self, to: Path) -> None:
         """The page as it is printed (PDF)."""
-        to.write_bytes(base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"]))
+        to.write_bytes(
+            base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"])
+        )
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1
@@ -174,7 +210,10 @@ class Browser:
             ready, _, _ = select.select([self._read], [], [], _ANSWERS_WITHIN_S)
             data = os.read(self._read, 1 << 20) if ready else b""
             if not data:
-                raise BrowserGone(f"Chromium {'ended' if ready else 'did not answer'} while {waiting_for} was asked")
+                raise BrowserGone(
+                    f"Chromium {'ended' if ready else 'did not answer'} while {waiting_for} was"
+                    " asked"
+                )
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\0")
         found: dict[str, Any] = json.loads(line)

@@ -1,4 +1,5 @@
-"""The report in a real Chromium: filters and the address, both widths, keyboard, what a screen reader is told, print.
+"""The report in a real Chromium: filters and the address, both widths, keyboard, what a screen
+reader is told, print.
 
 Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``. With
 ``BROKERPROOF_SHOTS=FOLDER`` it leaves a picture of each page there, at both widths, light and dark.
@@ -14,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from harness.catalogue.requirements import load
-from harness.verdicts.results import Result
-from harness.words import Verdict
-from reports.collect import Limits
-from reports.pipeline import build
-from reports.requirements import Requirements
-from reports.runs import open_runs
-from reports.session import session
-from suites.browser.devtools import Browser
-from suites.units.synthetic_run import full_run, header, write_header
+from brokerproof.harness.catalogue.requirements import load
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.reports.index_model_builder import Limits
+from brokerproof.reports.pipeline import build
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.runs import open_runs
+from brokerproof.reports.session import session
+from brokerproof.suites.browser.devtools import Browser
+from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
 
 DESKTOP, PHONE = 1400, 390
 MANY, ALONE = 1200, 40
@@ -90,28 +91,41 @@ def status(browser: Browser) -> str:
 
 def failures(browser: Browser) -> list[Any]:
     """What the page threw, and what the browser complained of."""
-    return [each for each in browser.events if each["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")]
+    return [
+        each
+        for each in browser.events
+        if each["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")
+    ]
 
 
-def test_a_shared_address_shows_what_its_sender_saw(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_a_shared_address_shows_what_its_sender_saw(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     index(browser, reports[0], "verdict=FAIL,KNOWN&suite=stomp&level=DOC")
     assert names(browser) == [
         "stomp.liveness.a_silent_connection_is_closed[1.2]",
         "stomp.liveness.the_ttl_follows_the_arithmetic",
     ]
-    pressed = "[...document.querySelectorAll('button[aria-pressed=true]')].map(each => each.dataset.verdict)"
+    pressed = (
+        "[...document.querySelectorAll('button[aria-pressed=true]')].map(each =>"
+        " each.dataset.verdict)"
+    )
     assert browser.run(pressed) == ["FAIL", "KNOWN"]
-    assert browser.run("[document.getElementById('suite').value, document.getElementById('level').value]") == [
-        "stomp",
-        "DOC",
-    ]
-    rows = "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each => !each.hidden).map(each => each.dataset.id)"
+    assert browser.run(
+        "[document.getElementById('suite').value, document.getElementById('level').value]"
+    ) == ["stomp", "DOC"]
+    rows = (
+        "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each =>"
+        " !each.hidden).map(each => each.dataset.id)"
+    )
     assert browser.run(rows) == ["ARTEMIS-STOMP-ttl-3"]
     assert status(browser).startswith("2 of 16 results, 1 of ")
     assert failures(browser) == []
 
 
-def test_filters_go_into_the_address_and_come_back(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_filters_go_into_the_address_and_come_back(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     index(browser, reports[0])
     assert len(names(browser)) == 16
     browser.run("document.getElementById('text').focus()")
@@ -121,24 +135,34 @@ def test_filters_go_into_the_address_and_come_back(reports: tuple[Path, Path], b
     browser.run("document.querySelector('button[data-verdict=PASS]').click()")
     assert fragment(browser) == "verdict=PASS&text=silent+9000"
     assert names(browser) == []
-    assert browser.run("document.getElementById('rows').textContent").endswith("No result fits these filters.")
+    assert browser.run("document.getElementById('rows').textContent").endswith(
+        "No result fits these filters."
+    )
     browser.run("document.getElementById('reset').click()")
     assert (fragment(browser), len(names(browser))) == ("", 16)
     browser.run("location.hash = 'target=reference'")
     browser.wait_for("document.querySelectorAll('#rows tbody tr').length === 8")
-    hidden = "[...document.querySelectorAll('#matrix section:not([hidden]) thead th.cell')].map(each => each.hidden)"
+    hidden = (
+        "[...document.querySelectorAll('#matrix section:not([hidden]) thead th.cell')].map(each =>"
+        " each.hidden)"
+    )
     assert set(zip(*[iter(browser.run(hidden))] * 2, strict=True)) == {(False, True)}
 
 
 def test_what_sets_targets_apart_is_found(reports: tuple[Path, Path], browser: Browser) -> None:
     index(browser, reports[0], "differ=1&target=artemis&verdict=FAIL")
-    rows = "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each => !each.hidden).map(each => each.dataset.id)"
+    rows = (
+        "[...document.querySelectorAll('#matrix tr[data-id]')].filter(each =>"
+        " !each.hidden).map(each => each.dataset.id)"
+    )
     assert browser.run(rows) == ["ARTEMIS-STOMP-ttl-3", "ARTEMIS-STOMP-window-2"]
     browser.run("document.getElementById('differ').click()")
     assert fragment(browser) == "verdict=FAIL&target=artemis"
 
 
-def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     index(browser, reports[1])
     assert len(names(browser)) == 100
     browser.press("Tab", 9)
@@ -147,13 +171,18 @@ def test_the_list_is_turned_and_sorted_by_the_keyboard_alone(reports: tuple[Path
     browser.press("Enter", 13)
     browser.press("Enter", 13)
     assert fragment(browser) == "sort=-took"
-    assert browser.run("document.querySelector('th[data-sort=took]').getAttribute('aria-sort')") == "descending"
+    assert (
+        browser.run("document.querySelector('th[data-sort=took]').getAttribute('aria-sort')")
+        == "descending"
+    )
     assert names(browser)[0] == f"flow.part.case_{MANY - 1}"
     browser.run("document.getElementById('next').focus()")
     browser.press("Enter", 13)
     assert fragment(browser) == "sort=-took&page=2"
     assert names(browser)[0] == f"flow.part.case_{MANY - 101}"
-    assert browser.run("document.getElementById('where').textContent") == "Results 101 to 200 of 1200"
+    assert (
+        browser.run("document.getElementById('where').textContent") == "Results 101 to 200 of 1200"
+    )
 
 
 def test_packed_pages_are_shown_from_a_disk(reports: tuple[Path, Path], browser: Browser) -> None:
@@ -168,7 +197,9 @@ def test_packed_pages_are_shown_from_a_disk(reports: tuple[Path, Path], browser:
     browser.wait_for("document.getElementById('main').textContent.includes('There is no page')")
 
 
-def test_nothing_that_a_broker_said_becomes_markup(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_nothing_that_a_broker_said_becomes_markup(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     index(browser, reports[1], "verdict=FAIL")
     assert HOSTILE in browser.run("document.querySelector('#rows .detail').textContent")
     assert browser.run("document.images.length") == 0
@@ -193,11 +224,16 @@ def test_no_page_is_wider_than_its_window(
     for page in pages(reports[0]):
         browser.open(page)
         assert browser.run("document.documentElement.scrollWidth") <= width, page.name
-        dark = browser.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 80")
+        dark = browser.run(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 80"
+        )
         assert dark is (scheme == "dark")
         if folder := os.environ.get("BROKERPROOF_SHOTS"):
             Path(folder).mkdir(parents=True, exist_ok=True)
-            browser.shot(Path(folder) / f"{page.parent.name}-{page.stem[:30]}-{width}-{scheme}.png", whole=True)
+            browser.shot(
+                Path(folder) / f"{page.parent.name}-{page.stem[:30]}-{width}-{scheme}.png",
+                whole=True,
+            )
 
 
 def test_the_theme_can_be_chosen(reports: tuple[Path, Path], browser: Browser) -> None:
@@ -210,7 +246,9 @@ def test_the_theme_can_be_chosen(reports: tuple[Path, Path], browser: Browser) -
     assert browser.run(colour) != light
 
 
-def test_a_screen_reader_is_told_what_everything_is(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_a_screen_reader_is_told_what_everything_is(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     for page in pages(reports[0]):
         browser.open(page)
         tree = browser.tree()
@@ -224,13 +262,18 @@ def test_a_screen_reader_is_told_what_everything_is(reports: tuple[Path, Path], 
             and not each.get("name", {}).get("value")
         ]
         assert nameless == [], page.name
-        levels = browser.run("[...document.querySelectorAll('h1,h2,h3')].map(each => +each.tagName[1])")
+        levels = browser.run(
+            "[...document.querySelectorAll('h1,h2,h3')].map(each => +each.tagName[1])"
+        )
         assert levels[0] == 1
         assert all(after - before <= 1 for before, after in pairwise(levels)), page.name
-        unscoped = browser.run("[...document.querySelectorAll('th')].filter(each => !each.scope).length")
+        unscoped = browser.run(
+            "[...document.querySelectorAll('th')].filter(each => !each.scope).length"
+        )
         assert unscoped == 0, page.name
         repeated = (
-            "(ids => ids.length - new Set(ids).size)([...document.querySelectorAll('[id]')].map(each => each.id))"
+            "(ids => ids.length - new"
+            " Set(ids).size)([...document.querySelectorAll('[id]')].map(each => each.id))"
         )
         assert browser.run(repeated) == 0, page.name
 
@@ -254,44 +297,65 @@ CONTRAST = """(() => {
     const [a, b] = [luminance(behind), luminance([...behind, colour])];
     return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), each.className + ' ' + each.textContent.trim().slice(0, 30)];
   }).filter(([ratio]) => ratio < 4.5).slice(0, 5);
-})()"""
+})()"""  # noqa: E501
 """Texts, those of drawings too, whose contrast is below what WCAG 2.2 asks for (AA, 4.5 to 1)."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_stand_out_from_what_is_behind_them(reports: tuple[Path, Path], browser: Browser, scheme: str) -> None:
+def test_texts_stand_out_from_what_is_behind_them(
+    reports: tuple[Path, Path], browser: Browser, scheme: str
+) -> None:
     browser.look(scheme=scheme)
     for page in pages(reports[0]):
         browser.open(page)
         assert browser.run(CONTRAST) == [], page.name
 
 
-def test_what_is_out_of_sight_is_told_all_the_same(reports: tuple[Path, Path], browser: Browser) -> None:
-    """Documents of the matrix that are out of sight are laid out when there is time for it; then a screen reader has them."""
+def test_what_is_out_of_sight_is_told_all_the_same(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
+    """Documents of the matrix that are out of sight are laid out when there is time for it; then a
+    screen reader has them."""
     browser.look(height=500)
     index(browser, reports[0])
     browser.wait_for("!document.querySelector('#matrix section:not(.told)')")
-    told = {each["name"]["value"] for each in browser.tree() if each["role"]["value"] == "link" and each.get("name")}
-    rows = browser.run("[...document.querySelectorAll('#matrix tr[data-id]')].map(each => each.dataset.id)")
+    told = {
+        each["name"]["value"]
+        for each in browser.tree()
+        if each["role"]["value"] == "link" and each.get("name")
+    }
+    rows = browser.run(
+        "[...document.querySelectorAll('#matrix tr[data-id]')].map(each => each.dataset.id)"
+    )
     assert rows
     assert set(rows) <= told
-    regions = [each["name"]["value"] for each in browser.tree() if each["role"]["value"] == "region"]
+    regions = [
+        each["name"]["value"] for each in browser.tree() if each["role"]["value"] == "region"
+    ]
     assert any(name.startswith("Requirements of STOMP 1.2") for name in regions)
 
 
-def test_on_a_phone_every_letter_of_the_matrix_says_whose_it_is(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_on_a_phone_every_letter_of_the_matrix_says_whose_it_is(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     browser.look(width=PHONE)
     index(browser, reports[0])
     before = "each => getComputedStyle(each, '::before').content"
-    cells = f"[...document.querySelector('#matrix tr[data-id]').querySelectorAll('td.cell')].map({before})"
+    cells = (
+        "[...document.querySelector('#matrix"
+        f" tr[data-id]').querySelectorAll('td.cell')].map({before})"
+    )
     assert browser.run(cells) == ['"reference"', '"artemis"']
     wide = (
-        "[...document.querySelectorAll('#matrix section')].filter(each => each.scrollWidth > each.clientWidth).length"
+        "[...document.querySelectorAll('#matrix section')].filter(each => each.scrollWidth >"
+        " each.clientWidth).length"
     )
     assert browser.run(wide) == 0
 
 
-def test_focus_stays_with_whoever_filters_and_is_seen(reports: tuple[Path, Path], browser: Browser) -> None:
+def test_focus_stays_with_whoever_filters_and_is_seen(
+    reports: tuple[Path, Path], browser: Browser
+) -> None:
     index(browser, reports[1])
     browser.run("document.getElementById('text').focus()")
     browser.type("case_07")
@@ -301,9 +365,13 @@ def test_focus_stays_with_whoever_filters_and_is_seen(reports: tuple[Path, Path]
     outline = "(style => style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2)"
     assert browser.run(f"{outline}(getComputedStyle(document.activeElement))")
     browser.press("Enter", 13)
-    assert browser.run("[document.activeElement.id, document.getElementById('text').value]") == ["text", ""]
+    assert browser.run("[document.activeElement.id, document.getElementById('text').value]") == [
+        "text",
+        "",
+    ]
     labelled = (
-        "[...document.querySelectorAll('input, select')].filter(each => !each.labels.length && !each.ariaLabel).length"
+        "[...document.querySelectorAll('input, select')].filter(each => !each.labels.length &&"
+        " !each.ariaLabel).length"
     )
     assert browser.run(labelled) == 0
 
@@ -313,8 +381,12 @@ def test_pages_print(reports: tuple[Path, Path], browser: Browser, tmp_path: Pat
     for page in pages(reports[0]):
         browser.open(page)
         buttons = "[...document.querySelectorAll('button, .tools, .pager')]"
-        shown = browser.run(f"{buttons}.filter(each => each.offsetParent && !each.closest('th')).length")
+        shown = browser.run(
+            f"{buttons}.filter(each => each.offsetParent && !each.closest('th')).length"
+        )
         assert shown == 0, page.name
-        assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert (
+            browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        )
         browser.printed(tmp_path / "page.pdf")
         assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")

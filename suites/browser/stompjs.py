@@ -1,16 +1,18 @@
 """@stomp/stompjs in Chromium against an acceptor for STOMP: what a web page does all day.
 
-Not collected with the rest, since it needs Chromium and npm: name the file, or run ``tox -e browser``.
+Not collected with the rest, since it needs Chromium and npm: name the file, or run ``tox -e
+browser``.
 """
 
 from __future__ import annotations
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_stomp import Destination
-from harness.clients.said import Said, said
-from harness.clients.stompjs import StompJsPeer
-from harness.words import RoutingType, ms, seconds
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.clients.callback_events import Said, said
+from brokerproof.harness.clients.stompjs import StompJsPeer
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
 
 ACCEPTED = "ARTEMIS-STOMP-ws-1"
 SERVER_BEATS = "ARTEMIS-STOMP-ttl-9"
@@ -37,15 +39,18 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
 
 def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object) -> None:
     """The page sends a message and gets its receipt."""
-    page.do("publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content)
+    page.do(
+        "publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content
+    )
     page.expect(said("receipt", id=receipt), proves=ACCEPTED)
 
 
 @case(ACCEPTED, needs={"websocket"})
 def test_a_page_sends_and_receives(target: Bench) -> None:
-    """A page connects, sends text and octets, which reach a plain client; subscribes, gets what a plain client sends, and
-    acknowledges one message of three. After it has left in order, the others are there for somebody else. Messages larger
-    than a frame may be travel too, in several frames."""
+    """A page connects, sends text and octets, which reach a plain client; subscribes, gets what a
+    plain client sends, and acknowledges one message of three. After it has left in order, the
+    others are there for somebody else. Messages larger than a frame may be travel too, in several
+    frames."""
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()
     page = open_page(target)
@@ -59,7 +64,11 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     publish(page, there, "large", body=large)
     plain.message(body=large.encode(), proves=ACCEPTED)
 
-    page.do("subscribe", destination=back.name, headers={"ack": "client-individual", **dict(back.subscribe_headers)})
+    page.do(
+        "subscribe",
+        destination=back.name,
+        headers={"ack": "client-individual", **dict(back.subscribe_headers)},
+    )
     page.expect(said("receipt", id="subscribed"), proves=ACCEPTED)
     for body in ("first ☕", "second", large):
         plain.publish(back, body.encode())
@@ -78,7 +87,8 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
 
 @case(ACCEPTED, needs={"websocket", "tls-fixtures"})
 def test_a_page_speaks_over_tls(target: Bench) -> None:
-    """A page connects by wss, sends, subscribes and gets what a plain client sends, a message of several frames too."""
+    """A page connects by wss, sends, subscribes and gets what a plain client sends, a message of
+    several frames too."""
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()
     page = open_page(target, "wss")
@@ -86,7 +96,9 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
     plain.subscribe(there)
     publish(page, there, "text", body="größer ☕")
     plain.message(body="größer ☕".encode(), proves=ACCEPTED)
-    page.do("subscribe", destination=back.name, headers={"ack": "auto", **dict(back.subscribe_headers)})
+    page.do(
+        "subscribe", destination=back.name, headers={"ack": "auto", **dict(back.subscribe_headers)}
+    )
     page.expect(said("receipt", id="subscribed"), proves=ACCEPTED)
     for body in ("one", "x" * 100_000):
         plain.publish(back, body.encode())
@@ -98,8 +110,9 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
 
 @case(ACCEPTED, SERVER_BEATS, CLIENT_BEATS, needs={"websocket", "heart-beat", "connection-ttl"})
 def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
-    """A page says nothing but its heart-beats for six seconds, more than the TTL that they imply. The server's beats
-    arrive: the client, which would close the connection otherwise, does not, nor does the server. Then a SEND works."""
+    """A page says nothing but its heart-beats for six seconds, more than the TTL that they imply.
+    The server's beats arrive: the client, which would close the connection otherwise, does not, nor
+    does the server. Then a SEND works."""
     to = target.destination()
     plain = target.stomp()
     plain.subscribe(to)
@@ -113,7 +126,13 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     target.judge(SERVER_BEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail)
     target.judge(CLIENT_BEATS, not ended, detail)
     publish_after = "after the silence"
-    page.do("publish", destination=to.name, headers=dict(to.send_headers), receipt="after", body=publish_after)
+    page.do(
+        "publish",
+        destination=to.name,
+        headers=dict(to.send_headers),
+        receipt="after",
+        body=publish_after,
+    )
     page.expect(said("receipt", id="after"), proves=CLIENT_BEATS)
     plain.message(body=publish_after.encode())
     page.do("deactivate")

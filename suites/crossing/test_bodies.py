@@ -7,22 +7,27 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Delivery
-from harness.clients.raw_stomp import MESSAGE
-from harness.wire.amqp_types import Value, symbol, uint
-from suites.crossing.ways import message, post, queue, send, to_amqp, to_stomp
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
+from brokerproof.harness.protocols.amqp10.types import Value, symbol, uint
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
+from brokerproof.suites.crossing.protocol_pairs import message, post, queue, send, to_amqp, to_stomp
 
 BODY, OTHERS, COUNTED = "ARTEMIS-CROSSING-body-1", "ARTEMIS-CROSSING-body-2", "ARTEMIS-STOMP-jms-1"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
-OCTETS = st.one_of(st.binary(max_size=60), st.sampled_from([b"", b"text", b"a\0b", b"\xff\xfe", bytes(range(256))]))
+OCTETS = st.one_of(
+    st.binary(max_size=60), st.sampled_from([b"", b"text", b"a\0b", b"\xff\xfe", bytes(range(256))])
+)
 
 
 def kind(delivery: Delivery) -> str:
     """Which sections the body is."""
     names = [name for name, _ in delivery.message.sections]
-    return " ".join(each for each in names if each in ("data", "amqp-value", "amqp-sequence")) or "nothing"
+    return (
+        " ".join(each for each in names if each in ("data", "amqp-value", "amqp-sequence"))
+        or "nothing"
+    )
 
 
 @case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
@@ -32,9 +37,12 @@ def kind(delivery: Delivery) -> str:
     text=TEXTS,
 )
 def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
-    """A body without content-length goes in by STOMP. By AMQP it is an amqp-value, the same text as a string."""
+    """A body without content-length goes in by STOMP. By AMQP it is an amqp-value, the same text as
+    a string."""
     came = to_amqp(target, text.encode(), counted=False)
-    detail = f"{text[:40]!r} without content-length came as {kind(came)}, {came.message.body!r}"[:300]
+    detail = f"{text[:40]!r} without content-length came as {kind(came)}, {came.message.body!r}"[
+        :300
+    ]
     target.judge(target.cited, kind(came) == "amqp-value" and came.message.body == text, detail)
 
 
@@ -58,13 +66,18 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     body=st.one_of(TEXTS, OCTETS),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
-    """A string or data goes in by AMQP. By STOMP 1.0 it has the same octets, and a content-length if it was data."""
+    """A string or data goes in by AMQP. By STOMP 1.0 it has the same octets, and a content-length
+    if it was data."""
     came = to_stomp(target, message(body), "1.0")
     octets = body if isinstance(body, bytes) else body.encode()
     target.judge(BODY, came.body == octets, f"{body!r} came as {came.body[:80]!r}")
     has = came.get("content-length")
     fine = (has == str(len(octets))) if isinstance(body, bytes) else has is None
-    target.judge(COUNTED, fine, f"{type(body).__name__} of {len(octets)} octets came with content-length {has}")
+    target.judge(
+        COUNTED,
+        fine,
+        f"{type(body).__name__} of {len(octets)} octets came with content-length {has}",
+    )
 
 
 @case(BODY, needs={"stomp", "amqp", "crossing"})
@@ -75,17 +88,24 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     body=st.one_of(TEXTS, OCTETS, st.sampled_from([b"x" * 100_000, "ü" * 60_000])),
     parts=st.integers(1, 3),
 )
-def test_bodies_of_amqp_come_whole(target: Bench, spoken: str, body: str | bytes, parts: int) -> None:
-    """A string, or octets in one data section or several, goes in by AMQP. By STOMP it has the same octets."""
+def test_bodies_of_amqp_come_whole(
+    target: Bench, spoken: str, body: str | bytes, parts: int
+) -> None:
+    """A string, or octets in one data section or several, goes in by AMQP. By STOMP it has the same
+    octets."""
     octets = body if isinstance(body, bytes) else body.encode()
     if isinstance(body, bytes) and parts > 1:
         size = -(-len(body) // parts) or 1
-        payload = b"".join(message(body[at : at + size]) for at in range(0, max(1, len(body)), size))
+        payload = b"".join(
+            message(body[at : at + size]) for at in range(0, max(1, len(body)), size)
+        )
     else:
         payload = message(body)
     came = to_stomp(target, payload, spoken)
     what = f"{len(octets)} octets ({type(body).__name__}, in {parts} parts)"
-    target.judge(BODY, came.body == octets, f"{what} came as {len(came.body)} octets: {came.body[:60]!r}")
+    target.judge(
+        BODY, came.body == octets, f"{what} came as {len(came.body)} octets: {came.body[:60]!r}"
+    )
 
 
 UNKNOWN: Mapping[str, Any] = {
@@ -104,10 +124,14 @@ STRANGE: Mapping[str, Any] = {
 
 
 @case("STOMP12-SUB-02", needs={"stomp", "amqp", "crossing"})
-@over(always=lambda target: [{"kind": each} for each in STRANGE], examples=7, kind=st.sampled_from(sorted(STRANGE)))
+@over(
+    always=lambda target: [{"kind": each} for each in STRANGE],
+    examples=7,
+    kind=st.sampled_from(sorted(STRANGE)),
+)
 def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
-    """A list, a map, a number or nothing goes in by AMQP as amqp-value. By STOMP a MESSAGE comes, whatever its body, and the
-    next message behind it."""
+    """A list, a map, a number or nothing goes in by AMQP as amqp-value. By STOMP a MESSAGE comes,
+    whatever its body, and the next message behind it."""
     through = queue(target)
     peer = target.stomp()
     peer.subscribe(through.destination)
@@ -121,30 +145,44 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
 
 
 @case(OTHERS, COUNTED, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
-@over(always=lambda target: [{"kind": each} for each in UNKNOWN], examples=4, kind=st.sampled_from(sorted(UNKNOWN)))
+@over(
+    always=lambda target: [{"kind": each} for each in UNKNOWN],
+    examples=4,
+    kind=st.sampled_from(sorted(UNKNOWN)),
+)
 def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind: str) -> None:
-    """A number, a boolean or a symbol goes in by AMQP as amqp-value. By STOMP 1.0 it has a content-length, which says that
-    it is octets."""
+    """A number, a boolean or a symbol goes in by AMQP as amqp-value. By STOMP 1.0 it has a
+    content-length, which says that it is octets."""
     came = to_stomp(target, message(UNKNOWN[kind]), "1.0")
     has = came.get("content-length")
-    target.judge(target.cited, has == str(len(came.body)), f"{kind} came as {came.body!r} with content-length {has}")
+    target.judge(
+        target.cited,
+        has == str(len(came.body)),
+        f"{kind} came as {came.body!r} with content-length {has}",
+    )
 
 
 @case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
 @over(examples=16, body=st.one_of(TEXTS, OCTETS))
 def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
-    """A body goes in by STOMP and out by AMQP; what came goes in by AMQP and out by STOMP. It is what it was."""
+    """A body goes in by STOMP and out by AMQP; what came goes in by AMQP and out by STOMP. It is
+    what it was."""
     octets = body if isinstance(body, bytes) else body.encode()
     first = to_amqp(target, octets, counted=isinstance(body, bytes))
     came = to_stomp(target, first.message.bare)
-    target.judge(target.cited, came.body == octets, f"{body!r} became {kind(first)} and then {came.body[:80]!r}")
+    target.judge(
+        target.cited,
+        came.body == octets,
+        f"{body!r} became {kind(first)} and then {came.body[:80]!r}",
+    )
 
 
 @case("AMQP10-MSG-02", "STOMP12-MSG-08", needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 6), first=st.sampled_from(["stomp", "amqp"]))
 def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first: str) -> None:
-    """A STOMP producer and an AMQP producer take turns on one queue, and so do a STOMP and an AMQP consumer. Each message
-    comes once, to one of the two, by whatever protocol it came, and none is changed."""
+    """A STOMP producer and an AMQP producer take turns on one queue, and so do a STOMP and an AMQP
+    consumer. Each message comes once, to one of the two, by whatever protocol it came, and none is
+    changed."""
     bare, whole = target.cited
     through = queue(target)
     stomp = target.stomp()
@@ -165,22 +203,27 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     stomp.subscribe(through.destination, ack="auto")
     rest = [stomp.message() for _ in range(count // 2)]
     came = [each.message.body for each in half] + [each.body for each in rest]
-    target.judge((bare, whole), came == sent, f"{len(half)} by AMQP and {len(rest)} by STOMP: {came}, sent {sent}")
+    target.judge(
+        (bare, whole),
+        came == sent,
+        f"{len(half)} by AMQP and {len(rest)} by STOMP: {came}, sent {sent}",
+    )
     kept = all(each.get("kind") == "odd" for each in rest)
     target.judge(
-        whole, kept, f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}"
+        whole,
+        kept,
+        f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}",
     )
 
 
 @case(BODY, "ARTEMIS-STOMP-large-1", needs={"stomp", "amqp", "crossing", "large-messages"})
 @over(
-    examples=0,
-    always=lambda target: [{"counted": True}, {"counted": False}],
-    counted=st.booleans(),
+    examples=0, always=lambda target: [{"counted": True}, {"counted": False}], counted=st.booleans()
 )
 def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
-    """A body larger than any frame goes in by STOMP, with content-length or without, and comes out by AMQP as data or as a
-    string; one as large goes in by AMQP and comes out by STOMP. Both come whole."""
+    """A body larger than any frame goes in by STOMP, with content-length or without, and comes out
+    by AMQP as data or as a string; one as large goes in by AMQP and comes out by STOMP. Both come
+    whole."""
     body = b"".join(b"%07d," % number for number in range(60_000))
     wanted: object = body if counted else body.decode()
     came = to_amqp(target, body, counted=counted)
@@ -189,5 +232,7 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     target.judge(target.cited, right, f"{what} came as {kind(came)} of {len(came.payload)} octets")
     back = to_stomp(target, message(wanted))
     target.judge(
-        target.cited, back.body == body, f"{len(body)} octets as {type(wanted).__name__}: {len(back.body)} came"
+        target.cited,
+        back.body == body,
+        f"{len(body)} octets as {type(wanted).__name__}: {len(back.body)} came",
     )

@@ -6,13 +6,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.wire.amqp_types import Value, uint
-from harness.words import NS_PER_MS
-from suites.crossing.ways import message, to_amqp, to_stomp
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.protocols.amqp10.types import Value, uint
+from brokerproof.suites.crossing.protocol_pairs import message, to_amqp, to_stomp
 
-HEADER, PROPERTIES, OWN = (f"ARTEMIS-CROSSING-{each}" for each in ("header-1", "properties-1", "properties-2"))
+HEADER, PROPERTIES, OWN = (
+    f"ARTEMIS-CROSSING-{each}" for each in ("header-1", "properties-1", "properties-2")
+)
 WORDS = st.text("abcxyz-ü .", min_size=1, max_size=12).map(str.strip).filter(bool)
 FAR = 4_000_000_000_000
 """Milliseconds since 1970: in the year 2096."""
@@ -28,9 +30,11 @@ PROPERTY = {"correlation-id": "correlation-id", "reply-to": "reply-to", "type": 
     durable=st.sampled_from([True, False, None]),
     priority=st.sampled_from([None, 0, 3, 4, 5, 9]),
 )
-def test_durability_and_priority_go_to_amqp(target: Bench, durable: bool | None, priority: int | None) -> None:
-    """A message goes in by STOMP with persistent and priority, or without. By AMQP its header says the same, and where STOMP
-    said nothing it is not durable and has priority 4."""
+def test_durability_and_priority_go_to_amqp(
+    target: Bench, durable: bool | None, priority: int | None
+) -> None:
+    """A message goes in by STOMP with persistent and priority, or without. By AMQP its header says
+    the same, and where STOMP said nothing it is not durable and has priority 4."""
     crosses, defaults = target.cited
     headers = {} if durable is None else {"persistent": str(durable).lower()}
     headers |= {} if priority is None else {"priority": str(priority)}
@@ -40,7 +44,9 @@ def test_durability_and_priority_go_to_amqp(target: Bench, durable: bool | None,
     target.judge(crosses, have == wanted, f"{headers} came with the header {dict(found)}")
     if not headers:
         target.judge(defaults, have == wanted, f"no header came as {dict(found)}")
-    target.judge(defaults, found.get("delivery-count", 0) == 0, f"at first the header is {dict(found)}")
+    target.judge(
+        defaults, found.get("delivery-count", 0) == 0, f"at first the header is {dict(found)}"
+    )
 
 
 @case(HEADER, needs={"stomp", "amqp", "crossing"})
@@ -50,11 +56,17 @@ def test_durability_and_priority_go_to_amqp(target: Bench, durable: bool | None,
     durable=st.sampled_from([True, False, None]),
     priority=st.sampled_from([None, 0, 3, 4, 5, 9]),
 )
-def test_durability_and_priority_go_to_stomp(target: Bench, durable: bool | None, priority: int | None) -> None:
-    """A message goes in by AMQP with durable and priority, or without. By STOMP persistent and priority say the same, if they
-    say anything; where AMQP said nothing they say nothing else than not persistent and 4."""
+def test_durability_and_priority_go_to_stomp(
+    target: Bench, durable: bool | None, priority: int | None
+) -> None:
+    """A message goes in by AMQP with durable and priority, or without. By STOMP persistent and
+    priority say the same, if they say anything; where AMQP said nothing they say nothing else than
+    not persistent and 4."""
     header = {"durable": durable, "priority": priority}
-    came = to_stomp(target, message(b"x", header={key: each for key, each in header.items() if each is not None}))
+    came = to_stomp(
+        target,
+        message(b"x", header={key: each for key, each in header.items() if each is not None}),
+    )
     persistent, said = came.get("persistent"), came.get("priority")
     right = persistent == "true" if durable else persistent in (None, "false")
     target.judge(HEADER, right, f"durable={durable} came with persistent:{persistent}")
@@ -65,36 +77,54 @@ def test_durability_and_priority_go_to_stomp(target: Bench, durable: bool | None
 @case(HEADER, needs={"stomp", "amqp", "crossing"})
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
-    """A message expires at an instant in the far future: expires of STOMP is absolute-expiry-time of AMQP, and the other way
-    round."""
+    """A message expires at an instant in the far future: expires of STOMP is absolute-expiry-time
+    of AMQP, and the other way round."""
     found = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     said = found.get("absolute-expiry-time")
-    target.judge(HEADER, said == expires, f"expires:{expires} came with the absolute-expiry-time {said}")
-    told = to_stomp(target, message(b"x", properties={"absolute-expiry-time": expires})).get("expires")
-    target.judge(HEADER, told == str(expires), f"absolute-expiry-time {expires} came with expires:{told}")
+    target.judge(
+        HEADER, said == expires, f"expires:{expires} came with the absolute-expiry-time {said}"
+    )
+    told = to_stomp(target, message(b"x", properties={"absolute-expiry-time": expires})).get(
+        "expires"
+    )
+    target.judge(
+        HEADER, told == str(expires), f"absolute-expiry-time {expires} came with expires:{told}"
+    )
 
 
 @case(HEADER, "AMQP10-MSG-08", needs={"stomp", "amqp", "crossing"})
-@over(examples=8, ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])))
+@over(
+    examples=8,
+    ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])),
+)
 def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
-    """Two messages with different ttls go in by AMQP. By STOMP expires is an instant for each, as far apart as the ttls and
-    the messages were. One that goes in by STOMP with such an instant comes by AMQP with a ttl of what is left."""
+    """Two messages with different ttls go in by AMQP. By STOMP expires is an instant for each, as
+    far apart as the ttls and the messages were. One that goes in by STOMP with such an instant
+    comes by AMQP with a ttl of what is left."""
     crosses, left = target.cited
     sent: list[int] = []
     instants: list[int] = []
     for ttl in ttls:
         sent.append(target.now())
         told = to_stomp(target, message(b"x", header={"ttl": ttl})).get("expires") or ""
-        target.require(crosses, told.isdecimal() and int(told) > 0, f"a ttl of {ttl} came with expires:{told}")
+        target.require(
+            crosses, told.isdecimal() and int(told) > 0, f"a ttl of {ttl} came with expires:{told}"
+        )
         instants.append(int(told))
     done = target.now()
     apart = instants[1] - instants[0] - (ttls[1] - ttls[0])
     most = (done - sent[0]) // NS_PER_MS + 1
-    target.judge(crosses, -1 <= apart <= most, f"ttls of {ttls} sent within {most} ms came with expires {instants}")
+    target.judge(
+        crosses,
+        -1 <= apart <= most,
+        f"ttls of {ttls} sent within {most} ms came with expires {instants}",
+    )
     rest = to_amqp(target, b"x", {"expires": str(instants[0])}).message.fields("header").get("ttl")
     low = ttls[0] - (target.now() - sent[0]) // NS_PER_MS - 1
     fine = rest is not None and low <= rest <= ttls[0] + 1
-    target.judge(left, fine, f"a message that lives {low} to {ttls[0]} ms more came with the ttl {rest}")
+    target.judge(
+        left, fine, f"a message that lives {low} to {ttls[0]} ms more came with the ttl {rest}"
+    )
 
 
 @case(PROPERTIES, needs={"stomp", "amqp", "crossing"})
@@ -104,8 +134,8 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     headers=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, str]) -> None:
-    """A message goes in by STOMP with correlation-id, reply-to and type, or some of them. By AMQP correlation-id, reply-to
-    and subject have the same values, and what was not there is not."""
+    """A message goes in by STOMP with correlation-id, reply-to and type, or some of them. By AMQP
+    correlation-id, reply-to and subject have the same values, and what was not there is not."""
     found = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
         said, wanted = found.get(name), headers.get(header)
@@ -119,13 +149,16 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     texts=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, str]) -> None:
-    """A message goes in by AMQP with correlation-id, reply-to and subject, or some of them. By STOMP correlation-id, reply-to
-    and type have the same values; reply-to may have the kind of its node before it, as in queue://name."""
+    """A message goes in by AMQP with correlation-id, reply-to and subject, or some of them. By
+    STOMP correlation-id, reply-to and type have the same values; reply-to may have the kind of its
+    node before it, as in queue://name."""
     properties = {PROPERTY[header]: each for header, each in texts.items()}
     came = to_stomp(target, message(b"x", properties=properties))
     for header in PROPERTY:
         said, wanted = came.get(header), texts.get(header)
-        same = said == wanted or (header == "reply-to" and wanted is not None and f"{said}".endswith(f"://{wanted}"))
+        same = said == wanted or (
+            header == "reply-to" and wanted is not None and f"{said}".endswith(f"://{wanted}")
+        )
         target.judge(PROPERTIES, same, f"{PROPERTY[header]}={wanted} came as {header}:{said}")
 
 
@@ -133,11 +166,15 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
 @over(
     examples=30,
     always=lambda target: [{"headers": {"own_header": "ü: and\nnewline"}}],
-    headers=st.dictionaries(NAMES, st.one_of(WORDS, st.sampled_from(["", "a:b", "1", "true"])), max_size=4),
+    headers=st.dictionaries(
+        NAMES, st.one_of(WORDS, st.sampled_from(["", "a:b", "1", "true"])), max_size=4
+    ),
 )
-def test_headers_of_an_application_are_application_properties(target: Bench, headers: dict[str, str]) -> None:
-    """A message goes in by STOMP with headers of the application's own. By AMQP they are application-properties of these
-    names, strings with the same values."""
+def test_headers_of_an_application_are_application_properties(
+    target: Bench, headers: dict[str, str]
+) -> None:
+    """A message goes in by STOMP with headers of the application's own. By AMQP they are
+    application-properties of these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
     target.judge(OWN, kept == headers, f"the headers {headers} came as {dict(have)}")
@@ -161,8 +198,8 @@ VALUES: tuple[tuple[Any, str], ...] = (
     chosen=st.dictionaries(NAMES, st.integers(0, len(VALUES) - 1), max_size=4),
 )
 def test_application_properties_are_headers(target: Bench, chosen: dict[str, int]) -> None:
-    """A message goes in by AMQP with application-properties: texts, numbers, a boolean. By STOMP they are headers of these
-    names, written out."""
+    """A message goes in by AMQP with application-properties: texts, numbers, a boolean. By STOMP
+    they are headers of these names, written out."""
     properties = {name: VALUES[which][0] for name, which in chosen.items()}
     came = to_stomp(target, message(b"x", application_properties=properties or None))
     wanted = {name: VALUES[which][1] for name, which in chosen.items()}

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.wire import amqp
-from harness.wire.conversation import PATIENCE
-from harness.words import CloseHow
-from suites.amqp.steps import bodies, collect, numbered
-from suites.crossing.ways import message, post, queue, send
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp.steps import bodies, collect, numbered
+from brokerproof.suites.crossing.protocol_pairs import message, post, queue, send
 
 MODES = ("auto", "client", "client-individual")
 
 
-@case("STOMP12-SUB-11", "STOMP12-SUB-13", "STOMP12-ACK-04", "AMQP10-OUT-09", needs={"stomp", "amqp", "crossing"})
+@case(
+    "STOMP12-SUB-11",
+    "STOMP12-SUB-13",
+    "STOMP12-ACK-04",
+    "AMQP10-OUT-09",
+    needs={"stomp", "amqp", "crossing"},
+)
 @over(
     examples=40,
-    always=lambda target: [{"mode": each, "count": 4, "acked": [1], "how": CloseHow.EOF} for each in MODES[1:]],
+    always=lambda target: [
+        {"mode": each, "count": 4, "acked": [1], "how": CloseHow.EOF} for each in MODES[1:]
+    ],
     mode=st.sampled_from(MODES[1:]),
     count=st.integers(1, 6),
     acked=st.lists(st.integers(0, 5), max_size=3),
@@ -27,8 +35,9 @@ MODES = ("auto", "client", "client-individual")
 def test_what_stomp_does_not_acknowledge_amqp_gets(
     target: Bench, mode: str, count: int, acked: list[int], how: str
 ) -> None:
-    """Messages go in by AMQP. A STOMP subscription gets them, acknowledges some (in mode client each ACK covers those before)
-    and goes. An AMQP receiver gets the others, in order, and no other."""
+    """Messages go in by AMQP. A STOMP subscription gets them, acknowledges some (in mode client
+    each ACK covers those before) and goes. An AMQP receiver gets the others, in order, and no
+    other."""
     cumulative, single, kept, again = target.cited
     through = queue(target)
     sent = numbered(count)
@@ -52,9 +61,14 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
         peer.leave(CloseHow(how))
     expected = [body for number, body in enumerate(sent) if number not in done]
     other = target.amqp()
-    came = bodies(collect(target, other, other.receiver(through.node, credit=count + 1), len(expected)))
+    came = bodies(
+        collect(target, other, other.receiver(through.node, credit=count + 1), len(expected))
+    )
     rule = cumulative if mode == "client" else single
-    detail = f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP came {came}"
+    detail = (
+        f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP came"
+        f" {came}"
+    )
     target.judge((rule, kept, again), sorted(came) == sorted(expected), detail)
 
 
@@ -62,11 +76,14 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
 @over(
     examples=40,
     always=lambda target: [{"fates": ["accepted", "released", "failed", "kept"]}],
-    fates=st.lists(st.sampled_from(["accepted", "released", "failed", "kept"]), min_size=1, max_size=6),
+    fates=st.lists(
+        st.sampled_from(["accepted", "released", "failed", "kept"]), min_size=1, max_size=6
+    ),
 )
 def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -> None:
-    """Messages go in by STOMP. An AMQP receiver accepts, releases or fails them, or keeps some and goes. A STOMP subscription
-    gets all that were not accepted, whole; what failed says that it is redelivered, where STOMP says such things."""
+    """Messages go in by STOMP. An AMQP receiver accepts, releases or fails them, or keeps some and
+    goes. A STOMP subscription gets all that were not accepted, whole; what failed says that it is
+    redelivered, where STOMP says such things."""
     again, counted, terminal = target.cited
     through = queue(target)
     sent = numbered(len(fates))
@@ -76,10 +93,12 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     peer = target.amqp()
     link = peer.receiver(through.node, credit=len(fates))
     got = collect(target, peer, link, len(fates), quiet=0)
-    target.control(bodies(got) == sent, f"{len(got)} of {len(fates)} came by AMQP; {peer.instead()}")
+    target.control(
+        bodies(got) == sent, f"{len(got)} of {len(fates)} came by AMQP; {peer.instead()}"
+    )
     for each, fate in zip(got, fates, strict=True):
         if fate != "kept":
-            state = amqp.composite("modified", delivery_failed=True) if fate == "failed" else fate
+            state = codec.composite("modified", delivery_failed=True) if fate == "failed" else fate
             peer.disposition(each, state)
     peer.settle()
     peer.detach(link)
@@ -87,28 +106,39 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     other.subscribe(through.destination)
     expected = {body: fate for body, fate in zip(sent, fates, strict=True) if fate != "accepted"}
     send(producer, through, b"last")
-    target.wait_until(lambda: other.messages_seen > len(expected) or other.ended is not None, PATIENCE)
+    target.wait_until(
+        lambda: other.messages_seen > len(expected) or other.ended is not None, PATIENCE
+    )
     came = other.take_messages()
     mine = {each.body: each for each in came if each.body != b"last"}
     detail = f"{', '.join(fates)}: by STOMP came {[each.body for each in came]}"
     target.judge(again, set(mine) == set(expected) and len(mine) == len(came) - 1, detail)
     target.judge(terminal, not any(fates[int(body[:-1])] == "accepted" for body in mine), detail)
     whole = all(each.get("own") == body.decode() for body, each in mine.items())
-    target.judge(again, whole, f"the headers of what came again are {'the same' if whole else 'others'}")
+    target.judge(
+        again, whole, f"the headers of what came again are {'the same' if whole else 'others'}"
+    )
     if "redelivered-header" in target.capabilities:
         failed = {
-            body: mine[body].get("redelivered") for body, fate in expected.items() if fate == "failed" and body in mine
+            body: mine[body].get("redelivered")
+            for body, fate in expected.items()
+            if fate == "failed" and body in mine
         }
-        target.judge(counted, set(failed.values()) <= {"true"}, f"redelivered of what had failed: {failed}")
+        target.judge(
+            counted, set(failed.values()) <= {"true"}, f"redelivered of what had failed: {failed}"
+        )
     else:
         target.judge(counted, True, "this broker does not say what is redelivered")
 
 
 @case("AMQP10-MSG-09", "AMQP10-OUT-09", needs={"stomp", "amqp", "crossing", "nack"})
 @over(examples=16, lost=st.integers(0, 3), how=st.sampled_from([CloseHow.EOF, CloseHow.RESET]))
-def test_deliveries_by_stomp_that_failed_count_by_amqp(target: Bench, lost: int, how: CloseHow) -> None:
-    """A message goes to as many STOMP subscriptions one after the other, each of which is lost without acknowledging it. By
-    AMQP it comes whole, and its delivery-count says no more failed attempts than there were."""
+def test_deliveries_by_stomp_that_failed_count_by_amqp(
+    target: Bench, lost: int, how: CloseHow
+) -> None:
+    """A message goes to as many STOMP subscriptions one after the other, each of which is lost
+    without acknowledging it. By AMQP it comes whole, and its delivery-count says no more failed
+    attempts than there were."""
     counts, again = target.cited
     through = queue(target)
     send(target.stomp(), through, b"unlucky", {"own": "header"})
@@ -119,17 +149,21 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(target: Bench, lost: int,
         peer.leave(how)
     other = target.amqp()
     came = collect(target, other, other.receiver(through.node, credit=1), 1)
-    target.judge(again, bodies(came) == [b"unlucky"], f"after {lost} that were lost {bodies(came)} came")
+    target.judge(
+        again, bodies(came) == [b"unlucky"], f"after {lost} that were lost {bodies(came)} came"
+    )
     if came:
         count = came[0].message.fields("header").get("delivery-count", 0)
-        target.judge(counts, 0 <= count <= lost, f"after {lost} that were lost the delivery-count is {count}")
+        target.judge(
+            counts, 0 <= count <= lost, f"after {lost} that were lost the delivery-count is {count}"
+        )
 
 
 @case("STOMP12-SUB-08", "AMQP10-OUT-02", needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 5), how=st.sampled_from([CloseHow.EOF, CloseHow.RESET]))
 def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: CloseHow) -> None:
-    """Messages go in by AMQP and out to a STOMP subscription of mode auto, whose connection is then lost. None comes by AMQP
-    afterwards."""
+    """Messages go in by AMQP and out to a STOMP subscription of mode auto, whose connection is then
+    lost. None comes by AMQP afterwards."""
     received, terminal = target.cited
     through = queue(target)
     peer = target.stomp()
@@ -142,4 +176,6 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     peer.leave(how)
     other = target.amqp()
     came = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
-    target.judge((received, terminal), not came, f"after {count} went out in mode auto {came} came by AMQP")
+    target.judge(
+        (received, terminal), not came, f"after {count} went out in mode auto {came} came by AMQP"
+    )

@@ -1,4 +1,5 @@
-"""No message is lost, doubled, invented or overtaken, whatever its producers and consumers do meanwhile."""
+"""No message is lost, doubled, invented or overtaken, whatever its producers and consumers do
+meanwhile."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer
-from harness.oracles.accounting import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.oracles.accounting import (
     Attempted,
     Books,
     Confirmed,
@@ -21,14 +22,15 @@ from harness.oracles.accounting import (
     Settled,
     Withdrawn,
 )
-from harness.wire.conversation import PATIENCE
-from harness.wire.stomp import Frame
-from harness.words import CloseHow
-from suites.queues import QUIET
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.steps.queues import QUIET
 
 PRODUCERS, CONSUMERS = 2, 3
 LONGEST = 9
-"""Steps of a plan. No message can be delivered ten times, after which a broker may bury it (max-delivery-attempts)."""
+"""Steps of a plan. No message can be delivered ten times, after which a broker may bury it
+(max-delivery-attempts)."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,20 @@ class Leave:
 
 
 consumers = st.integers(0, CONSUMERS - 1)
-sends = st.builds(Send, st.integers(0, PRODUCERS - 1), st.integers(1, 3), st.sampled_from(["", "", "COMMIT", "ABORT"]))
+sends = st.builds(
+    Send,
+    st.integers(0, PRODUCERS - 1),
+    st.integers(1, 3),
+    st.sampled_from(["", "", "COMMIT", "ABORT"]),
+)
 joins = st.builds(Join, consumers, st.sampled_from(["client", "client-individual"]))
 replies = st.builds(Answer, consumers, st.sampled_from(["ACK", "ACK", "NACK"]), st.integers(0, 9))
-leaves = st.builds(Leave, consumers, st.sampled_from(["UNSUBSCRIBE", "DISCONNECT", CloseHow.EOF, CloseHow.RESET]))
-plans = st.lists(st.one_of(sends, sends, joins, replies, replies, leaves), min_size=2, max_size=LONGEST)
+leaves = st.builds(
+    Leave, consumers, st.sampled_from(["UNSUBSCRIBE", "DISCONNECT", CloseHow.EOF, CloseHow.RESET])
+)
+plans = st.lists(
+    st.one_of(sends, sends, joins, replies, replies, leaves), min_size=2, max_size=LONGEST
+)
 
 
 class Play:
@@ -159,7 +170,9 @@ class Play:
         else:
             peer.leave(CloseHow(how))
         del self.consumers[slot]
-        self.ledger.note(Returned(name, failed=how in tuple(CloseHow), noticed=how == "UNSUBSCRIBE"))
+        self.ledger.note(
+            Returned(name, failed=how in tuple(CloseHow), noticed=how == "UNSUBSCRIBE")
+        )
 
     def balance(self) -> Books:
         """Everybody leaves, one last consumer takes all there is, and the books are closed."""
@@ -168,7 +181,9 @@ class Play:
         last = self.join(CONSUMERS, "auto")
 
         def all_here() -> bool:
-            return {each.body for each in last.inbox if each.command == "MESSAGE"} >= self.ledger.must_come()
+            return {
+                each.body for each in last.inbox if each.command == "MESSAGE"
+            } >= self.ledger.must_come()
 
         self.target.wait_until(lambda: all_here() or last.ended is not None, PATIENCE)
         self.target.wait_until(lambda: last.ended is not None, QUIET)
@@ -185,10 +200,13 @@ class Play:
     needs={"queue-semantics", "redelivered-header", "transactions", "nack"},
 )
 @over(examples=150, plan=plans)
-def test_the_books_of_a_queue_balance(target: Bench, plan: list[Send | Join | Answer | Leave]) -> None:
-    """Two producers send to a queue, in transactions or not; up to three consumers come and go, acknowledge and refuse.
-    In the end every confirmed message was got by one consumer, none that was settled or taken back appears, each
-    producer's messages keep their order on the way to a consumer, and what comes again after a failure says so."""
+def test_the_books_of_a_queue_balance(
+    target: Bench, plan: list[Send | Join | Answer | Leave]
+) -> None:
+    """Two producers send to a queue, in transactions or not; up to three consumers come and go,
+    acknowledge and refuse. In the end every confirmed message was got by one consumer, none that
+    was settled or taken back appears, each producer's messages keep their order on the way to a
+    consumer, and what comes again after a failure says so."""
     once, gone, order, back, mark = target.cited
     play = Play(target, target.destination())
     for step in plan:

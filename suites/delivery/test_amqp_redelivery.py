@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.wire import amqp
-from harness.words import CloseHow
-from suites.amqp.steps import bodies, collect, fill, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.suites.amqp.steps import bodies, collect, fill, numbered
 
 BACK, FIFO = "ARTEMIS-REDELIVERY-back-1", "ARTEMIS-GROUPING-fifo-1"
 FATES = ("accepted", "released", "failed", "kept")
@@ -25,9 +25,9 @@ FATES = ("accepted", "released", "failed", "kept")
 def test_what_is_given_back_goes_to_its_place(
     target: Bench, fates: list[str], waiting: int, order: list[int], how: str
 ) -> None:
-    """A consumer holds some messages of a queue in which others wait. It accepts, releases or fails some of them, in any
-    order, keeps the others and goes. The next consumer gets all but the accepted ones, in the order of sending, with the
-    number of failed attempts of each."""
+    """A consumer holds some messages of a queue in which others wait. It accepts, releases or fails
+    some of them, in any order, keeps the others and goes. The next consumer gets all but the
+    accepted ones, in the order of sending, with the number of failed attempts of each."""
     back, fifo, attempts = target.cited
     node, count = target.node(), len(fates)
     sent = numbered(count + waiting)
@@ -35,12 +35,14 @@ def test_what_is_given_back_goes_to_its_place(
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(bodies(got) == sent[:count], f"{len(got)} of {count} messages came; {peer.instead()}")
+    target.control(
+        bodies(got) == sent[:count], f"{len(got)} of {count} messages came; {peer.instead()}"
+    )
     fate = dict(zip(sent, fates, strict=False))
     for _, each in sorted(zip(order, got, strict=False), key=lambda pair: pair[0]):
         match fate[each.message.body]:
             case "failed":
-                peer.disposition(each, amqp.composite("modified", delivery_failed=True))
+                peer.disposition(each, codec.composite("modified", delivery_failed=True))
             case "kept":
                 continue
             case told:
@@ -59,15 +61,24 @@ def test_what_is_given_back_goes_to_its_place(
     other = target.amqp()
     came = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
     told = ", ".join(fates)
-    target.judge(back, sorted(bodies(came)) == sorted(expected), f"{told}, then {how}: {bodies(came)} came again")
-    target.judge(fifo, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order")
-    failures = {each.message.body: each.message.fields("header").get("delivery-count", 0) for each in came}
+    target.judge(
+        back,
+        sorted(bodies(came)) == sorted(expected),
+        f"{told}, then {how}: {bodies(came)} came again",
+    )
+    target.judge(
+        fifo, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order"
+    )
+    failures = {
+        each.message.body: each.message.fields("header").get("delivery-count", 0) for each in came
+    }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
     target.judge(attempts, not wrong, f"{told}, then {how}: the delivery-counts are {failures}")
 
 
 def _fits(fate: str | None, count: int) -> bool:
-    """Whether a delivery-count fits what became of a message; a lost connection may count as an attempt or not."""
+    """Whether a delivery-count fits what became of a message; a lost connection may count as an
+    attempt or not."""
     if fate == "kept":
         return count in (0, 1)
     return count == (1 if fate == "failed" else 0)

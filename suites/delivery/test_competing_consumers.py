@@ -6,16 +6,25 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import StompPeer
-from harness.wire.conversation import PATIENCE
-from harness.words import CloseHow, RoutingType
-from suites.queues import QUIET, bodies, collect, left_in, numbered, publish_all, receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow, RoutingType
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.suites.steps.queues import (
+    QUIET,
+    bodies,
+    collect,
+    left_in,
+    numbered,
+    publish_all,
+    receive,
+)
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
-    """What each of ``peers`` got, once ``count`` messages came to all of them together, and what came QUIET longer."""
+    """What each of ``peers`` got, once ``count`` messages came to all of them together, and what
+    came QUIET longer."""
     before = sum(each.messages_seen for each in peers)
     target.wait_until(lambda: sum(each.messages_seen for each in peers) - before >= count, PATIENCE)
     target.advance(QUIET)
@@ -24,9 +33,11 @@ def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes
 
 @case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics"})
 @over(examples=40, several=st.integers(2, 5), count=st.integers(1, 40), auto=st.booleans())
-def test_one_and_only_one_consumer_gets_a_message(target: Bench, several: int, count: int, auto: bool) -> None:
-    """Several consumers, each on a connection of its own, wait on one queue. Whatever is sent to it comes to exactly one
-    of them."""
+def test_one_and_only_one_consumer_gets_a_message(
+    target: Bench, several: int, count: int, auto: bool
+) -> None:
+    """Several consumers, each on a connection of its own, wait on one queue. Whatever is sent to it
+    comes to exactly one of them."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in range(several)]
     for each in consumers:
@@ -46,8 +57,9 @@ def test_one_and_only_one_consumer_gets_a_message(target: Bench, several: int, c
 
 @case("ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2", needs={"queue-semantics"})
 def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
-    """Three consumers share twelve messages. One settles what it has, one is lost with what it has, one stays. What was
-    settled does not come again; what the lost one held comes to the one that stayed."""
+    """Three consumers share twelve messages. One settles what it has, one is lost with what it has,
+    one stays. What was settled does not come again; what the lost one held comes to the one that
+    stayed."""
     once, gone = target.cited
     queue, producer = target.destination(), target.stomp("1.2")
     steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
@@ -56,22 +68,28 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     publish_all(producer, queue, numbered(12))
     target.wait_until(lambda: sum(each.messages_seen for each in consumers) >= 12, PATIENCE)
     shares = [each.take_messages() for each in consumers]
-    target.control(sum(map(len, shares)) == 12, f"twelve messages were sent, the shares are {list(map(len, shares))}")
+    target.control(
+        sum(map(len, shares)) == 12,
+        f"twelve messages were sent, the shares are {list(map(len, shares))}",
+    )
     if shares[0]:
         steady.ack(shares[0][-1], receipt=True)
     steady.request("UNSUBSCRIBE", {"id": "0"})
     lost.leave(CloseHow.RESET)
     came = bodies(collect(target, staying, len(shares[1])))
     settled, orphaned = bodies(shares[0]), bodies(shares[1])
-    words = f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed {came!r}"
+    words = (
+        f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed"
+        f" {came!r}"
+    )
     target.judge(once, sorted(came) == sorted(orphaned), words)
     target.judge(gone, not set(came) & set(settled), words)
 
 
 @case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics", "consumer-window"})
 def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
-    """Two consumers share a queue. One holds its only message and does not acknowledge it; the other takes whatever comes.
-    Of ten messages it gets the nine that the first has no room for."""
+    """Two consumers share a queue. One holds its only message and does not acknowledge it; the
+    other takes whatever comes. Of ten messages it gets the nine that the first has no room for."""
     queue, full, free = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     full.subscribe(queue, ack="client", headers={"consumer-window-size": "0"})
     free.subscribe(queue, ack="auto")
@@ -88,8 +106,8 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
 
 @case("ARTEMIS-CONCEPTS-queue-2", needs={"queue-semantics"})
 def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
-    """A queue is emptied with acknowledgements, in mode auto and in mode client, and its consumer goes. Whoever comes
-    later gets nothing of it."""
+    """A queue is emptied with acknowledgements, in mode auto and in mode client, and its consumer
+    goes. Whoever comes later gets nothing of it."""
     for ack in ("auto", "client"):
         queue, consumer = target.destination(), target.stomp("1.2")
         publish_all(consumer, queue, numbered(5))
@@ -102,7 +120,9 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         consumer.leave()
         left = left_in(target, queue, "1.2", 0)
         target.judge(
-            target.cited, not left, f"in mode {ack} five messages were acknowledged; there came again {left!r}"
+            target.cited,
+            not left,
+            f"in mode {ack} five messages were acknowledged; there came again {left!r}",
         )
 
 
@@ -111,9 +131,14 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
 def test_every_subscription_of_a_topic_gets_every_message(
     target: Bench, several: int, count: int, together: bool
 ) -> None:
-    """Several subscriptions of a topic, on connections of their own or all on one, get every message once."""
+    """Several subscriptions of a topic, on connections of their own or all on one, get every
+    message once."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
-    peers = [target.stomp("1.2")] * several if together else [target.stomp("1.2") for _ in range(several)]
+    peers = (
+        [target.stomp("1.2")] * several
+        if together
+        else [target.stomp("1.2") for _ in range(several)]
+    )
     for number, peer in enumerate(peers):
         peer.subscribe(topic, f"s{number}")
     sent = numbered(count)
@@ -129,20 +154,22 @@ def test_every_subscription_of_a_topic_gets_every_message(
             by_subscription[int(message["subscription"].removeprefix("s"))].append(message.body)
         copies = list(by_subscription.values())
     else:
-        copies = [bodies(messages)[start : start + count] for start in range(0, len(messages), count)]
+        copies = [
+            bodies(messages)[start : start + count] for start in range(0, len(messages), count)
+        ]
     target.judge(
         target.cited,
         len(copies) == several and all(sorted(each) == sorted(sent) for each in copies),
-        f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'}, copies: "
-        f"{[len(each) for each in copies]}",
+        f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'},"
+        f" copies: {[len(each) for each in copies]}",
     )
 
 
 @case("ARTEMIS-CONCEPTS-topic-1", needs={"queue-semantics", "multicast"})
 @over(examples=6, size=st.sampled_from([1, 65_536, 102_399, 102_400, 250_000]))
 def test_large_copies_are_alike(target: Bench, size: int) -> None:
-    """A body of up to 250,000 octets goes to a topic with four subscriptions. Each copy is, octet for octet, what was
-    sent."""
+    """A body of up to 250,000 octets goes to a topic with four subscriptions. Each copy is, octet
+    for octet, what was sent."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     listeners = [target.stomp("1.2") for _ in range(4)]
     for each in listeners:
@@ -152,16 +179,25 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     came = [bodies(receive(target, each, 1)) for each in listeners]
     wrong = [number for number, each in enumerate(came) if each != [body]]
     target.judge(
-        target.cited, not wrong, f"{size} octets to four subscriptions; missing or spoilt at {wrong or 'none'}"
+        target.cited,
+        not wrong,
+        f"{size} octets to four subscriptions; missing or spoilt at {wrong or 'none'}",
     )
 
 
-@case("ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-CONCEPTS-topic-2", needs={"queue-semantics", "multicast"})
+@case(
+    "ARTEMIS-CONCEPTS-topic-1", "ARTEMIS-CONCEPTS-topic-2", needs={"queue-semantics", "multicast"}
+)
 def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
-    """A topic's subscriber listens, leaves and comes back. It gets what is sent while it is there, and not what was sent
-    before or meanwhile; a subscriber that stays gets everything from its SUBSCRIBE on."""
+    """A topic's subscriber listens, leaves and comes back. It gets what is sent while it is there,
+    and not what was sent before or meanwhile; a subscriber that stays gets everything from its
+    SUBSCRIBE on."""
     copies, ends = target.cited
-    topic, producer, staying = target.destination(RoutingType.MULTICAST), target.stomp("1.2"), target.stomp("1.2")
+    topic, producer, staying = (
+        target.destination(RoutingType.MULTICAST),
+        target.stomp("1.2"),
+        target.stomp("1.2"),
+    )
     staying.subscribe(topic)
     first = target.stomp("1.2")
     producer.publish(topic, b"before")
@@ -176,6 +212,10 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     producer.publish(topic, b"after")
     later = bodies(collect(target, second, 1))
     everything = bodies(collect(target, staying, 4))
-    target.judge(copies, everything == [b"before", b"during", b"meanwhile", b"after"], f"who stayed got {everything!r}")
+    target.judge(
+        copies,
+        everything == [b"before", b"during", b"meanwhile", b"after"],
+        f"who stayed got {everything!r}",
+    )
     target.judge(copies, heard == [b"during"], f"who listened in between got {heard!r}")
     target.judge(ends, later == [b"after"], f"who came back got {later!r}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.wire.amqp_messages import message
-from suites.amqp.steps import collect, granted
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10.messages import message
+from brokerproof.suites.amqp.steps import collect, granted
 
 MINUTE = 60_000
 """Milliseconds."""
@@ -22,8 +22,8 @@ MOST = 2**32 - 1
     ttl=st.sampled_from([2**31 - 1, 2**31, 2**31 + MINUTE, MOST]),
 )
 def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> None:
-    """A queue takes a message that is to live for a minute, one for weeks, and one for a minute again. A consumer that comes
-    then gets all three."""
+    """A queue takes a message that is to live for a minute, one for weeks, and one for a minute
+    again. A consumer that comes then gets all three."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
     for number, each in enumerate((MINUTE, ttl, MINUTE)):
@@ -34,7 +34,10 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
     receiver = consumer.receiver(node, credit=10)
     came = [bytes(each.message.body) for each in collect(target, consumer, receiver, 3)]
     target.control(
-        {b"0", b"2"} <= set(came), f"messages that live for a minute should come: {came} came; {consumer.instead()}"
+        {b"0", b"2"} <= set(came),
+        f"messages that live for a minute should come: {came} came; {consumer.instead()}",
     )
-    words = f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {len(came)} came: {came}"
+    words = (
+        f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {len(came)} came: {came}"
+    )
     target.judge(target.cited, came == [b"0", b"1", b"2"], words)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.words import RoutingType
-from suites.queues import bodies, collect, numbered, publish_all, receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.suites.steps.queues import bodies, collect, numbered, publish_all, receive
 
 REQUIREMENT = "ARTEMIS-GROUPING-fifo-1"
 
@@ -16,15 +16,25 @@ REQUIREMENT = "ARTEMIS-GROUPING-fifo-1"
 @over(
     examples=60,
     always=lambda target: [
-        {"plan": [(0, 2, 3000), (0, 2, 0), (1, 1, 1500), (0, 1, 3000), (0, 1, 10)], "before": False},
+        {
+            "plan": [(0, 2, 3000), (0, 2, 0), (1, 1, 1500), (0, 1, 3000), (0, 1, 10)],
+            "before": False,
+        },
         {"plan": [(0, 6, 10)] * 8, "before": False},
     ],
-    plan=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6), st.integers(0, 3000)), min_size=1, max_size=8),
+    plan=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 6), st.integers(0, 3000)),
+        min_size=1,
+        max_size=8,
+    ),
     before=st.booleans(),
 )
-def test_each_producer_keeps_its_order(target: Bench, plan: list[tuple[int, int, int]], before: bool) -> None:
-    """Three producers send runs of messages of many sizes, without waiting for each other; the consumer is there before
-    or comes afterwards. It gets each producer's messages in the order of sending."""
+def test_each_producer_keeps_its_order(
+    target: Bench, plan: list[tuple[int, int, int]], before: bool
+) -> None:
+    """Three producers send runs of messages of many sizes, without waiting for each other; the
+    consumer is there before or comes afterwards. It gets each producer's messages in the order of
+    sending."""
     queue = target.destination()
     producers = [target.stomp("1.2") for _ in range(3)]
     consumer = target.stomp("1.2")
@@ -62,8 +72,8 @@ def _short(runs: dict[int, list[bytes]], which: list[int]) -> str:
 
 @case(REQUIREMENT, needs={"queue-semantics"})
 def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
-    """Messages wait in a queue. While a consumer takes them, with a receipt behind each ACK, more are sent by the same
-    producer. Nothing overtakes."""
+    """Messages wait in a queue. While a consumer takes them, with a receipt behind each ACK, more
+    are sent by the same producer. Nothing overtakes."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(10, "old"))
     consumer.subscribe(queue, ack="client-individual")
@@ -80,8 +90,8 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
 
 @case(REQUIREMENT, needs={"queue-semantics", "transactions"})
 def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
-    """Messages are sent in a transaction, then others outside it, and then comes the COMMIT. The messages of the
-    transaction come in at the COMMIT, in their order, behind the others."""
+    """Messages are sent in a transaction, then others outside it, and then comes the COMMIT. The
+    messages of the transaction come in at the COMMIT, in their order, behind the others."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     producer.request("BEGIN", {"transaction": "t"})
     for body in numbered(3, "in"):
@@ -91,13 +101,17 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     consumer.subscribe(queue)
     came = bodies(receive(target, consumer, 6))
     expected = numbered(3, "out") + numbered(3, "in")
-    target.judge(target.cited, came == expected, f"the queue should hold {expected!r}, the consumer got {came!r}")
+    target.judge(
+        target.cited,
+        came == expected,
+        f"the queue should hold {expected!r}, the consumer got {came!r}",
+    )
 
 
 @case(REQUIREMENT, needs={"queue-semantics", "multicast"})
 def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> None:
-    """Three subscriptions of a topic get thirty messages of one producer. Each subscription has a queue of its own, and
-    each gets them in the order of sending."""
+    """Three subscriptions of a topic get thirty messages of one producer. Each subscription has a
+    queue of its own, and each gets them in the order of sending."""
     topic = target.destination(RoutingType.MULTICAST)
     producer, listeners = target.stomp("1.2"), [target.stomp("1.2") for _ in range(3)]
     for listener in listeners:
@@ -106,5 +120,7 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
     publish_all(producer, topic, sent)
     came = [bodies(collect(target, each, 30, quiet=0)) for each in listeners]
     target.judge(
-        target.cited, all(each == sent for each in came), f"thirty were sent; they came as {[len(x) for x in came]}"
+        target.cited,
+        all(each == sent for each in came),
+        f"thirty were sent; they came as {[len(x) for x in came]}",
     )

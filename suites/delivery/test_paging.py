@@ -1,28 +1,31 @@
-"""Addresses in page mode: what went to disk comes back once and in order, to consumers, browsers and selectors alike."""
+"""Addresses in page mode: what went to disk comes back once and in order, to consumers, browsers
+and selectors alike."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import AmqpPeer
-from harness.clients.raw_stomp import Destination
-from harness.wire.conversation import PATIENCE
-from suites import full, paging
-from suites.amqp.steps import collect
-from suites.full import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
-from suites.paging import SIZE, Taker, brief
-from suites.queues import QUIET
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.amqp.steps import collect
+from brokerproof.suites.steps import address_full, paging
+from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, PAGE, READ_AHEAD, SMALLEST
+from brokerproof.suites.steps.paging import SIZE, Taker, brief
+from brokerproof.suites.steps.queues import QUIET
 
 ENTERS, BROWSES, SELECTS, NARROW = (f"ARTEMIS-PAGING-{number}" for number in (1, 4, 5, 6))
-POLICIES, LAZY, KEEPS, COUNTS, WINDOW = (f"ARTEMIS-PAGING-{number}" for number in (8, 10, 11, 13, 16))
+POLICIES, LAZY, KEEPS, COUNTS, WINDOW = (
+    f"ARTEMIS-PAGING-{number}" for number in (8, 10, 11, 13, 16)
+)
 NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 
 
 def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
     """An address under PAGE that was sent ``count`` messages."""
-    to = full.destination(target, "page")
+    to = address_full.destination(target, "page")
     paging.send(to, target.stomp(), range(count), size)
     return to
 
@@ -38,75 +41,102 @@ def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
     size=st.sampled_from([600, SIZE, 3000, PAGE, 15_000]),
     protocol=st.sampled_from(["stomp", "amqp"]),
 )
-def test_what_was_paged_comes_once_and_in_order(target: Bench, count: int, size: int, protocol: str) -> None:
-    """An address under PAGE takes many times its limit, and pages; another one does not. A consumer gets every message
-    once, in the order of sending, whatever fits on a page."""
+def test_what_was_paged_comes_once_and_in_order(
+    target: Bench, count: int, size: int, protocol: str
+) -> None:
+    """An address under PAGE takes many times its limit, and pages; another one does not. A consumer
+    gets every message once, in the order of sending, whatever fits on a page."""
     admin = target.admin()
     if protocol == "stomp":
         to = stored(target, count, size)
     else:
-        to = full.destination(target, "page")
-        peer, link = full.producer(target, full.same(to))
+        to = address_full.destination(target, "page")
+        peer, link = address_full.producer(target, address_full.same(to))
         for number in range(count):
-            state = full.send(target, peer, link, full.body(number, size))
-            target.judge(POLICIES, state == "accepted", f"a message to an address under PAGE was {state}")
-    beside = full.destination(target, "page")
-    target.stomp().publish(beside, full.body(0, 10))
+            state = address_full.send(target, peer, link, address_full.body(number, size))
+            target.judge(
+                POLICIES, state == "accepted", f"a message to an address under PAGE was {state}"
+            )
+    beside = address_full.destination(target, "page")
+    target.stomp().publish(beside, address_full.body(0, 10))
     if not paging.paged(target, admin, to.name):
         return
     other = admin.address(beside.name)
     target.judge(
-        ENTERS, not other.paging and other.pages == 0, f"{to.name} pages, and beside it {beside.name}: {other}"
+        ENTERS,
+        not other.paging and other.pages == 0,
+        f"{to.name} pages, and beside it {beside.name}: {other}",
     )
     target.judge(POLICIES, True, "the address pages, and all was accepted")
-    taken = Taker(target, to).all(count) if protocol == "stomp" else full.drain_queue(target, full.same(to), count)
-    target.judge(KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} came")
+    taken = (
+        Taker(target, to).all(count)
+        if protocol == "stomp"
+        else address_full.drain_queue(target, address_full.same(to), count)
+    )
+    target.judge(
+        KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} came"
+    )
 
 
 @case(ENTERS, needs={"amqp", "address-full", "admin", "paging"})
 @over(examples=8, always=lambda target: [{"gap": -1}, {"gap": 1}], gap=st.sampled_from((-1, 1)))
 def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
-    """An address under PAGE is filled to one octet below its limit: it does not page. Another one is filled to one octet
-    above it: it does."""
-    place = full.node(target, "page")
-    peer, link = full.producer(target, place)
-    for each in full.filling(LIMIT + gap, full.overhead(target), [1000, 300, 4000]):
-        full.send(target, peer, link, each)
+    """An address under PAGE is filled to one octet below its limit: it does not page. Another one
+    is filled to one octet above it: it does."""
+    place = address_full.node(target, "page")
+    peer, link = address_full.producer(target, place)
+    for each in address_full.filling(LIMIT + gap, address_full.overhead(target), [1000, 300, 4000]):
+        address_full.send(target, peer, link, each)
     state, _ = target.admin().until(place.address, lambda found: found.size == LIMIT + gap)
-    target.control(state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}")
+    target.control(
+        state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}"
+    )
     if gap < 0:
-        target.judge(ENTERS, not state.paging and state.pages == 0, f"an octet below the limit: {state}")
+        target.judge(
+            ENTERS, not state.paging and state.pages == 0, f"an octet below the limit: {state}"
+        )
     else:  # what is sent now goes to disk; whether the address says so before depends on the broker
-        full.send(target, peer, link, full.body(9, SMALLEST))
-        state, reached = target.admin().until(place.address, lambda found: found.paging and found.pages > 0)
+        address_full.send(target, peer, link, address_full.body(9, SMALLEST))
+        state, reached = target.admin().until(
+            place.address, lambda found: found.paging and found.pages > 0
+        )
         target.judge(ENTERS, reached, f"above the limit another message was sent: {state}")
 
 
 @case(KEEPS, needs=NEEDS)
 @over(
     examples=6,
-    always=lambda target: [{"bursts": [40, 40], "stay": True}, {"bursts": [40, 5, 60], "stay": False}],
+    always=lambda target: [
+        {"bursts": [40, 40], "stay": True},
+        {"bursts": [40, 5, 60], "stay": False},
+    ],
     bursts=st.lists(st.integers(1, 50), min_size=1, max_size=3).map(lambda more: [40, *more]),
     stay=st.booleans(),
 )
-def test_order_is_kept_when_page_mode_is_left_and_entered_again(target: Bench, bursts: list[int], stay: bool) -> None:
-    """Messages are sent in bursts of which the first goes to pages; everything is consumed, page mode is left, and the next
-    burst comes. A consumer that stays, or a new one for each burst, gets everything once and in order."""
-    to, admin, producer = full.destination(target, "page"), target.admin(), target.stomp()
+def test_order_is_kept_when_page_mode_is_left_and_entered_again(
+    target: Bench, bursts: list[int], stay: bool
+) -> None:
+    """Messages are sent in bursts of which the first goes to pages; everything is consumed, page
+    mode is left, and the next burst comes. A consumer that stays, or a new one for each burst, gets
+    everything once and in order."""
+    to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
     first = 0
     taker = Taker(target, to)
     for count in bursts:
         if not stay:
             taker.peer.request("UNSUBSCRIBE", {"id": "0"})
         paging.send(to, producer, range(first, first + count))
-        # The consumer may be faster than the producer; that the first burst pages is seen where there is none yet.
+        # The consumer may be faster than the producer; that the first burst pages is seen where
+        # there is none yet.
         if not stay and first == 0 and not paging.paged(target, admin, to.name):
             return
         taker = taker if stay else Taker(target, to)
         wanted = list(range(0 if stay else first, first + count))
         found = taker.all(len(wanted))
         target.require(
-            KEEPS, found == wanted, f"{first + count} were sent, {brief(wanted)} should have come, {brief(found)} did"
+            KEEPS,
+            found == wanted,
+            f"{first + count} were sent, {brief(wanted)} should have come, {brief(found)} did",
         )
         paging.left(target, admin, to.name)
         first += count
@@ -122,65 +152,97 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(target: Bench, b
 def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     target: Bench, count: int, size: int
 ) -> None:
-    """A producer sends persistent messages one behind the other without waiting, past the limit of an address under PAGE, and
-    the broker confirms the last. A consumer that comes then gets all of them once and in order: those that were still in
-    memory, whose way into a journal may take a while, before those that went to pages."""
-    to, admin = full.destination(target, "page"), target.admin()
+    """A producer sends persistent messages one behind the other without waiting, past the limit of
+    an address under PAGE, and the broker confirms the last. A consumer that comes then gets all of
+    them once and in order: those that were still in memory, whose way into a journal may take a
+    while, before those that went to pages."""
+    to, admin = address_full.destination(target, "page"), target.admin()
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):
         return
     found = Taker(target, to).all(count)
-    target.judge(KEEPS, found == list(range(count)), f"{count} persistent messages were sent, {brief(found)} came")
+    target.judge(
+        KEEPS,
+        found == list(range(count)),
+        f"{count} persistent messages were sent, {brief(found)} came",
+    )
 
 
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
-    """Several producers send at the same time, past the limit. Everything comes once, those of a producer in order."""
-    to, admin = full.destination(target, "page"), target.admin()
+    """Several producers send at the same time, past the limit. Everything comes once, those of a
+    producer in order."""
+    to, admin = address_full.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
     each = 80 // producers
     for number in range(each):
         for who, peer in enumerate(peers):
-            peer.publish(to, full.body(1000 * who + number, SIZE), receipt=number == each - 1)
+            peer.publish(
+                to, address_full.body(1000 * who + number, SIZE), receipt=number == each - 1
+            )
     if not paging.paged(target, admin, to.name):
         return
     found = Taker(target, to).all(each * producers)
     came = [[number for number in found if number // 1000 == who] for who in range(producers)]
     wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
-    target.judge(KEEPS, came == wanted, f"of {each} from each of {producers} came {', '.join(map(brief, came))}")
+    target.judge(
+        KEEPS,
+        came == wanted,
+        f"of {each} from each of {producers} came {', '.join(map(brief, came))}",
+    )
 
 
 @case(BROWSES, needs=NEEDS | {"amqp", "amqp-copy"})
 @over(examples=4, count=st.integers(40, 70))
 def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> None:
-    """A browser gets a copy of every message of an address that paged, in order. All of them are there for a consumer."""
+    """A browser gets a copy of every message of an address that paged, in order. All of them are
+    there for a consumer."""
     to, admin = stored(target, count), target.admin()
     if not paging.paged(target, admin, to.name):
         return
     seen = _browsed(target, to, count)
-    target.judge(BROWSES, seen == list(range(count)), f"of {count} messages a browser saw {brief(seen)}")
+    target.judge(
+        BROWSES, seen == list(range(count)), f"of {count} messages a browser saw {brief(seen)}"
+    )
     found = Taker(target, to).all(count)
-    target.judge(BROWSES, found == list(range(count)), f"of {count} messages a consumer got {brief(found)} afterwards")
+    target.judge(
+        BROWSES,
+        found == list(range(count)),
+        f"of {count} messages a consumer got {brief(found)} afterwards",
+    )
 
 
 def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
     peer: AmqpPeer = target.amqp()
-    place = full.same(to)
-    source = {"address": place.address, "capabilities": place.capabilities, "distribution-mode": "copy"}
-    link = peer.receiver(place, source=full.source(source), credit=count + 10)
-    return [full.number_of(each.message.body) for each in collect(target, peer, link, count)]
+    place = address_full.same(to)
+    source = {
+        "address": place.address,
+        "capabilities": place.capabilities,
+        "distribution-mode": "copy",
+    }
+    link = peer.receiver(place, source=address_full.source(source), credit=count + 10)
+    return [
+        address_full.number_of(each.message.body) for each in collect(target, peer, link, count)
+    ]
 
 
 @case(SELECTS, KEEPS, needs=NEEDS | {"selectors"})
-@over(examples=4, always=lambda target: [{"count": 60, "every": 2}], count=st.integers(50, 70), every=st.integers(2, 5))
+@over(
+    examples=4,
+    always=lambda target: [{"count": 60, "every": 2}],
+    count=st.integers(50, 70),
+    every=st.integers(2, 5),
+)
 def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: int) -> None:
-    """Messages of two colours go to pages. Two consumers, each with a selector for one colour, get theirs, all of them, in
-    order, and nothing of the other's."""
-    to, admin, producer = full.destination(target, "page"), target.admin(), target.stomp()
+    """Messages of two colours go to pages. Two consumers, each with a selector for one colour, get
+    theirs, all of them, in order, and nothing of the other's."""
+    to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
     for number in range(count):
         colour = "red" if number % every == 0 else "blue"
-        producer.publish(to, full.body(number, SIZE), {"colour": colour}, receipt=number == count - 1)
+        producer.publish(
+            to, address_full.body(number, SIZE), {"colour": colour}, receipt=number == count - 1
+        )
     if not paging.paged(target, admin, to.name):
         return
     red = Taker(target, to, headers={"selector": "colour = 'red'"})
@@ -194,19 +256,26 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
             each.take(count, within=QUIET)
     red.rest()
     blue.rest()
-    target.judge(SELECTS, red.found == wanted, f"red should be {brief(wanted)}, came {brief(red.found)}")
-    target.judge(KEEPS, blue.found == others, f"blue should be {brief(others)}, came {brief(blue.found)}")
+    target.judge(
+        SELECTS, red.found == wanted, f"red should be {brief(wanted)}, came {brief(red.found)}"
+    )
+    target.judge(
+        KEEPS, blue.found == others, f"blue should be {brief(others)}, came {brief(blue.found)}"
+    )
 
 
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
-    """One red message stands behind a hundred blue ones, deep in the pages. A consumer that wants red may have to wait; a
-    browser sees all of them at once. When somebody has taken the blue ones, the red one comes."""
-    to, admin, producer = full.destination(target, "page"), target.admin(), target.stomp()
+    """One red message stands behind a hundred blue ones, deep in the pages. A consumer that wants
+    red may have to wait; a browser sees all of them at once. When somebody has taken the blue ones,
+    the red one comes."""
+    to, admin, producer = address_full.destination(target, "page"), target.admin(), target.stomp()
     blue, last = 100, 100
     for number in range(blue + 1):
         colour = "red" if number == last else "blue"
-        producer.publish(to, full.body(number, SIZE), {"colour": colour}, receipt=number == last)
+        producer.publish(
+            to, address_full.body(number, SIZE), {"colour": colour}, receipt=number == last
+        )
     if not paging.paged(target, admin, to.name):
         return
     picky = Taker(target, to, headers={"selector": "colour = 'red'"})
@@ -214,19 +283,28 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
     target.note(f"before anything was consumed the selector got {brief(early)}")
     if not early:
         seen = _browsed(target, to, blue + 1)
-        target.judge(NARROW, seen == list(range(blue + 1)), f"of {blue + 1} messages a browser saw {brief(seen)}")
+        target.judge(
+            NARROW,
+            seen == list(range(blue + 1)),
+            f"of {blue + 1} messages a browser saw {brief(seen)}",
+        )
     others = Taker(target, to, headers={"selector": "colour = 'blue'"}).all(blue)
-    target.control(others == list(range(blue)), f"the blue messages should come, {brief(others)} did")
+    target.control(
+        others == list(range(blue)), f"the blue messages should come, {brief(others)} did"
+    )
     found = picky.all(1)
-    target.judge(NARROW, found == [last], f"the way is free, and the selector for red got {brief(found)}")
+    target.judge(
+        NARROW, found == [last], f"the way is free, and the selector for red got {brief(found)}"
+    )
 
 
 @case(LAZY, KEEPS, needs=NEEDS | {"multicast"})
 @over(examples=4, eager=st.integers(1, 3))
 def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, eager: int) -> None:
-    """Of several subscriptions one takes nothing. The address pages for its sake; the others read from the pages and get
-    everything in order as it is sent, and in the end so does the lazy one."""
-    to, admin = full.destination(target, "page", MULTICAST), target.admin()
+    """Of several subscriptions one takes nothing. The address pages for its sake; the others read
+    from the pages and get everything in order as it is sent, and in the end so does the lazy
+    one."""
+    to, admin = address_full.destination(target, "page", MULTICAST), target.admin()
     lazy = Taker(target, to, window=1)
     others = [Taker(target, to) for _ in range(eager)]
     producer = target.stomp()
@@ -235,36 +313,49 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         return
     for number, each in enumerate(others):
         found = each.take(40)
-        target.judge(LAZY, found == list(range(40)), f"of 40 messages eager subscription {number} got {brief(found)}")
+        target.judge(
+            LAZY,
+            found == list(range(40)),
+            f"of 40 messages eager subscription {number} got {brief(found)}",
+        )
     paging.send(to, producer, range(40, 80))
     state = admin.address(to.name)
     target.judge(LAZY, state.paging, f"one subscription has not taken its messages: {state}")
     for number, each in enumerate(others):
         found = each.all(80)
-        target.judge(LAZY, found == list(range(80)), f"of 80 messages eager subscription {number} got {brief(found)}")
+        target.judge(
+            LAZY,
+            found == list(range(80)),
+            f"of 80 messages eager subscription {number} got {brief(found)}",
+        )
     found = lazy.all(80)
-    target.judge(KEEPS, found == list(range(80)), f"of 80 messages the lazy subscription got {brief(found)}")
+    target.judge(
+        KEEPS, found == list(range(80)), f"of 80 messages the lazy subscription got {brief(found)}"
+    )
 
 
 @case(KEEPS, WINDOW, needs=NEEDS)
 @over(examples=3, always=lambda target: [{"size": SIZE}], size=st.sampled_from([500, SIZE, 5000]))
 def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
-    """An address gets many times what it may hold. What is charged to it stays near its limit. A consumer that
-    acknowledges nothing gets no more than the limit and what may be read ahead, and everything as it acknowledges; and
-    meanwhile the address's memory stays as small."""
+    """An address gets many times what it may hold. What is charged to it stays near its limit. A
+    consumer that acknowledges nothing gets no more than the limit and what may be read ahead, and
+    everything as it acknowledges; and meanwhile the address's memory stays as small."""
     admin = target.admin()
     count = 8 * LIMIT // (size + 400)
     to = stored(target, count, size)
     if not paging.paged(target, admin, to.name):
         return
-    # A broker may charge a small message several times its size, and what is read is charged besides the rest.
-    weight = full.Scale(target, admin, to).weight(size)
+    # A broker may charge a small message several times its size, and what is read is charged
+    # besides the rest.
+    weight = address_full.Scale(target, admin, to).weight(size)
     most = LIMIT + READ_AHEAD + PAGE + 2 * weight
     readings = [admin.size(to.name)]
     taker = Taker(target, to)
     held = sum(len(each.body) for each in taker.waiting())
     bounds = (1, LIMIT + READ_AHEAD + 2 * size)
-    target.judge_count(WINDOW, "octets of bodies that wait for acknowledgement", held, bounds, "octets")
+    target.judge_count(
+        WINDOW, "octets of bodies that wait for acknowledgement", held, bounds, "octets"
+    )
     while len(taker.found) < count:
         before = len(taker.found)
         taker.take(before + max(1, count // 10))
@@ -272,5 +363,9 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
         if len(taker.found) == before:
             break
     found = taker.rest()
-    target.judge(KEEPS, found == list(range(count)), f"{count} messages were paged, {brief(found)} came")
-    target.judge_count(KEEPS, "octets charged to an address that pages", max(readings), (0, most), "octets")
+    target.judge(
+        KEEPS, found == list(range(count)), f"{count} messages were paged, {brief(found)} came"
+    )
+    target.judge_count(
+        KEEPS, "octets charged to an address that pages", max(readings), (0, most), "octets"
+    )

@@ -1,4 +1,5 @@
-"""Paged messages when things do not go straight: transactions, consumers that go, page mode left and entered again."""
+"""Paged messages when things do not go straight: transactions, consumers that go, page mode left
+and entered again."""
 
 from __future__ import annotations
 
@@ -6,16 +7,23 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.management import Admin
-from harness.clients.raw_stomp import Destination
-from harness.oracles.accounting import Attempted, Confirmed, Delivered, Ledger, Returned, Settled
-from harness.wire.conversation import PATIENCE
-from harness.words import CloseHow
-from suites import full, paging
-from suites.paging import Taker, brief
-from suites.queues import QUIET
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.artemis_management import Admin
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.oracles.accounting import (
+    Attempted,
+    Confirmed,
+    Delivered,
+    Ledger,
+    Returned,
+    Settled,
+)
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.steps import address_full, paging
+from brokerproof.suites.steps.paging import Taker, brief
+from brokerproof.suites.steps.queues import QUIET
 
 KEEPS = "ARTEMIS-PAGING-11"
 NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
@@ -24,15 +32,21 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "paging"}
 @case(KEEPS, needs=NEEDS | {"transactions"})
 @over(
     examples=6,
-    always=lambda target: [{"before": 0, "inside": 40, "end": "COMMIT"}, {"before": 40, "inside": 20, "end": "ABORT"}],
+    always=lambda target: [
+        {"before": 0, "inside": 40, "end": "COMMIT"},
+        {"before": 40, "inside": 20, "end": "ABORT"},
+    ],
     before=st.sampled_from([0, 5, 15, 40]),
     inside=st.integers(15, 50),
     end=st.sampled_from(["COMMIT", "COMMIT", "ABORT"]),
 )
-def test_a_transaction_across_the_limit_is_whole(target: Bench, before: int, inside: int, end: str) -> None:
-    """A transaction begins before its address pages, or while it does, and sends past the limit; another producer sends
-    meanwhile, enough to make it page. With COMMIT all of it is there, in order; with ABORT nothing of it is."""
-    to, admin = full.destination(target, "page"), target.admin()
+def test_a_transaction_across_the_limit_is_whole(
+    target: Bench, before: int, inside: int, end: str
+) -> None:
+    """A transaction begins before its address pages, or while it does, and sends past the limit;
+    another producer sends meanwhile, enough to make it page. With COMMIT all of it is there, in
+    order; with ABORT nothing of it is."""
+    to, admin = address_full.destination(target, "page"), target.admin()
     peer, other = target.stomp(), target.stomp()
     if before:
         paging.send(to, peer, range(before))
@@ -43,14 +57,23 @@ def test_a_transaction_across_the_limit_is_whole(target: Bench, before: int, ins
         return
     peer.request(end, {"transaction": "t"})
     paging.send(to, peer, range(before + inside, before + inside + 10))
-    mine = [*range(before + (inside if end == "COMMIT" else 0)), *range(before + inside, before + inside + 10)]
+    mine = [
+        *range(before + (inside if end == "COMMIT" else 0)),
+        *range(before + inside, before + inside + 10),
+    ]
     if end == "ABORT":
         mine = [*range(before), *range(before + inside, before + inside + 10)]
     found = Taker(target, to).all(len(mine) + 30)
     came = [each for each in found if each < 1000], [each for each in found if each >= 1000]
-    target.judge(KEEPS, came[0] == mine, f"after {end} {brief(mine)} should come, came {brief(came[0])}")
+    target.judge(
+        KEEPS, came[0] == mine, f"after {end} {brief(mine)} should come, came {brief(came[0])}"
+    )
     others = list(range(1000, 1030))
-    target.judge(KEEPS, came[1] == others, f"of another producer {brief(others)} should come, came {brief(came[1])}")
+    target.judge(
+        KEEPS,
+        came[1] == others,
+        f"of another producer {brief(others)} should come, came {brief(came[1])}",
+    )
 
 
 @case(KEEPS, needs=NEEDS)
@@ -60,11 +83,14 @@ def test_a_transaction_across_the_limit_is_whole(target: Bench, before: int, ins
     held=st.integers(1, 20),
     how=st.sampled_from([None, CloseHow.EOF, CloseHow.RESET]),
 )
-def test_what_a_consumer_did_not_acknowledge_comes_again(target: Bench, held: int, how: CloseHow | None) -> None:
-    """A consumer of an address that pages acknowledges some messages, and goes while it holds more, some of them from pages.
-    The next one gets everything that was not acknowledged, once; in order, if the broker had confirmed that the first is
-    gone. Until a broker notices that a connection was lost, it may serve the next one with what comes behind."""
-    to, admin = full.destination(target, "page"), target.admin()
+def test_what_a_consumer_did_not_acknowledge_comes_again(
+    target: Bench, held: int, how: CloseHow | None
+) -> None:
+    """A consumer of an address that pages acknowledges some messages, and goes while it holds more,
+    some of them from pages. The next one gets everything that was not acknowledged, once; in order,
+    if the broker had confirmed that the first is gone. Until a broker notices that a connection was
+    lost, it may serve the next one with what comes behind."""
+    to, admin = address_full.destination(target, "page"), target.admin()
     count = 60
     paging.send(to, target.stomp(), range(count))
     if not paging.paged(target, admin, to.name):
@@ -80,7 +106,9 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(target: Bench, held: in
     found = Taker(target, to).all(count - held)
     wanted = list(range(held, count))
     fine = found == wanted if how is None else sorted(found) == wanted
-    target.judge(KEEPS, fine, f"{brief(wanted)} were not acknowledged, the next consumer got {brief(found)}")
+    target.judge(
+        KEEPS, fine, f"{brief(wanted)} were not acknowledged, the next consumer got {brief(found)}"
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +150,15 @@ steps = st.one_of(
     st.builds(Go, st.sampled_from([None, CloseHow.EOF, CloseHow.RESET])),
     st.just(EMPTY),
 )
-AGAIN: list[Step] = [Take(10), Send(1, 20), EMPTY, Send(0, 25), Go(CloseHow.RESET), Take(5), Send(1, 15)]
+AGAIN: list[Step] = [
+    Take(10),
+    Send(1, 20),
+    EMPTY,
+    Send(0, 25),
+    Go(CloseHow.RESET),
+    Take(5),
+    Send(1, 15),
+]
 
 
 class Play:
@@ -160,28 +196,38 @@ class Play:
         """What the consumer got and has acknowledged goes into the books."""
         for each in numbers:
             key = b"%d" % each
-            self.ledger.note(Delivered(key, f"consumer {self.consumers}", each in self.taker.marked))
+            self.ledger.note(
+                Delivered(key, f"consumer {self.consumers}", each in self.taker.marked)
+            )
             self.ledger.note(Settled((key,)))
             self.settled.add(each)
 
     def go(self, how: CloseHow | None) -> None:
-        """What it holds without having acknowledged it was never looked at: it enters no book until it comes again."""
+        """What it holds without having acknowledged it was never looked at: it enters no book until
+        it comes again."""
         self.taker.peer.settle()
         if how is None:
             self.taker.peer.request("UNSUBSCRIBE", {"id": "0"})
         else:
             self.taker.peer.leave(how)
-        self.ledger.note(Returned(f"consumer {self.consumers}", failed=how is not None, noticed=how is None))
+        self.ledger.note(
+            Returned(f"consumer {self.consumers}", failed=how is not None, noticed=how is None)
+        )
         self.join()
 
 
 @case(KEEPS, needs=NEEDS)
-@over(examples=15, always=lambda target: [{"plan": AGAIN}], plan=st.lists(steps, min_size=1, max_size=8))
+@over(
+    examples=15,
+    always=lambda target: [{"plan": AGAIN}],
+    plan=st.lists(steps, min_size=1, max_size=8),
+)
 def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> None:
-    """An address goes to disk, and then anything may happen: two producers send, a consumer takes some or all, or goes and
-    another one comes, page mode is left and entered again. In the end every message was acknowledged once, none came that
-    was acknowledged before, and to each consumer those of a producer came in order."""
-    play, admin = Play(target, full.destination(target, "page")), target.admin()
+    """An address goes to disk, and then anything may happen: two producers send, a consumer takes
+    some or all, or goes and another one comes, page mode is left and entered again. In the end
+    every message was acknowledged once, none came that was acknowledged before, and to each
+    consumer those of a producer came in order."""
+    play, admin = Play(target, address_full.destination(target, "page")), target.admin()
     play.taker.peer.request("UNSUBSCRIBE", {"id": "0"})
     play.send(Send(0, 30))
     if not paging.paged(target, admin, play.to.name):

@@ -1,23 +1,28 @@
-"""What comes back after a failure: all of it, in its order, at the head of the queue, and marked."""
+"""What comes back after a failure: all of it, in its order, at the head of the queue, and
+marked."""
 
 from __future__ import annotations
 
 import pytest
 
-from harness.bench import Bench
-from harness.case import case
-from harness.words import CloseHow
-from suites.queues import bodies, collect, held, numbered, publish_all, receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.suites.steps.queues import bodies, collect, held, numbered, publish_all, receive
 
-BACK, MARKED, FIFO = "ARTEMIS-REDELIVERY-back-1", "ARTEMIS-REDELIVERY-marked-1", "ARTEMIS-GROUPING-fifo-1"
+BACK, MARKED, FIFO = (
+    "ARTEMIS-REDELIVERY-back-1",
+    "ARTEMIS-REDELIVERY-marked-1",
+    "ARTEMIS-GROUPING-fifo-1",
+)
 
 
 @case(BACK, FIFO, needs={"queue-semantics"})
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET, "DISCONNECT", "UNSUBSCRIBE"])
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, ack: str) -> None:
-    """A consumer holds five messages when it goes: lost, or by DISCONNECT or UNSUBSCRIBE. The next consumer gets all five,
-    in the order of sending, and behind them what is sent then."""
+    """A consumer holds five messages when it goes: lost, or by DISCONNECT or UNSUBSCRIBE. The next
+    consumer gets all five, in the order of sending, and behind them what is sent then."""
     back, order = target.cited
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(5))
@@ -29,38 +34,52 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     after = target.stomp("1.2")
     after.subscribe(queue)
     came = bodies(receive(target, after, 5))
-    target.judge(back, sorted(came) == numbered(5), f"five were held; the next consumer got {came!r}")
+    target.judge(
+        back, sorted(came) == numbered(5), f"five were held; the next consumer got {came!r}"
+    )
     target.judge(order, came == numbered(5), f"the five that came back were delivered as {came!r}")
     publish_all(producer, queue, numbered(3, "later"))
     came = bodies(collect(target, after, 3))
-    target.judge(back, came == numbered(3, "later"), f"behind them three were sent and {came!r} came")
+    target.judge(
+        back, came == numbered(3, "later"), f"behind them three were sent and {came!r} came"
+    )
 
 
 @case(BACK, FIFO, needs={"queue-semantics"})
 def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
-    """Twenty messages wait; a consumer takes five of them by acknowledging none, and takes its subscription back. What it
-    held goes to the head of the queue: the next consumer gets all twenty in the order of sending."""
+    """Twenty messages wait; a consumer takes five of them by acknowledging none, and takes its
+    subscription back. What it held goes to the head of the queue: the next consumer gets all twenty
+    in the order of sending."""
     back, order = target.cited
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     sent = [body.ljust(2000, b".") for body in numbered(20)]
     publish_all(producer, queue, sent)
     consumer.subscribe(queue, ack="client")
     seen = len(receive(target, consumer, 5))
-    target.control(seen >= 5, f"five of twenty messages should come before any is acknowledged, not {seen}")
+    target.control(
+        seen >= 5, f"five of twenty messages should come before any is acknowledged, not {seen}"
+    )
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     after = target.stomp("1.2")
     after.subscribe(queue)
     came = bodies(receive(target, after, 20))
     numbers = [body.rstrip(b".").decode() for body in came]
-    target.judge(back, sorted(came) == sorted(sent), f"{seen} of twenty were held; the next consumer got {numbers}")
-    target.judge(order, came == sent, f"{seen} of twenty were held; the next consumer got {numbers}")
+    target.judge(
+        back,
+        sorted(came) == sorted(sent),
+        f"{seen} of twenty were held; the next consumer got {numbers}",
+    )
+    target.judge(
+        order, came == sent, f"{seen} of twenty were held; the next consumer got {numbers}"
+    )
 
 
 @case(BACK, FIFO, needs={"queue-semantics", "consumer-window"})
 @pytest.mark.parametrize("leaving", ["abc", "acb", "bac", "bca", "cab", "cba"])
 def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -> None:
-    """Three subscriptions hold one message each and have no room for more; three others wait. The subscriptions end one
-    after the other, in any order, each with its RECEIPT. Then the next consumer gets all six in the order of sending."""
+    """Three subscriptions hold one message each and have no room for more; three others wait. The
+    subscriptions end one after the other, in any order, each with its RECEIPT. Then the next
+    consumer gets all six in the order of sending."""
     back, order = target.cited
     queue, consumer = target.destination(), target.stomp("1.2")
     for name in "abc":
@@ -82,8 +101,9 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
 @case(MARKED, needs={"redelivered-header"})
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET])
 def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: CloseHow) -> None:
-    """A consumer holds three messages when its connection is lost, and so do the next two. Each of those gets these three
-    with redelivered:true, and so does a fourth; two that are sent then, and that nobody has seen, come without."""
+    """A consumer holds three messages when its connection is lost, and so do the next two. Each of
+    those gets these three with redelivered:true, and so does a fourth; two that are sent then, and
+    that nobody has seen, come without."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(3))
     held(target, consumer, queue, 3, "client-individual")
@@ -99,28 +119,42 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     again = receive(target, after, 3)
     publish_all(producer, queue, numbered(2, "fresh"))
     marks = {each.body: each.get("redelivered") for each in (*again, *receive(target, after, 2))}
-    target.control(marks.keys() == {*numbered(3), *numbered(2, "fresh")}, f"five messages should come, not {marks!r}")
-    target.judge(target.cited, all(marks[each] == "true" for each in numbered(3)), f"delivered again: {marks!r}")
+    target.control(
+        marks.keys() == {*numbered(3), *numbered(2, "fresh")},
+        f"five messages should come, not {marks!r}",
+    )
     target.judge(
-        target.cited, all(marks[each] != "true" for each in numbered(2, "fresh")), f"the first time: {marks!r}"
+        target.cited,
+        all(marks[each] == "true" for each in numbered(3)),
+        f"delivered again: {marks!r}",
+    )
+    target.judge(
+        target.cited,
+        all(marks[each] != "true" for each in numbered(2, "fresh")),
+        f"the first time: {marks!r}",
     )
 
 
 @case(MARKED, needs={"redelivered-header"})
 def test_what_is_delivered_for_the_first_time_is_not_marked(target: Bench) -> None:
-    """Messages that nobody has got before arrive in each mode, and none of them says redelivered:true."""
+    """Messages that nobody has got before arrive in each mode, and none of them says
+    redelivered:true."""
     for ack in ("auto", "client", "client-individual"):
         queue, consumer = target.destination(), target.stomp("1.2")
         publish_all(consumer, queue, numbered(3))
         consumer.subscribe(queue, ack=ack)
         marks = [each.get("redelivered") for each in receive(target, consumer, 3)]
-        target.judge(target.cited, "true" not in marks and len(marks) == 3, f"redelivered in mode {ack}: {marks!r}")
+        target.judge(
+            target.cited,
+            "true" not in marks and len(marks) == 3,
+            f"redelivered in mode {ack}: {marks!r}",
+        )
 
 
 @case(BACK, needs={"queue-semantics", "transactions"})
 def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: Bench) -> None:
-    """Of five messages held in mode client-individual two are acknowledged; the connection is lost. The other three come
-    again, once more lost, and come again."""
+    """Of five messages held in mode client-individual two are acknowledged; the connection is lost.
+    The other three come again, once more lost, and come again."""
     queue, producer = target.destination(), target.stomp("1.2")
     publish_all(producer, queue, numbered(5))
     first = target.stomp("1.2")
@@ -133,5 +167,9 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
         again = target.stomp("1.2")
         again.subscribe(queue, ack="client-individual")
         came = bodies(receive(target, again, 3))
-        target.judge(target.cited, sorted(came) == rest, f"three of five were not acknowledged; {came!r} came again")
+        target.judge(
+            target.cited,
+            sorted(came) == rest,
+            f"three of five were not acknowledged; {came!r} came again",
+        )
         again.leave(CloseHow.RESET)

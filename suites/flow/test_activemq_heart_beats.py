@@ -1,6 +1,7 @@
 """When an ActiveMQ gives up a STOMP client that is silent, and what it forgives one that is late.
 
-(ActiveMQ documentation, STOMP, "Heart-Beat Grace Periods"; the connectors of fixtures/brokers/activemq/activemq.xml.)
+(ActiveMQ documentation, STOMP, "Heart-Beat Grace Periods"; the connectors of
+fixtures/brokers/activemq/activemq.xml.)
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.targets.parameters import speaking
-from harness.targets.target import Parameters, Target
-from harness.wire.conversation import PATIENCE
-from harness.words import Duration, ms
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.target import Parameters, Target
 
 SILENCE, NO_LESS, GRACE = (f"ACTIVEMQ-STOMP-hb-{number}" for number in (1, 2, 3))
 NEEDS = {"stomp-1.2", "heart-beat", "heart-beat-grace"}
@@ -34,11 +35,15 @@ def acceptors(target: Target) -> st.SearchStrategy[str]:
 
 
 def each_acceptor(target: Target) -> list[dict[str, Any]]:
-    return [{"acceptor": name, "promised": 600, "beats": 2} for name in sorted(speaking(target.acceptors(), "STOMP"))]
+    return [
+        {"acceptor": name, "promised": 600, "beats": 2}
+        for name in sorted(speaking(target.acceptors(), "STOMP"))
+    ]
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """How long a client that promised a beat every so many ms may be silent, as the documentation computes it."""
+    """How long a client that promised a beat every so many ms may be silent, as the documentation
+    computes it."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 
 
@@ -53,14 +58,19 @@ def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
 def test_a_silent_client_is_given_up_in_time_and_not_before(
     target: Bench, acceptor: str, promised: int, beats: int
 ) -> None:
-    """A client beats as it promised, and falls silent. The connection ends when it has been silent for the time it promised,
-    times the multiplier of the connector where that is above 1, and not before; soon after it is over."""
+    """A client beats as it promised, and falls silent. The connection ends when it has been silent
+    for the time it promised, times the multiplier of the connector where that is above 1, and not
+    before; soon after it is over."""
     about = (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)
     peer = target.stomp("1.2", acceptor=acceptor, heart_beat=f"{promised},0")
     for _ in range(beats):
         target.advance(ms(promised) * 7 // 10)
         peer.beat()
-    target.require(about, peer.ended is None, f"a client that beats every {promised * 7 // 10} ms; {peer.instead()}")
+    target.require(
+        about,
+        peer.ended is None,
+        f"a client that beats every {promised * 7 // 10} ms; {peer.instead()}",
+    )
     since, least = peer.spoke_at, allowed(target, acceptor, promised)
     assert since is not None
     bounds = (least, LOOKS * least + target.punctuality(LOOKS * least))
@@ -73,22 +83,32 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
 @case(GRACE, needs=NEEDS)
 @over(examples=10, promised=st.sampled_from([400, 1000, 1500]), beats=st.integers(4, 8))
 def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, beats: int) -> None:
-    """On a connector that forgives half as much again, a client beats a fifth later than it promised, time after time. It
-    stays, and is served."""
+    """On a connector that forgives half as much again, a client beats a fifth later than it
+    promised, time after time. It stays, and is served."""
     forgiving = [
-        name for name, about in speaking(target.target.acceptors(), "STOMP").items() if multiplier(about) > 1.0
+        name
+        for name, about in speaking(target.target.acceptors(), "STOMP").items()
+        if multiplier(about) > 1.0
     ]
     target.control(bool(forgiving), "no connector has a multiplier above 1.0")
     acceptor = forgiving[0]
-    every = min(ms(promised) * 6 // 5, allowed(target, acceptor, promised) - target.punctuality(ms(promised)))
+    every = min(
+        ms(promised) * 6 // 5,
+        allowed(target, acceptor, promised) - target.punctuality(ms(promised)),
+    )
     began = target.now()
     peer = target.stomp("1.2", acceptor=acceptor, heart_beat=f"{promised},0")
     for _ in range(beats):
         target.advance(every)
         peer.beat()
     uncertain = (
-        None if target.world.lateness(began) < ms(promised) // 5 else "the host was late by as much as the grace leaves"
+        None
+        if target.world.lateness(began) < ms(promised) // 5
+        else "the host was late by as much as the grace leaves"
     )
-    words = f"promised every {promised} ms, {beats} beats came every {every // ms(1)} ms; {peer.instead()}"
+    words = (
+        f"promised every {promised} ms, {beats} beats came every {every // ms(1)} ms;"
+        f" {peer.instead()}"
+    )
     if target.judge(GRACE, peer.ended is None, words, uncertain=uncertain):
         peer.settle()

@@ -1,6 +1,8 @@
-"""Producers at the limit of a destination of an ActiveMQ: who waits, who does not, and from which octet on.
+"""Producers at the limit of a destination of an ActiveMQ: who waits, who does not, and from which
+octet on.
 
-(ActiveMQ documentation, producer flow control; the targets are configured with fixtures/brokers/activemq/flow.xml.)
+(ActiveMQ documentation, producer flow control; the targets are configured with
+fixtures/brokers/activemq/flow.xml.)
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import frame
-from harness.targets.target import Target
-from harness.words import RoutingType
-from suites.full import SMALLEST, body
-from suites.producer_flow import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.address_full import SMALLEST, body
+from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
     QUIET,
@@ -48,10 +50,12 @@ def corners(target: Target) -> list[dict[str, Any]]:
     gap=st.sampled_from([*GAPS, -200, 204]),
     sizes=st.lists(st.integers(SMALLEST, 3000), max_size=3),
 )
-def test_a_message_waits_from_the_very_octet(target: Bench, protocol: str, gap: int, sizes: list[int]) -> None:
-    """A queue is filled to its limit, or some octets below or above it, with messages that are not persistent. Below, one
-    more is taken at once; from the limit on a message is not answered, nor refused, until a consumer has made room. Then it
-    is, and all of them come in order."""
+def test_a_message_waits_from_the_very_octet(
+    target: Bench, protocol: str, gap: int, sizes: list[int]
+) -> None:
+    """A queue is filled to its limit, or some octets below or above it, with messages that are not
+    persistent. Below, one more is taken at once; from the limit on a message is not answered, nor
+    refused, until a consumer has made room. Then it is, and all of them come in order."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     limit, scale = to.policy.memory_limit, Scale(target, producer, statistics)
     octets = scale.bodies(limit + gap, sizes)
@@ -59,25 +63,38 @@ def test_a_message_waits_from_the_very_octet(target: Bench, protocol: str, gap: 
         producer.send(to, each, proves=(ANSWERED, ONE_AT_A_TIME))
     held = statistics.destination(to.name)
     target.control(
-        held.memory.used == limit + gap, f"the queue should hold {limit + gap} octets, it holds {held.memory}"
+        held.memory.used == limit + gap,
+        f"the queue should hold {limit + gap} octets, it holds {held.memory}",
     )
     if gap < 0:
         octets.append(body(len(octets), 20))
         producer.send(to, octets[-1], proves=WAITS)
     waiting = producer.offer(to, body(len(octets), 20))
     producer.waits(
-        waiting, (WAITS, ANSWERED, ONE_AT_A_TIME), f"the queue holds {statistics.destination(to.name).memory}"
+        waiting,
+        (WAITS, ANSWERED, ONE_AT_A_TIME),
+        f"the queue holds {statistics.destination(to.name).memory}",
     )
     found = CONSUMERS[protocol](target, to).rest(len(octets) + 1)
     producer.expect(waiting, "taken", "with room again a message", (WAITS, ANSWERED))
-    target.judge(WAITS, found == list(range(len(octets) + 1)), f"{len(octets) + 1} messages were sent, {found} came")
+    target.judge(
+        WAITS,
+        found == list(range(len(octets) + 1)),
+        f"{len(octets) + 1} messages were sent, {found} came",
+    )
 
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
-@over(examples=6, always=lambda target: [{"full": 2, "size": 1000}], full=st.integers(1, 4), size=st.integers(10, 5000))
+@over(
+    examples=6,
+    always=lambda target: [{"full": 2, "size": 1000}],
+    full=st.integers(1, 4),
+    size=st.integers(10, 5000),
+)
 def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int, size: int) -> None:
-    """On one connection a SEND waits at each of several full queues. SENDs elsewhere are confirmed, a subscription is served
-    and its ACKs count. When room is made at one of the queues, the SEND to it is confirmed, and none of the others."""
+    """On one connection a SEND waits at each of several full queues. SENDs elsewhere are confirmed,
+    a subscription is served and its ACKs count. When room is made at one of the queues, the SEND to
+    it is confirmed, and none of the others."""
     statistics, producer, other = target.statistics(), StompProducer(target), place(target, "off")
     waiting = []
     for _ in range(full):
@@ -93,18 +110,28 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         producer.peer.ack(message, receipt=True)
     for at, (to, count, offered) in enumerate(waiting):
         found = StompConsumer(target, to).rest(count + 1)
-        producer.expect(offered, "taken", f"with room at its queue message {at}", (ONE_BY_ONE, WAITS))
-        target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
-        early = [later for later, (_, _, each) in enumerate(waiting) if later > at and producer.answer(each)]
+        producer.expect(
+            offered, "taken", f"with room at its queue message {at}", (ONE_BY_ONE, WAITS)
+        )
         target.judge(
-            ONE_BY_ONE, not early, f"only {at + 1} of {full} queues have room, messages to {early} were answered"
+            WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+        )
+        early = [
+            later
+            for later, (_, _, each) in enumerate(waiting)
+            if later > at and producer.answer(each)
+        ]
+        target.judge(
+            ONE_BY_ONE,
+            not early,
+            f"only {at + 1} of {full} queues have room, messages to {early} were answered",
         )
 
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
 def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
-    """The same over links of one AMQP session: a link that waits leaves the others alone, and a receiver of the same session
-    makes the room."""
+    """The same over links of one AMQP session: a link that waits leaves the others alone, and a
+    receiver of the same session makes the room."""
     statistics, producer, other = target.statistics(), AmqpProducer(target), place(target, "off")
     to, still = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
@@ -114,7 +141,9 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     found = AmqpConsumer(target, to, peer=producer.peer).take(count)
     target.judge(
-        ONE_BY_ONE, found == list(range(count)), f"{count} messages were taken, {found} came on the same session"
+        ONE_BY_ONE,
+        found == list(range(count)),
+        f"{count} messages were taken, {found} came on the same session",
     )
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
@@ -128,9 +157,9 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     size=st.integers(10, 3000),
 )
 def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) -> None:
-    """SENDs without receipt go to a full queue. Nobody is told anything; nothing else on that connection is answered any more,
-    while other connections work as before. When a consumer has made room, everything goes on: what was sent came, once and in
-    order."""
+    """SENDs without receipt go to a full queue. Nobody is told anything; nothing else on that
+    connection is answered any more, while other connections work as before. When a consumer has
+    made room, everything goes on: what was sent came, once and in order."""
     statistics, owner, stalled = target.statistics(), StompProducer(target), StompProducer(target)
     to, other = place(target, "vm"), place(target, "off")
     count = filled(target, owner, statistics, to, 1000)
@@ -139,7 +168,11 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     for number in range(pushed):
         stalled.push(to, body(1000 + number, size))
     behind = stalled.offer(other, body(1, 10))
-    stalled.waits(behind, (STALLS, ANSWERED), f"behind {pushed} messages to a full queue, for which nothing was asked")
+    stalled.waits(
+        behind,
+        (STALLS, ANSWERED),
+        f"behind {pushed} messages to a full queue, for which nothing was asked",
+    )
     owner.send(other, body(2, 10), proves=STALLS)
     found = StompConsumer(target, to).rest(count + 1 + pushed)
     stalled.expect(behind, "taken", "with room again what stood behind", (STALLS, WAITS))
@@ -159,8 +192,9 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     size=st.integers(200, 6000),
 )
 def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int) -> None:
-    """Producers send many times what fits, without a pause and without waiting. The queue takes no more than one message of
-    each beyond its limit. A consumer takes all of it: each message comes once, those of a producer in order."""
+    """Producers send many times what fits, without a pause and without waiting. The queue takes no
+    more than one message of each beyond its limit. A consumer takes all of it: each message comes
+    once, those of a producer in order."""
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]
     weight, limit = Scale(target, crowd[0], statistics).weight(size), to.policy.memory_limit
@@ -171,18 +205,22 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     statistics.until(to.name, lambda held: held.memory.full)
     target.advance(QUIET)
     used = statistics.destination(to.name).memory.used
-    target.judge_count(WAITS, "octets at a full queue", used, (limit, limit - 1 + producers * weight), "octets")
+    target.judge_count(
+        WAITS, "octets at a full queue", used, (limit, limit - 1 + producers * weight), "octets"
+    )
     found = StompConsumer(target, to).rest(each * producers)
     came = [[number for number in found if number // 1000 == who] for who in range(producers)]
     wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
-    target.judge(WAITS, came == wanted, f"{each} from each of {producers} were sent, by producer came {came}")
+    target.judge(
+        WAITS, came == wanted, f"{each} from each of {producers} were sent, by producer came {came}"
+    )
 
 
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 @both
 def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. The one without flow control takes many times that, at once, and holds it all; the
-    other one makes its producer wait as before."""
+    """Two queues have the same limit. The one without flow control takes many times that, at once,
+    and holds it all; the other one makes its producer wait as before."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     on, off = place(target, "vm"), place(target, "off")
     size, limit = 1000, off.policy.memory_limit
@@ -190,37 +228,50 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     for number in range(count):
         producer.send(off, body(number, size), proves=SWITCHED_OFF)
     held = statistics.destination(off.name)
-    target.judge(SWITCHED_OFF, held.memory.used > 5 * limit, f"without flow control a queue holds {held.memory}")
+    target.judge(
+        SWITCHED_OFF,
+        held.memory.used > 5 * limit,
+        f"without flow control a queue holds {held.memory}",
+    )
     waiting = producer.offer(on, body(filled(target, producer, statistics, on, size), 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a queue with flow control is full")
     found = CONSUMERS[protocol](target, off).rest(count)
-    target.judge(SWITCHED_OFF, found == list(range(count)), f"{count} messages were taken, {found} came")
+    target.judge(
+        SWITCHED_OFF, found == list(range(count)), f"{count} messages were taken, {found} came"
+    )
 
 
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
-    """Two topics have the same limit, and each a subscriber that holds what it got. The one without flow control takes many
-    times that; at the other one a producer waits until the subscriber has taken some of it."""
+    """Two topics have the same limit, and each a subscriber that holds what it got. The one without
+    flow control takes many times that; at the other one a producer waits until the subscriber has
+    taken some of it."""
     statistics, producer = target.statistics(), StompProducer(target)
     on, off = (place(target, kind, RoutingType.MULTICAST) for kind in ("vm", "off"))
     slow, other = StompConsumer(target, on, prefetch=1), StompConsumer(target, off, prefetch=1)
     size, limit = 1000, off.policy.memory_limit
     for number in range(5 * limit // size):
         producer.send(off, body(number, size), proves=SWITCHED_OFF)
-    target.control(other.peer.take(frame("MESSAGE")) is not None, "the subscriber of the other topic got something")
+    target.control(
+        other.peer.take(frame("MESSAGE")) is not None,
+        "the subscriber of the other topic got something",
+    )
     count = filled(target, producer, statistics, on, size)
     waiting = producer.offer(on, body(count, 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a topic with flow control is full")
     found = slow.rest(count + 1)
     producer.expect(waiting, "taken", "with room again a message to the topic", WAITS)
-    target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+    )
 
 
 @case(FILES, needs=NEEDS)
 @both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. Where messages wait in files many times the limit is taken, and the memory of the queue
-    is never full; where they wait in memory the limit holds. What waited in files comes, once and in order."""
+    """Two queues have the same limit. Where messages wait in files many times the limit is taken,
+    and the memory of the queue is never full; where they wait in memory the limit holds. What
+    waited in files comes, once and in order."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     memory, files = place(target, "vm"), place(target, "file")
     size, limit = 1000, files.policy.memory_limit
@@ -228,7 +279,9 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
     for number in range(count):
         producer.send(files, body(number, size), proves=FILES)
         most = max(most, statistics.destination(files.name).memory.used)
-    target.judge_count(FILES, "octets in memory where messages wait in files", most, (0, limit - 1), "octets")
+    target.judge_count(
+        FILES, "octets in memory where messages wait in files", most, (0, limit - 1), "octets"
+    )
     held = statistics.destination(files.name).messages
     target.judge(FILES, held == count, f"{count} messages were taken, the queue has {held}")
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))

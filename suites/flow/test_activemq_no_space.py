@@ -1,6 +1,8 @@
-"""What an ActiveMQ does with a send for which there is no room, when it is told to refuse it: at once, or after a while.
+"""What an ActiveMQ does with a send for which there is no room, when it is told to refuse it: at
+once, or after a while.
 
-(ActiveMQ documentation, "Configure Client-Side Exceptions"; fixtures/brokers/activemq/fail.xml and timeout.xml.)
+(ActiveMQ documentation, "Configure Client-Side Exceptions"; fixtures/brokers/activemq/fail.xml and
+timeout.xml.)
 """
 
 from __future__ import annotations
@@ -10,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.statistics import Statistics
-from harness.targets.target import Target
-from harness.words import Clock, Duration, ms
-from suites.full import SMALLEST, body
-from suites.producer_flow import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.activemq_statistics import Statistics
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.address_full import SMALLEST, body
+from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
     PROMPTLY,
@@ -43,15 +46,24 @@ def full_of(target: Bench, protocol: str) -> tuple[Statistics, Producer, Place, 
 
 
 def refused(
-    target: Bench, producer: Producer, offered: Any, proves: str, bounds: tuple[Duration, Duration], since: int
+    target: Bench,
+    producer: Producer,
+    offered: Any,
+    proves: str,
+    bounds: tuple[Duration, Duration],
+    since: int,
 ) -> None:
     """It has to be refused, within ``bounds`` from ``since``; over AMQP with the reason."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
-    target.judge_duration(proves, "until it was refused", producer.answered_at(offered) - since, bounds, since)
+    target.judge_duration(
+        proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
+    )
     if producer.protocol == "amqp":
         link, delivery = offered
         error = link.session.outcomes[delivery].part("state").get("error")
-        target.judge(proves, "resource-limit-exceeded" in str(error), f"it was rejected with {error}")
+        target.judge(
+            proves, "resource-limit-exceeded" in str(error), f"it was rejected with {error}"
+        )
 
 
 @case(AT_ONCE, needs={*NEEDS, "send-fail"})
@@ -62,10 +74,12 @@ def refused(
     gap=st.sampled_from([-300, -1, 0, 1, 300]),
     sizes=st.lists(st.integers(SMALLEST, 3000), max_size=3),
 )
-def test_a_send_without_room_fails_at_once(target: Bench, protocol: str, gap: int, sizes: list[int]) -> None:
-    """A queue is filled to its limit, or some octets below or above. Below, one more message is taken; from the limit on it is
-    refused, at once and with the reason, and is not in the queue. The connection goes on, and with room again the same message
-    is taken."""
+def test_a_send_without_room_fails_at_once(
+    target: Bench, protocol: str, gap: int, sizes: list[int]
+) -> None:
+    """A queue is filled to its limit, or some octets below or above. Below, one more message is
+    taken; from the limit on it is refused, at once and with the reason, and is not in the queue.
+    The connection goes on, and with room again the same message is taken."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     octets = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
     for each in octets:
@@ -79,16 +93,23 @@ def test_a_send_without_room_fails_at_once(target: Bench, protocol: str, gap: in
         refused(target, producer, producer.offer(to, again), AT_ONCE, (0, PROMPTLY), since)
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     found = CONSUMERS[protocol](target, to).rest(len(octets))
-    target.judge(AT_ONCE, found == list(range(len(octets))), f"{len(octets)} messages were taken, {found} came")
+    target.judge(
+        AT_ONCE,
+        found == list(range(len(octets))),
+        f"{len(octets)} messages were taken, {found} came",
+    )
     producer.send(to, again, proves=AT_ONCE)
 
 
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
 @both
 @over(examples=4, always=lambda target: [{"offers": 2}], offers=st.integers(1, 5))
-def test_a_send_without_room_fails_after_the_time(target: Bench, protocol: str, offers: int) -> None:
-    """Several messages are sent to a full queue, one a while after the other. Each is refused when its time is up, not before,
-    and is not in the queue. Meanwhile and afterwards the connection goes on; with room a message is taken at once."""
+def test_a_send_without_room_fails_after_the_time(
+    target: Bench, protocol: str, offers: int
+) -> None:
+    """Several messages are sent to a full queue, one a while after the other. Each is refused when
+    its time is up, not before, and is not in the queue. Meanwhile and afterwards the connection
+    goes on; with room a message is taken at once."""
     _, producer, to, count = full_of(target, protocol)
     wait, other = waits_for(target), place(target, "vm")
     waiting = []
@@ -102,16 +123,27 @@ def test_a_send_without_room_fails_after_the_time(target: Bench, protocol: str, 
     for since, offered in waiting:
         refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
     found = CONSUMERS[protocol](target, to).rest(count)
-    target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")
+    target.judge(
+        AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
+    )
     since, late = target.now(), producer.offer(to, body(count, 20))
     producer.expect(late, "taken", "with room again a message", AFTER_A_WHILE)
-    target.judge_duration(AFTER_A_WHILE, "until it was taken", producer.answered_at(late) - since, (0, PROMPTLY), since)
+    target.judge_duration(
+        AFTER_A_WHILE,
+        "until it was taken",
+        producer.answered_at(late) - since,
+        (0, PROMPTLY),
+        since,
+    )
 
 
 def earlier(target: Target) -> st.SearchStrategy[Duration]:
-    """How long before the time is up there is room. A host may be slow, so real brokers get more of it."""
+    """How long before the time is up there is room. A host may be slow, so real brokers get more of
+    it."""
     return st.sampled_from(
-        [ms(50), ms(500), ms(2900)] if target.clock is Clock.VIRTUAL else [ms(1000), ms(2000), ms(2700)]
+        [ms(50), ms(500), ms(2900)]
+        if target.clock is Clock.VIRTUAL
+        else [ms(1000), ms(2000), ms(2700)]
     )
 
 
@@ -119,37 +151,53 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
 @both
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
-    """A message waits at a full queue, and shortly before its time is up a consumer takes what was there. The message is taken
-    at once then, arrives, and is not refused any more."""
+    """A message waits at a full queue, and shortly before its time is up a consumer takes what was
+    there. The message is taken at once then, arrives, and is not refused any more."""
     _, producer, to, count = full_of(target, protocol)
     since = target.now()
     waiting = producer.offer(to, body(count, 20))
     wait = waits_for(target)
     target.advance(max(0, wait - early - (target.now() - since)))
     if target.now() - since > wait - early // 2:
-        target.judge(AFTER_A_WHILE, False, "there was no time left to make room in", uncertain="the host was late")
+        target.judge(
+            AFTER_A_WHILE,
+            False,
+            "there was no time left to make room in",
+            uncertain="the host was late",
+        )
         return
     target.judge(
-        AFTER_A_WHILE, producer.answer(waiting) is None, f"after {(target.now() - since) // ms(1)} ms it still waits"
+        AFTER_A_WHILE,
+        producer.answer(waiting) is None,
+        f"after {(target.now() - since) // ms(1)} ms it still waits",
     )
     consumer, room = CONSUMERS[protocol](target, to), target.now()
     found = consumer.rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return
     target.judge_duration(
-        AFTER_A_WHILE, "from the consumer to the answer", producer.answered_at(waiting) - room, (0, PROMPTLY), room
+        AFTER_A_WHILE,
+        "from the consumer to the answer",
+        producer.answered_at(waiting) - room,
+        (0, PROMPTLY),
+        room,
     )
     target.advance(2 * early)
     late = producer.peer.inbox if isinstance(producer, StompProducer) else []
     target.judge(AFTER_A_WHILE, not late, f"after it was taken came {producer.instead()}")
-    target.judge(AFTER_A_WHILE, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        AFTER_A_WHILE,
+        found == list(range(count + 1)),
+        f"{count + 1} messages were sent, {found} came",
+    )
 
 
 @case(AFTER_A_WHILE, needs={*NEEDS, "send-fail-timeout"})
 @over(examples=4, always=lambda target: [{"pushed": 1}], pushed=st.integers(1, 2))
 def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int) -> None:
-    """SENDs without receipt go to a full queue, and a SEND with one elsewhere behind them. The connection stalls for as long as
-    each of them may wait, and goes on then; none of them is in the queue."""
+    """SENDs without receipt go to a full queue, and a SEND with one elsewhere behind them. The
+    connection stalls for as long as each of them may wait, and goes on then; none of them is in the
+    queue."""
     _, producer, to, count = full_of(target, "stomp")
     assert isinstance(producer, StompProducer)
     wait, other = waits_for(target), place(target, "vm")
@@ -158,8 +206,17 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
         producer.push(to, body(count + number, 20))
     behind = producer.offer(other, body(0, 20))
     producer.heard(behind, within=(pushed + 2) * wait)
-    producer.expect(behind, "taken", f"behind {pushed} messages for which there was no room a message", AFTER_A_WHILE)
+    producer.expect(
+        behind,
+        "taken",
+        f"behind {pushed} messages for which there was no room a message",
+        AFTER_A_WHILE,
+    )
     bounds = (pushed * wait, pushed * (wait + slack(target, wait)))
-    target.judge_duration(AFTER_A_WHILE, "until it was taken", producer.answered_at(behind) - since, bounds, since)
+    target.judge_duration(
+        AFTER_A_WHILE, "until it was taken", producer.answered_at(behind) - since, bounds, since
+    )
     found = CONSUMERS["stomp"](target, to).rest(count)
-    target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")
+    target.judge(
+        AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
+    )

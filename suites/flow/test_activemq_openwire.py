@@ -1,6 +1,8 @@
-"""Producers at the limit of a queue over OpenWire, ActiveMQ's own protocol: Responses, windows and ProducerAcks.
+"""Producers at the limit of a queue over OpenWire, ActiveMQ's own protocol: Responses, windows and
+ProducerAcks.
 
-(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) What comes out of a queue is taken over STOMP.
+(ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) What comes out of a
+queue is taken over STOMP.
 """
 
 from __future__ import annotations
@@ -9,14 +11,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import command
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from harness.words import Duration, ms
-from suites.full import body
-from suites.producer_flow import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.openwire.raw_peer import command
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.address_full import body
+from brokerproof.suites.steps.producer_flow import (
     PROMPTLY,
     QUIET,
     OpenWireProducer,
@@ -30,7 +32,9 @@ from suites.producer_flow import (
     waits_for,
 )
 
-ONE_BY_ONE, WAITS, ANSWERED, WINDOW, ALWAYS_SYNC = (f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 3, 4, 5))
+ONE_BY_ONE, WAITS, ANSWERED, WINDOW, ALWAYS_SYNC = (
+    f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 3, 4, 5)
+)
 STALLS, AT_ONCE, AFTER_A_WHILE = (f"ACTIVEMQ-PFC-{number}" for number in (8, 9, 10))
 BASE = {"stomp-1.2", "amqp", "openwire", "statistics"}
 NEEDS = {*BASE, "producer-flow-control"}
@@ -38,7 +42,8 @@ RESOURCE = "ResourceAllocationException"
 
 
 class Window:
-    """A producer with a window, as its client has to keep its books: octets sent, and octets acknowledged."""
+    """A producer with a window, as its client has to keep its books: octets sent, and octets
+    acknowledged."""
 
     def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:
         self.target, self.producer, self.to = target, producer, to
@@ -60,7 +65,8 @@ class Window:
         self.producer.peer.publish(message)
 
     def room(self, size: int, within: Duration) -> bool:
-        """Waits for room for one more message: a client sends while anything of its window is left."""
+        """Waits for room for one more message: a client sends while anything of its window is
+        left."""
 
         def there() -> bool:
             return self.outstanding < self.producer.window or self.producer.ended()
@@ -78,11 +84,17 @@ def corners(target: Target) -> list[dict[str, Any]]:
 
 
 @case(WINDOW, WAITS, ONE_BY_ONE, needs=NEEDS)
-@over(examples=8, always=corners, window=st.sampled_from([1, 1500, 4096, 10_000, 100_000]), size=st.integers(10, 4000))
+@over(
+    examples=8,
+    always=corners,
+    window=st.sampled_from([1, 1500, 4096, 10_000, 100_000]),
+    size=st.integers(10, 4000),
+)
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
-    """A producer sends without waiting for Responses while something of its window is left. Each message that the queue takes
-    is acknowledged with what it costs; from the limit on none is, so that the producer stops within its window. The connection
-    goes on. With room the rest is acknowledged, and all of it comes, in order."""
+    """A producer sends without waiting for Responses while something of its window is left. Each
+    message that the queue takes is acknowledged with what it costs; from the limit on none is, so
+    that the producer stops within its window. The connection goes on. With room the rest is
+    acknowledged, and all of it comes, in order."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
     weight = Scale(target, producer, statistics).weight(size)
@@ -90,38 +102,57 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     fits = -(-limit // weight)  # as many as there are when the limit is reached
     books, most = Window(target, producer, to), 0
     while books.room(size, QUIET if len(books.costs) >= fits else PATIENCE):
-        target.require(WINDOW, not producer.ended(), f"after {len(books.costs)} messages {producer.instead()}")
+        target.require(
+            WINDOW, not producer.ended(), f"after {len(books.costs)} messages {producer.instead()}"
+        )
         books.send(size)
         most = max(most, books.outstanding)
     sent = len(books.costs)
     target.judge(
-        WINDOW, books.acknowledged(fits), f"{fits} messages fit, {len(books.acks)} of {sent} were acknowledged"
+        WINDOW,
+        books.acknowledged(fits),
+        f"{fits} messages fit, {len(books.acks)} of {sent} were acknowledged",
     )
     target.advance(QUIET)
-    target.judge(WINDOW, books.outstanding > 0, f"{sent} messages were sent, with {fits} the queue is full")
+    target.judge(
+        WINDOW, books.outstanding > 0, f"{sent} messages were sent, with {fits} the queue is full"
+    )
     target.judge_count(WINDOW, "messages acknowledged", len(books.acks), (fits, fits), "messages")
     target.judge(
-        WINDOW, books.acks == books.costs[:fits], f"messages cost {books.costs[:fits]}, acknowledged is {books.acks}"
+        WINDOW,
+        books.acks == books.costs[:fits],
+        f"messages cost {books.costs[:fits]}, acknowledged is {books.acks}",
     )
-    target.judge_count(WINDOW, "octets outstanding", most, (1, window - 1 + max(books.costs)), "octets")
+    target.judge_count(
+        WINDOW, "octets outstanding", most, (1, window - 1 + max(books.costs)), "octets"
+    )
     producer.send(other, body(0, 20), proves=ONE_BY_ONE)
     used = statistics.destination(to.name).memory.used
     target.judge_count(WAITS, "octets at a full queue", used, (limit, limit - 1 + weight), "octets")
     found = StompConsumer(target, to).rest(sent)
     target.judge(
-        (WINDOW, WAITS), books.acknowledged(sent), f"with room again {len(books.acks)} of {sent} were acknowledged"
+        (WINDOW, WAITS),
+        books.acknowledged(sent),
+        f"with room again {len(books.acks)} of {sent} were acknowledged",
     )
-    target.judge(WINDOW, books.acks == books.costs, f"messages cost {books.costs}, acknowledged is {books.acks}")
+    target.judge(
+        WINDOW,
+        books.acks == books.costs,
+        f"messages cost {books.costs}, acknowledged is {books.acks}",
+    )
     target.judge(WAITS, found == list(range(sent)), f"{sent} messages were sent, {found} came")
 
 
 @case(ONE_BY_ONE, WINDOW, ANSWERED, ALWAYS_SYNC, needs=NEEDS)
 @over(
-    examples=4, always=lambda target: [{"window": each} for each in (0, 4096)], window=st.sampled_from([0, 1, 50_000])
+    examples=4,
+    always=lambda target: [{"window": each} for each in (0, 4096)],
+    window=st.sampled_from([0, 1, 50_000]),
 )
 def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
-    """Three producers share a connection. One waits at a full queue for the Response to a message that is not persistent, one
-    at another for its ProducerAck where it has a window. The third goes on; room at one queue lets one of them go on."""
+    """Three producers share a connection. One waits at a full queue for the Response to a message
+    that is not persistent, one at another for its ProducerAck where it has a window. The third goes
+    on; room at one queue lets one of them go on."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
     counts = [filled(target, producer, statistics, each, 1000) for each in (first, second)]
@@ -140,55 +171,102 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     found = StompConsumer(target, first).rest(counts[0] + 1)
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, ANSWERED))
-    target.judge(ANSWERED, found == list(range(counts[0] + 1)), f"{counts[0] + 1} messages were sent, {found} came")
-    still = books.outstanding > 0 if window else later is not None and producer.answer(later) is None
-    target.judge(ONE_BY_ONE, still, "room at one queue does not let who waits at the other one go on")
+    target.judge(
+        ANSWERED,
+        found == list(range(counts[0] + 1)),
+        f"{counts[0] + 1} messages were sent, {found} came",
+    )
+    still = (
+        books.outstanding > 0 if window else later is not None and producer.answer(later) is None
+    )
+    target.judge(
+        ONE_BY_ONE, still, "room at one queue does not let who waits at the other one go on"
+    )
     StompConsumer(target, second).rest(counts[1] + 1)
     if later is not None:
         producer.expect(later, "taken", "with room at its queue a message", ONE_BY_ONE)
     else:
-        target.judge(WINDOW, books.acknowledged(1), f"with room again acknowledged is {books.acks} of {books.costs}")
+        target.judge(
+            WINDOW,
+            books.acknowledged(1),
+            f"with room again acknowledged is {books.acks} of {books.costs}",
+        )
 
 
 @case(STALLS, ANSWERED, needs=NEEDS)
 @over(examples=4, always=lambda target: [{"pushed": 2}], pushed=st.integers(1, 20))
-def test_a_producer_without_window_or_response_stalls_its_connection(target: Bench, pushed: int) -> None:
-    """A producer without a window sends to a full queue and asks for no Response. It is told nothing, and nothing on its
-    connection is answered any more, while another connection works. With room everything goes on."""
-    statistics, owner, stalled = target.statistics(), StompProducer(target), OpenWireProducer(target)
+def test_a_producer_without_window_or_response_stalls_its_connection(
+    target: Bench, pushed: int
+) -> None:
+    """A producer without a window sends to a full queue and asks for no Response. It is told
+    nothing, and nothing on its connection is answered any more, while another connection works.
+    With room everything goes on."""
+    statistics, owner, stalled = (
+        target.statistics(),
+        StompProducer(target),
+        OpenWireProducer(target),
+    )
     to, other = place(target, "vm"), place(target, "off")
     count = filled(target, owner, statistics, to, 1000)
     stalled.send(other, body(0, 20))
     for number in range(pushed):
         stalled.push(to, body(count + number, 20))
     behind = stalled.offer(other, body(1, 20))
-    stalled.waits(behind, (STALLS, ANSWERED), f"behind {pushed} messages to a full queue, for which nothing was asked")
-    target.judge(ANSWERED, not stalled.peer.inbox, f"who asked for nothing was told: {stalled.instead()}")
+    stalled.waits(
+        behind,
+        (STALLS, ANSWERED),
+        f"behind {pushed} messages to a full queue, for which nothing was asked",
+    )
+    target.judge(
+        ANSWERED, not stalled.peer.inbox, f"who asked for nothing was told: {stalled.instead()}"
+    )
     owner.send(other, body(2, 20), proves=STALLS)
     found = StompConsumer(target, to).rest(count + pushed)
     stalled.expect(behind, "taken", "with room again what stood behind", STALLS)
-    target.judge(STALLS, found == list(range(count + pushed)), f"{count + pushed} messages were sent, {found} came")
+    target.judge(
+        STALLS,
+        found == list(range(count + pushed)),
+        f"{count + pushed} messages were sent, {found} came",
+    )
 
 
 def refused(
-    target: Bench, producer: OpenWireProducer, offered: int, proves: str, bounds: tuple[int, int], since: int
+    target: Bench,
+    producer: OpenWireProducer,
+    offered: int,
+    proves: str,
+    bounds: tuple[int, int],
+    since: int,
 ) -> None:
-    """An ExceptionResponse within ``bounds`` from ``since``, with the exception that the documentation names."""
+    """An ExceptionResponse within ``bounds`` from ``since``, with the exception that the
+    documentation names."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
-    target.judge_duration(proves, "until it was refused", producer.answered_at(offered) - since, bounds, since)
+    target.judge_duration(
+        proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
+    )
     name = producer.reason(offered)
-    target.judge(proves, name.endswith(RESOURCE), f"it was refused with {name}, should be {RESOURCE}")
+    target.judge(
+        proves, name.endswith(RESOURCE), f"it was refused with {name}, should be {RESOURCE}"
+    )
 
 
 @case(AT_ONCE, needs={*BASE, "send-fail"})
 def test_a_message_without_room_fails_at_once(target: Bench) -> None:
-    """A message to a full queue gets an ExceptionResponse at once, with ResourceAllocationException, and is not in the queue.
-    The connection goes on, and with room the message is taken."""
+    """A message to a full queue gets an ExceptionResponse at once, with
+    ResourceAllocationException, and is not in the queue. The connection goes on, and with room the
+    message is taken."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for number in range(2):
         since = target.now()
-        refused(target, producer, producer.offer(to, body(count + number, 20)), AT_ONCE, (0, PROMPTLY), since)
+        refused(
+            target,
+            producer,
+            producer.offer(to, body(count + number, 20)),
+            AT_ONCE,
+            (0, PROMPTLY),
+            since,
+        )
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     found = StompConsumer(target, to).rest(count)
     target.judge(AT_ONCE, found == list(range(count)), f"{count} messages were taken, {found} came")
@@ -202,8 +280,9 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
     early=st.sampled_from([None, ms(1000), ms(2500)]),
 )
 def test_a_message_without_room_fails_after_the_time(target: Bench, early: Duration | None) -> None:
-    """A message to a full queue gets its ExceptionResponse when its time is up; or, where there is room some time before that,
-    its Response then. Another producer of the connection goes on meanwhile."""
+    """A message to a full queue gets its ExceptionResponse when its time is up; or, where there is
+    room some time before that, its Response then. Another producer of the connection goes on
+    meanwhile."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     wait, since = waits_for(target), target.now()
@@ -212,19 +291,32 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     if early is None:
         refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
         found = StompConsumer(target, to).rest(count)
-        target.judge(AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came")
+        target.judge(
+            AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
+        )
         return
     target.advance(max(0, wait - early - (target.now() - since)))
     if target.now() - since > wait - early // 2:
-        target.judge(AFTER_A_WHILE, False, "there was no time left to make room in", uncertain="the host was late")
+        target.judge(
+            AFTER_A_WHILE,
+            False,
+            "there was no time left to make room in",
+            uncertain="the host was late",
+        )
         return
     target.judge(
-        AFTER_A_WHILE, producer.answer(waiting) is None, f"{early // ms(1)} ms before its time a message still waits"
+        AFTER_A_WHILE,
+        producer.answer(waiting) is None,
+        f"{early // ms(1)} ms before its time a message still waits",
     )
     found = StompConsumer(target, to).rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return
-    target.judge(AFTER_A_WHILE, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        AFTER_A_WHILE,
+        found == list(range(count + 1)),
+        f"{count + 1} messages were sent, {found} came",
+    )
     producer.peer.expect_nothing(
         for_=2 * early, of=command("ExceptionResponse"), proves=AFTER_A_WHILE, why="it was taken"
     )

@@ -1,4 +1,5 @@
-"""Whether flow control of an ActiveMQ keeps the order of a producer's messages, some of which had to wait and others not.
+"""Whether flow control of an ActiveMQ keeps the order of a producer's messages, some of which had
+to wait and others not.
 
 (ActiveMQ documentation, "How do I preserve order of messages"; fixtures/brokers/activemq/flow.xml.)
 """
@@ -10,10 +11,10 @@ import itertools
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from suites.full import body
-from suites.producer_flow import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.suites.steps.address_full import body
+from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
     OpenWireProducer,
@@ -39,11 +40,14 @@ def out_of_place(numbers: list[int]) -> str:
 
 @case(ORDER, needs=NEEDS)
 @over(
-    examples=6, always=lambda target: [{"waiting": 1, "pushed": 1}], waiting=st.integers(1, 3), pushed=st.integers(1, 3)
+    examples=6,
+    always=lambda target: [{"waiting": 1, "pushed": 1}],
+    waiting=st.integers(1, 3),
+    pushed=st.integers(1, 3),
 )
 def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, pushed: int) -> None:
-    """A producer sends to a full queue: SENDs with a receipt first, then some without, then one with. When a consumer makes
-    room, they come in that order."""
+    """A producer sends to a full queue: SENDs with a receipt first, then some without, then one
+    with. When a consumer makes room, they come in that order."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for _ in range(waiting):
@@ -55,18 +59,24 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
     last = producer.offer(to, body(count, 20))
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(last, "taken", "with room again the last message")
-    target.control(sorted(found) == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
-    detail = f"the queue had {count - waiting - pushed} messages when it was full: {out_of_place(found)}"
+    target.control(
+        sorted(found) == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+    )
+    detail = (
+        f"the queue had {count - waiting - pushed} messages when it was full: {out_of_place(found)}"
+    )
     target.judge(ORDER, found == sorted(found), detail)
 
 
 @case(ORDER, needs=NEEDS)
 @pytest.mark.parametrize("protocol", ["stomp", "amqp", "openwire"])
 @over(examples=4, always=lambda target: [{"size": 500}], size=st.integers(300, 2000))
-def test_who_waits_is_not_overtaken_by_who_comes_later(target: Bench, protocol: str, size: int) -> None:
-    """A producer sends many times what fits into a queue, without waiting for answers (over OpenWire: with a window), while a
-    consumer takes and acknowledges. Now there is room and now there is none; the messages come in order, as they do at a queue
-    without flow control."""
+def test_who_waits_is_not_overtaken_by_who_comes_later(
+    target: Bench, protocol: str, size: int
+) -> None:
+    """A producer sends many times what fits into a queue, without waiting for answers (over
+    OpenWire: with a window), while a consumer takes and acknowledges. Now there is room and now
+    there is none; the messages come in order, as they do at a queue without flow control."""
     count = 150
     detail = f"of {count} messages of {size} octets"
     for kind in ("off", "vm", "off"):
@@ -74,11 +84,15 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(target: Bench, protocol: 
         if kind == "vm":
             target.judge(ORDER, found == sorted(found), f"{detail}: {out_of_place(found)}")
         else:
-            target.control(found == sorted(found), f"{detail} to a queue without flow control: {out_of_place(found)}")
+            target.control(
+                found == sorted(found),
+                f"{detail} to a queue without flow control: {out_of_place(found)}",
+            )
 
 
 def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> list[int]:
-    """The numbers of that many messages in the order in which they came, sent and taken at the same time."""
+    """The numbers of that many messages in the order in which they came, sent and taken at the same
+    time."""
     wide = OpenWireProducer(target, window=10_000_000)
     producer: Producer = wide if protocol == "openwire" else PRODUCERS[protocol](target)
     consumer = CONSUMERS["stomp" if protocol == "openwire" else protocol](target, to)
@@ -89,6 +103,7 @@ def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> 
             producer.offer(to, body(number, size))
     found = consumer.rest(count)
     target.control(
-        sorted(found) == list(range(count)), f"{count} messages were sent, {len(found)} came; {producer.instead()}"
+        sorted(found) == list(range(count)),
+        f"{count} messages were sent, {len(found)} came; {producer.instead()}",
     )
     return found

@@ -1,7 +1,9 @@
-"""The limits of all of an ActiveMQ: its memory, its store, its temporary store, and what flow control has to do with them.
+"""The limits of all of an ActiveMQ: its memory, its store, its temporary store, and what flow
+control has to do with them.
 
-(ActiveMQ documentation, "System usage" and "Disabling Flow Control"; fixtures/brokers/activemq/usage.xml.) These cases use up
-what all of a broker has, so they run one after the other on targets of their own, and each leaves everything as it was.
+(ActiveMQ documentation, "System usage" and "Disabling Flow Control";
+fixtures/brokers/activemq/usage.xml.) These cases use up what all of a broker has, so they run one
+after the other on targets of their own, and each leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -9,21 +11,33 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.statistics import Statistics
-from harness.targets.target import RECONFIGURABLE
-from harness.wire.conversation import PATIENCE
-from harness.words import Duration, seconds
-from suites.full import body
-from suites.producer_flow import PLAIN, QUIET, Place, Scale, StompConsumer, StompProducer, broker_limit, place
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.clients.activemq_statistics import Statistics
+from brokerproof.harness.model.time import Duration, seconds
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import RECONFIGURABLE
+from brokerproof.suites.steps.address_full import body
+from brokerproof.suites.steps.producer_flow import (
+    PLAIN,
+    QUIET,
+    Place,
+    Scale,
+    StompConsumer,
+    StompProducer,
+    broker_limit,
+    place,
+)
 
-ONE_BY_ONE, WAITS, SWITCHED_OFF, LIMITS, TO_THE_DISK = (f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 6, 11, 12))
+ONE_BY_ONE, WAITS, SWITCHED_OFF, LIMITS, TO_THE_DISK = (
+    f"ACTIVEMQ-PFC-{number}" for number in (1, 2, 6, 11, 12)
+)
 NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
 """Octets of a body: few of them fill what there is."""
 FULL: Duration = seconds(4)
-"""An answer that has not come by then waits for room: writing to a disk takes less, on a busy host too."""
+"""An answer that has not come by then waits for room: writing to a disk takes less, on a busy host
+too."""
 MOST_BESIDES = 1500
 """What a message may take on disk besides its body: its headers, its place in an index. Octets."""
 SPARE = 250_000
@@ -39,15 +53,23 @@ def empty(target: Bench, statistics: Statistics, kind: str) -> int:
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
-    target.control(before <= limit // 2, f"{before} octets of {kind} are in use before anything was sent")
+    target.control(
+        before <= limit // 2, f"{before} octets of {kind} are in use before anything was sent"
+    )
     return before
 
 
 def on_disk(
-    target: Bench, producer: StompProducer, to: Place, kind: str, before: int, proves: tuple[str, ...]
+    target: Bench,
+    producer: StompProducer,
+    to: Place,
+    kind: str,
+    before: int,
+    proves: tuple[str, ...],
 ) -> tuple[int, str]:
-    """Sends messages until one is not answered. Returns how many were taken, and that one. It has to be at the limit of
-    ``kind``, of which ``before`` octets were in use: not before, and with no more octets than it."""
+    """Sends messages until one is not answered. Returns how many were taken, and that one. It has
+    to be at the limit of ``kind``, of which ``before`` octets were in use: not before, and with no
+    more octets than it."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:
@@ -55,20 +77,27 @@ def on_disk(
         if producer.heard(offered, PATIENCE if count < least else FULL) is None:
             break
         target.require(
-            proves, producer.answer(offered) == "taken", f"message {count} was refused; {producer.instead()}"
+            proves,
+            producer.answer(offered) == "taken",
+            f"message {count} was refused; {producer.instead()}",
         )
         count += 1
         target.require(
-            proves, count * SIZE <= limit + SIZE, f"{count} messages of {SIZE} octets were taken into {limit} octets"
+            proves,
+            count * SIZE <= limit + SIZE,
+            f"{count} messages of {SIZE} octets were taken into {limit} octets",
         )
-    target.judge_count(proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages")
+    target.judge_count(
+        proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages"
+    )
     return count, offered
 
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without a limit of their own keep their messages in memory. Together they take as much as the broker has, to
-    the message; then a producer waits at either. Its connection consumes: that makes room, and everything goes on."""
+    """Two queues without a limit of their own keep their messages in memory. Together they take as
+    much as the broker has, to the message; then a producer waits at either. Its connection
+    consumes: that makes room, and everything goes on."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
     before = empty(target, statistics, "memory")
@@ -78,26 +107,36 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
         which = sum(sent) % 2
         producer.send(queues[which], body(sent[which], SIZE), proves=LIMITS)
         sent[which] += 1
-    # What was in use before may have been given back since; what is asked for it is charged too, for a moment.
+    # What was in use before may have been given back since; what is asked for it is charged too,
+    # for a moment.
     least, most = (limit - before) // weight, limit // weight + 1
-    target.judge_count(LIMITS, "messages in all of the memory", sum(sent), (least, most), "messages")
+    target.judge_count(
+        LIMITS, "messages in all of the memory", sum(sent), (least, most), "messages"
+    )
     waiting = [producer.offer(queues[which], body(sent[which], SIZE)) for which in range(2)]
     for each in waiting:
-        producer.waits(each, (LIMITS, WAITS), f"{used(statistics, 'memory')} octets of {limit} are in use")
+        producer.waits(
+            each, (LIMITS, WAITS), f"{used(statistics, 'memory')} octets of {limit} are in use"
+        )
     producer.peer.subscribe(queues[0].to, ack="client-individual", proves=ONE_BY_ONE)
     for number in range(sent[0]):
-        producer.peer.ack(producer.peer.message(body=body(number, SIZE), proves=ONE_BY_ONE), receipt=True)
+        producer.peer.ack(
+            producer.peer.message(body=body(number, SIZE), proves=ONE_BY_ONE), receipt=True
+        )
     for each in waiting:
         producer.expect(each, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
     producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
     found = StompConsumer(target, queues[1]).rest(sent[1] + 1)
-    target.judge(WAITS, found == list(range(sent[1] + 1)), f"{sent[1] + 1} messages were sent, {found} came")
+    target.judge(
+        WAITS, found == list(range(sent[1] + 1)), f"{sent[1] + 1} messages were sent, {found} came"
+    )
 
 
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
-    """Persistent messages are taken until the store has no more room for them; then their producer waits. Messages that are not
-    persistent pass meanwhile. When the queue has been consumed, the producer goes on."""
+    """Persistent messages are taken until the store has no more room for them; then their producer
+    waits. Messages that are not persistent pass meanwhile. When the queue has been consumed, the
+    producer goes on."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, "vm")
     before = empty(target, statistics, "store")
@@ -107,14 +146,17 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     other.send(beside, body(0, SIZE), proves=LIMITS)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the store a message", (LIMITS, WAITS))
-    target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+    )
     StompConsumer(target, beside).rest(1)
 
 
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
-    """Messages that are not persistent wait in files, until the temporary store has no more room for them; then their producer
-    waits. Persistent messages pass meanwhile. When the queue has been consumed, the producer goes on."""
+    """Messages that are not persistent wait in files, until the temporary store has no more room
+    for them; then their producer waits. Persistent messages pass meanwhile. When the queue has been
+    consumed, the producer goes on."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN)
     before = empty(target, statistics, "temp")
@@ -122,15 +164,17 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
-    target.judge(WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
+    )
     StompConsumer(target, beside).rest(1)
 
 
 @case(ONE_BY_ONE, needs=NEEDS)
 @pytest.mark.parametrize("kind", ["store", "temp"])
 def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
-    """A SEND with a receipt waits because there is no more room on disk for messages of its kind. On the same connection a SEND
-    of the other kind is confirmed, for which there is room."""
+    """A SEND with a receipt waits because there is no more room on disk for messages of its kind.
+    On the same connection a SEND of the other kind is confirmed, for which there is room."""
     statistics, producer = target.statistics(), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")
     before = empty(target, statistics, kind)
@@ -139,7 +183,10 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     behind = producer.offer(beside, body(1, 20), persistent=kind == "temp")
     came = producer.heard(behind, 5 * QUIET)
     said = came or "not answered"
-    detail = f"while a message waits for room ({kind}), one of the other kind on its connection was {said}"
+    detail = (
+        f"while a message waits for room ({kind}), one of the other kind on its connection was"
+        f" {said}"
+    )
     target.judge(ONE_BY_ONE, came == "taken", detail)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk a message")
@@ -150,33 +197,50 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
 
 @case(TO_THE_DISK, SWITCHED_OFF, needs=NEEDS)
 def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: Bench) -> None:
-    """A queue without flow control keeps its messages in files, and has a small memoryLimit. It takes many times that, until
-    what there is of disk for it is used up. All of it comes again."""
+    """A queue without flow control keeps its messages in files, and has a small memoryLimit. It
+    takes many times that, until what there is of disk for it is used up. All of it comes again."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, "temp")
     count, waiting = on_disk(target, producer, to, "temp", before, (TO_THE_DISK,))
     more = count * SIZE // to.policy.memory_limit
     target.judge(
-        SWITCHED_OFF, more >= 10, f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit"
+        SWITCHED_OFF,
+        more >= 10,
+        f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
     )
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
-    target.judge(TO_THE_DISK, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        TO_THE_DISK,
+        found == list(range(count + 1)),
+        f"{count + 1} messages were sent, {found} came",
+    )
 
 
-SMALL = st.sampled_from([Where("stomp", {"broker": {"disk_space": size}}) for size in (600_000, 1_000_000, 1_500_000)])
+SMALL = st.sampled_from(
+    [Where("stomp", {"broker": {"disk_space": size}}) for size in (600_000, 1_000_000, 1_500_000)]
+)
 
 
 @case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
 @over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
 def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
-    """A broker is allowed more than its disk has. Without flow control it takes messages, persistent or not, until the disk is
-    used up, many times the memoryLimit of their queue; then a producer waits. All of it comes again."""
+    """A broker is allowed more than its disk has. Without flow control it takes messages,
+    persistent or not, until the disk is used up, many times the memoryLimit of their queue; then a
+    producer waits. All of it comes again."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))
     more = count * SIZE // to.policy.memory_limit
-    target.judge(TO_THE_DISK, more >= 10, f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit")
+    target.judge(
+        TO_THE_DISK,
+        more >= 10,
+        f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
+    )
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)
-    target.judge(TO_THE_DISK, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came")
+    target.judge(
+        TO_THE_DISK,
+        found == list(range(count + 1)),
+        f"{count + 1} messages were sent, {found} came",
+    )

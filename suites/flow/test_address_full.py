@@ -1,21 +1,23 @@
-"""What happens at the very octet at which an address is full, over AMQP: refused, lost, or no credit (ARTEMIS-PAGING-8).
+"""What happens at the very octet at which an address is full, over AMQP: refused, lost, or no
+credit (ARTEMIS-PAGING-8).
 
-A message's charge is measured first. Then an address is filled to one octet below its limit, to it, and to one above,
-message by message, each after the answer to the one before it: in a burst only bounds are certain.
+A message's charge is measured first. Then an address is filled to one octet below its limit, to it,
+and to one above, message by message, each after the answer to the one before it: in a burst only
+bounds are certain.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import AmqpPeer, Node, frame
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from suites import full
-from suites.amqp.steps import QUIET, bystander, collect
-from suites.full import LIMIT, MESSAGES, SMALLEST, THRESHOLD
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.amqp.steps import QUIET, bystander, collect
+from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps.address_full import LIMIT, MESSAGES, SMALLEST, THRESHOLD
 
 POLICIES, THREE = "ARTEMIS-PAGING-8", "ARTEMIS-PAGING-13"
 NO_CREDIT, REFUSED = "ARTEMIS-FLOW-amqp-2", "ARTEMIS-FLOW-amqp-4"
@@ -31,113 +33,157 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """``place`` is charged ``total`` octets by messages, each of which has to be accepted; how many they are."""
-    bodies = full.filling(total, full.overhead(target), sizes)
-    peer, link = full.producer(target, place)
+    """``place`` is charged ``total`` octets by messages, each of which has to be accepted; how many
+    they are."""
+    bodies = address_full.filling(total, address_full.overhead(target), sizes)
+    peer, link = address_full.producer(target, place)
     for each in bodies:
-        state = full.send(target, peer, link, each)
-        target.require(POLICIES, state == "accepted", f"a message to an address that is not full was {state}")
+        state = address_full.send(target, peer, link, each)
+        target.require(
+            POLICIES, state == "accepted", f"a message to an address that is not full was {state}"
+        )
     return peer, len(bodies)
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """An address under FAIL is filled to its limit, or one octet below or above. Below, one more message is accepted; the
-    next one is refused, and so is it at once from the limit on. Nothing refused is in the queue, and other addresses
-    take messages all the while."""
-    place = full.node(target, "fail")
+    """An address under FAIL is filled to its limit, or one octet below or above. Below, one more
+    message is accepted; the next one is refused, and so is it at once from the limit on. Nothing
+    refused is in the queue, and other addresses take messages all the while."""
+    place = address_full.node(target, "fail")
     with bystander(target):
         peer, count = filled(target, place, LIMIT + gap, sizes)
         link = peer.session.links[0]
-        states = [full.send(target, peer, link, full.body(count + more, SMALLEST)) for more in range(2)]
+        states = [
+            address_full.send(target, peer, link, address_full.body(count + more, SMALLEST))
+            for more in range(2)
+        ]
         wanted = ["accepted" if gap < 0 else "rejected", "rejected"]
-        target.judge(POLICIES, states == wanted, f"with {gap:+d} octets to the limit, two more were {states}")
+        target.judge(
+            POLICIES, states == wanted, f"with {gap:+d} octets to the limit, two more were {states}"
+        )
     kept = count + (gap < 0)
-    found = full.drain_queue(target, place, kept)
-    target.judge(POLICIES, found == list(range(kept)), f"{kept} messages were accepted, the queue has {found}")
-    full.room_again(target, place.address)
-    state = full.send(target, *full.producer(target, place), full.body(0, SMALLEST))
+    found = address_full.drain_queue(target, place, kept)
+    target.judge(
+        POLICIES,
+        found == list(range(kept)),
+        f"{kept} messages were accepted, the queue has {found}",
+    )
+    address_full.room_again(target, place.address)
+    state = address_full.send(
+        target, *address_full.producer(target, place), address_full.body(0, SMALLEST)
+    )
     target.judge(POLICIES, state == "accepted", f"with room again a message was {state}")
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """The same under DROP: every message is accepted, and those sent while the address was full are gone, no others."""
-    place = full.node(target, "drop")
+    """The same under DROP: every message is accepted, and those sent while the address was full are
+    gone, no others."""
+    place = address_full.node(target, "drop")
     peer, count = filled(target, place, LIMIT + gap, sizes)
     link = peer.session.links[0]
-    states = [full.send(target, peer, link, full.body(count + more, SMALLEST)) for more in range(3)]
-    target.judge(POLICIES, states == ["accepted"] * 3, f"messages to a full address under DROP were {states}")
+    states = [
+        address_full.send(target, peer, link, address_full.body(count + more, SMALLEST))
+        for more in range(3)
+    ]
+    target.judge(
+        POLICIES, states == ["accepted"] * 3, f"messages to a full address under DROP were {states}"
+    )
     kept = count + (gap < 0)
-    found = full.drain_queue(target, place, kept)
+    found = address_full.drain_queue(target, place, kept)
     target.judge(
         POLICIES,
         found == list(range(kept)),
         f"with {gap:+d} octets to the limit {kept} are kept, the queue has {found}",
     )
-    full.room_again(target, place.address)
-    full.send(target, peer, link, full.body(kept, SMALLEST))
-    again = full.drain_queue(target, place, 1)
-    target.judge(POLICIES, again == [kept], f"with room again a message is kept; the queue has {again}")
+    address_full.room_again(target, place.address)
+    address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
+    again = address_full.drain_queue(target, place, 1)
+    target.judge(
+        POLICIES, again == [kept], f"with room again a message is kept; the queue has {again}"
+    )
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
-@over(examples=6, always=lambda target: [{"kind": each} for each in ("fail", "drop")], kind=st.just("fail"))
+@over(
+    examples=6,
+    always=lambda target: [{"kind": each} for each in ("fail", "drop")],
+    kind=st.just("fail"),
+)
 def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -> None:
-    """A producer that sends settled cannot be told. What it sends to a full address under FAIL or DROP is not queued, its
-    connection stays, and it goes on when there is room."""
-    place = full.node(target, kind)
+    """A producer that sends settled cannot be told. What it sends to a full address under FAIL or
+    DROP is not queued, its connection stays, and it goes on when there is room."""
+    place = address_full.node(target, kind)
     peer, count = filled(target, place, LIMIT, [1000])
     link = peer.session.links[0]
     for more in range(3):
-        peer.publish(link, full.body(count + more, SMALLEST), settled=True)
+        peer.publish(link, address_full.body(count + more, SMALLEST), settled=True)
     peer.settle()
-    found = full.drain_queue(target, place, count)
-    target.judge(POLICIES, found == list(range(count)), f"{count} messages were taken, the queue has {found}")
-    full.room_again(target, place.address)
-    state = full.send(target, *full.producer(target, place), full.body(0, SMALLEST))
+    found = address_full.drain_queue(target, place, count)
+    target.judge(
+        POLICIES, found == list(range(count)), f"{count} messages were taken, the queue has {found}"
+    )
+    address_full.room_again(target, place.address)
+    state = address_full.send(
+        target, *address_full.producer(target, place), address_full.body(0, SMALLEST)
+    )
     target.judge(POLICIES, state == "accepted", f"with room again a message was {state}")
 
 
 @case(NO_CREDIT, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """An address under BLOCK is filled to its limit, or one octet below or above. A producer that attaches then gets credit
-    below the limit, and none from there on; messages on credit given before are accepted still."""
-    place = full.node(target, "block")
+    """An address under BLOCK is filled to its limit, or one octet below or above. A producer that
+    attaches then gets credit below the limit, and none from there on; messages on credit given
+    before are accepted still."""
+    place = address_full.node(target, "block")
     peer, count = filled(target, place, LIMIT + gap, sizes)
-    late, link = full.producer(target, place)
+    late, link = address_full.producer(target, place)
     if gap < 0:
         target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
-        detail = f"an octet below the limit a new producer got {link.credit} credits; {late.instead()}"
+        detail = (
+            f"an octet below the limit a new producer got {link.credit} credits; {late.instead()}"
+        )
         target.judge(NO_CREDIT, link.credit > 0, detail)
     else:
-        late.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=f"full by {gap} octets")
-        state = full.send(target, peer, peer.session.links[0], full.body(count, SMALLEST))
+        late.expect_nothing(
+            for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=f"full by {gap} octets"
+        )
+        state = address_full.send(
+            target, peer, peer.session.links[0], address_full.body(count, SMALLEST)
+        )
         target.judge(
-            POLICIES, state == "accepted", f"a message on credit given before the address was full was {state}"
+            POLICIES,
+            state == "accepted",
+            f"a message on credit given before the address was full was {state}",
         )
 
 
 @case(NO_CREDIT, UNBLOCK, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=8, always=lambda target: [{"gap": 0}, {"gap": -1}], gap=st.sampled_from((0, -1)))
 def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
-    """Under BLOCK an address holds more than its limit. A consumer takes one message after another; a producer that waits
-    gets credit as soon as less than the limit is there, and not while exactly the limit is."""
-    place = full.node(target, "block")
-    extra = full.overhead(target)
+    """Under BLOCK an address holds more than its limit. A consumer takes one message after another;
+    a producer that waits gets credit as soon as less than the limit is there, and not while exactly
+    the limit is."""
+    place = address_full.node(target, "block")
+    extra = address_full.overhead(target)
     first = [1000, 300]
     total = LIMIT + gap + sum(size + extra for size in first)
     _, count = filled(target, place, total, [*first, 400, 500])
-    late, link = full.producer(target, place)
-    late.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="the address is full")
+    late, link = address_full.producer(target, place)
+    late.expect_nothing(
+        for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="the address is full"
+    )
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=count)
     held = collect(target, consumer, taking, count, quiet=0)
     target.control(len(held) == count, f"{count} messages were accepted, {len(held)} came")
-    late.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="nothing is acknowledged yet")
+    late.expect_nothing(
+        for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why="nothing is acknowledged yet"
+    )
     needed = 2 if gap < 0 else 3
     for number, each in enumerate(held[:needed], 1):
         consumer.disposition(each)
@@ -146,39 +192,55 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
             why = f"{number} of {needed} messages are acknowledged"
             late.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=why)
     target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
-    target.judge(UNBLOCK, link.credit > 0, f"below the limit again {link.credit} credits came; {late.instead()}")
+    target.judge(
+        UNBLOCK,
+        link.credit > 0,
+        f"below the limit again {link.credit} credits came; {late.instead()}",
+    )
 
 
 @case(REFUSED, POLICIES, needs={"amqp", "address-full"})
 @over(examples=8, always=lambda target: [{"gap": -1, "sizes": []}, {"gap": 1, "sizes": [300]}],
       gap=st.sampled_from((-1, 1)), sizes=fillings)  # fmt: skip
-def test_the_threshold_rejects_above_its_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """Under BLOCK with a threshold an address is filled on credit that was given before: one octet below the threshold
-    messages are accepted, one octet above it they are rejected and not queued, settled ones too."""
-    place = full.node(target, "reject")
+def test_the_threshold_rejects_above_its_very_octet(
+    target: Bench, gap: int, sizes: list[int]
+) -> None:
+    """Under BLOCK with a threshold an address is filled on credit that was given before: one octet
+    below the threshold messages are accepted, one octet above it they are rejected and not queued,
+    settled ones too."""
+    place = address_full.node(target, "reject")
     peer, count = filled(target, place, THRESHOLD + gap, [*sizes, 9000])
     link = peer.session.links[0]
-    state = full.send(target, peer, link, full.body(count, SMALLEST))
+    state = address_full.send(target, peer, link, address_full.body(count, SMALLEST))
     wanted = "accepted" if gap < 0 else "rejected"
     target.judge(
-        REFUSED, state == wanted, f"{gap:+d} octets to the threshold, a message was {state}, should be {wanted}"
+        REFUSED,
+        state == wanted,
+        f"{gap:+d} octets to the threshold, a message was {state}, should be {wanted}",
     )
     kept = count + (gap < 0)
-    state = full.send(target, peer, link, full.body(kept, SMALLEST))
+    state = address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
     target.judge(REFUSED, state == "rejected", f"above the threshold a message was {state}")
-    peer.publish(link, full.body(kept, SMALLEST), settled=True)
+    peer.publish(link, address_full.body(kept, SMALLEST), settled=True)
     peer.settle()
-    found = full.drain_queue(target, place, kept)
-    target.judge(REFUSED, found == list(range(kept)), f"{kept} messages were accepted, the queue has {found}")
+    found = address_full.drain_queue(target, place, kept)
+    target.judge(
+        REFUSED, found == list(range(kept)), f"{kept} messages were accepted, the queue has {found}"
+    )
 
 
 @case(REFUSED, POLICIES, needs={"amqp", "address-full"})
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
-    """An address holds exactly the octets of its threshold. The manual has messages rejected once that is reached."""
-    place = full.node(target, "reject")
+    """An address holds exactly the octets of its threshold. The manual has messages rejected once
+    that is reached."""
+    place = address_full.node(target, "reject")
     peer, count = filled(target, place, THRESHOLD, [9000])
-    state = full.send(target, peer, peer.session.links[0], full.body(count, SMALLEST))
-    target.judge(REFUSED, state == "rejected", f"at the threshold a message was {state}, should be rejected")
+    state = address_full.send(
+        target, peer, peer.session.links[0], address_full.body(count, SMALLEST)
+    )
+    target.judge(
+        REFUSED, state == "rejected", f"at the threshold a message was {state}, should be rejected"
+    )
 
 
 @case(THREE, needs={"amqp", "address-full"})
@@ -189,43 +251,67 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     sizes=st.lists(st.sampled_from([1, 300, 30_000]), min_size=MESSAGES, max_size=MESSAGES),
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: list[int]) -> None:
-    """An address with max-size-messages takes that many of any size. One more is refused under FAIL, and lost under DROP,
-    until one is acknowledged."""
-    place = full.node(target, f"three.{kind}")
-    peer, link = full.producer(target, place)
-    states = [full.send(target, peer, link, full.body(number, size)) for number, size in enumerate([*sizes, 1])]
+    """An address with max-size-messages takes that many of any size. One more is refused under
+    FAIL, and lost under DROP, until one is acknowledged."""
+    place = address_full.node(target, f"three.{kind}")
+    peer, link = address_full.producer(target, place)
+    states = [
+        address_full.send(target, peer, link, address_full.body(number, size))
+        for number, size in enumerate([*sizes, 1])
+    ]
     wanted = ["accepted"] * MESSAGES + ["rejected" if kind == "fail" else "accepted"]
-    target.judge(THREE, states == wanted, f"with room for {MESSAGES} messages, {len(states)} were {states}")
+    target.judge(
+        THREE, states == wanted, f"with room for {MESSAGES} messages, {len(states)} were {states}"
+    )
     consumer = target.amqp()
     taking = consumer.receiver(place, credit=MESSAGES + 1)
     held = collect(target, consumer, taking, MESSAGES)
-    found = [full.number_of(each.message.body) for each in held]
-    target.require(THREE, found == list(range(MESSAGES)), f"{MESSAGES} messages were taken, {found} came")
+    found = [address_full.number_of(each.message.body) for each in held]
+    target.require(
+        THREE, found == list(range(MESSAGES)), f"{MESSAGES} messages were taken, {found} came"
+    )
     consumer.disposition(held[0])
     consumer.settle()
     target.advance(QUIET)  # brokers may free what was acknowledged on their own time
     if kind == "fail":
-        state = full.send(target, peer, link, full.body(9, 1))
+        state = address_full.send(target, peer, link, address_full.body(9, 1))
         target.judge(THREE, state == "accepted", f"after one was acknowledged another was {state}")
     else:
-        full.send(target, peer, link, full.body(9, 1))
-        came = [full.number_of(each.message.body) for each in collect(target, consumer, taking, 1)]
-        target.judge(THREE, came == [9], f"after one was acknowledged another was sent, {came} came")
+        address_full.send(target, peer, link, address_full.body(9, 1))
+        came = [
+            address_full.number_of(each.message.body)
+            for each in collect(target, consumer, taking, 1)
+        ]
+        target.judge(
+            THREE, came == [9], f"after one was acknowledged another was sent, {came} came"
+        )
 
 
 @case(THREE, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_credit_stops_at_the_last_message(target: Bench) -> None:
-    """Under BLOCK with max-size-messages a new producer gets credit while one message fewer is there, and none after."""
-    place = full.node(target, "three.block")
-    peer, link = full.producer(target, place)
+    """Under BLOCK with max-size-messages a new producer gets credit while one message fewer is
+    there, and none after."""
+    place = address_full.node(target, "three.block")
+    peer, link = address_full.producer(target, place)
     for number in range(MESSAGES - 1):
-        full.send(target, peer, link, full.body(number, 300))
-    early, room = full.producer(target, place)
+        address_full.send(target, peer, link, address_full.body(number, 300))
+    early, room = address_full.producer(target, place)
     target.wait_until(lambda: room.credit > 0 or early.ended is not None, PATIENCE)
-    target.judge(THREE, room.credit > 0, f"with room for one message {room.credit} credits came; {early.instead()}")
-    full.send(target, peer, link, full.body(MESSAGES, 300))
-    late, none = full.producer(target, place)
-    late.expect_nothing(for_=QUIET, of=frame("flow", link=none), proves=(THREE, NO_CREDIT), why="all places are taken")
-    full.drain_queue(target, place, MESSAGES)
+    target.judge(
+        THREE,
+        room.credit > 0,
+        f"with room for one message {room.credit} credits came; {early.instead()}",
+    )
+    address_full.send(target, peer, link, address_full.body(MESSAGES, 300))
+    late, none = address_full.producer(target, place)
+    late.expect_nothing(
+        for_=QUIET,
+        of=frame("flow", link=none),
+        proves=(THREE, NO_CREDIT),
+        why="all places are taken",
+    )
+    address_full.drain_queue(target, place, MESSAGES)
     target.wait_until(lambda: none.credit > 0 or late.ended is not None, PATIENCE)
-    target.judge(NO_CREDIT, none.credit > 0, f"with room again {none.credit} credits came; {late.instead()}")
+    target.judge(
+        NO_CREDIT, none.credit > 0, f"with room again {none.credit} credits came; {late.instead()}"
+    )

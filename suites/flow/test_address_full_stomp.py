@@ -1,7 +1,8 @@
 """What happens at the very octet at which an address is full, over STOMP (ARTEMIS-PAGING-8).
 
-What a SEND is charged depends on its headers and on the broker's own book-keeping, so the body that weighs what is left is
-looked for on other addresses first. The broker's management says what the address holds before the SEND that is judged.
+What a SEND is charged depends on its headers and on the broker's own book-keeping, so the body that
+weighs what is left is looked for on other addresses first. The broker's management says what the
+address holds before the SEND that is judged.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.management import Admin
-from harness.clients.raw_stomp import ERROR, Destination, StompPeer, frame
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from suites import full
-from suites.full import LIMIT, MESSAGES
-from suites.queues import QUIET, bodies, collect
-from suites.refusals import bystander, either
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.artemis_management import Admin
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, Destination, StompPeer, frame
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps.address_full import LIMIT, MESSAGES
+from brokerproof.suites.steps.queues import QUIET, bodies, collect
+from brokerproof.suites.steps.refusals import bystander, either
 
 POLICIES, BLOCKS, ONLY_BLOCK, THREE = (
     "ARTEMIS-PAGING-8",
@@ -41,152 +42,220 @@ def told(target: Target) -> list[dict[str, Any]]:
 
 
 def filled(
-    target: Bench, admin: Admin, to: Destination, total: int, sizes: Sequence[int], *, proves: str = POLICIES
+    target: Bench,
+    admin: Admin,
+    to: Destination,
+    total: int,
+    sizes: Sequence[int],
+    *,
+    proves: str = POLICIES,
 ) -> tuple[StompPeer, int, int]:
-    """An address that holds ``total`` octets, or as nearly as its broker's accounting lets it: the producer, how many
-    messages, and how many octets there are."""
+    """An address that holds ``total`` octets, or as nearly as its broker's accounting lets it: the
+    producer, how many messages, and how many octets there are."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
-        peer.publish(to, full.body(number, size), proves=proves)
-    scale, count = full.Scale(target, admin, to), len(sizes)
+        peer.publish(to, address_full.body(number, size), proves=proves)
+    scale, count = address_full.Scale(target, admin, to), len(sizes)
     while (left := total - (admin.size(to.name) if count else 0)) >= scale.weight(2):
         # One after the other: a message may weigh a few octets more or less than it did elsewhere.
-        peer.publish(to, full.body(count, scale.sizes(left)[0]), proves=proves)
+        peer.publish(to, address_full.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)
     target.note(
-        f"the address holds {held} octets, {held - LIMIT:+d} to its limit; {held - total:+d} to what was wanted"
+        f"the address holds {held} octets, {held - LIMIT:+d} to its limit; {held - total:+d} to"
+        " what was wanted"
     )
     return peer, count, held
 
 
 def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, receipt: bool) -> None:
-    """A SEND to an address that is full under FAIL: an ERROR tells the producer, and no RECEIPT comes."""
+    """A SEND to an address that is full under FAIL: an ERROR tells the producer, and no RECEIPT
+    comes."""
     name = peer.next_receipt()
     headers = [("destination", to.name), *to.send_headers, ("content-length", "2")]
-    peer.send("SEND", [*headers, *([("receipt", name)] if receipt else [])], full.body(number, 2))
+    peer.send(
+        "SEND", [*headers, *([("receipt", name)] if receipt else [])], address_full.body(number, 2)
+    )
     confirmed = frame("RECEIPT", {"receipt-id": name})
     came = peer.watch_for(either(confirmed, ERROR))
     what = peer.instead() if came is None else came.brief()
-    target.judge(POLICIES, came is not None and came.command == "ERROR", f"a SEND to a full address got {what}")
+    target.judge(
+        POLICIES,
+        came is not None and came.command == "ERROR",
+        f"a SEND to a full address got {what}",
+    )
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "admin"})
 @over(examples=8, always=told, gap=st.sampled_from(GAPS), sizes=fillings, receipt=st.booleans())
-def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int], receipt: bool) -> None:
-    """An address under FAIL is filled to its limit, or one octet below or above. Below, one more SEND is taken; from the
-    limit on it is answered with ERROR, with or without a receipt asked for. The queue has what was taken, nothing else."""
-    to, admin = full.destination(target, "fail"), target.admin()
+def test_fail_refuses_from_the_very_octet(
+    target: Bench, gap: int, sizes: list[int], receipt: bool
+) -> None:
+    """An address under FAIL is filled to its limit, or one octet below or above. Below, one more
+    SEND is taken; from the limit on it is answered with ERROR, with or without a receipt asked for.
+    The queue has what was taken, nothing else."""
+    to, admin = address_full.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
         peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
         kept = count
         while admin.size(to.name) < LIMIT:
-            peer.publish(to, full.body(kept, 2), proves=POLICIES)
+            peer.publish(to, address_full.body(kept, 2), proves=POLICIES)
             kept += 1
         refused(target, peer, to, kept, receipt=receipt)
-    found = full.drain_queue(target, full.same(to), kept)
-    target.judge(POLICIES, found == list(range(kept)), f"{held} octets were there before; the queue has {found}")
-    full.room_again(target, to.name)
-    target.stomp().publish(to, full.body(0, 2), proves=POLICIES)
+    found = address_full.drain_queue(target, address_full.same(to), kept)
+    target.judge(
+        POLICIES,
+        found == list(range(kept)),
+        f"{held} octets were there before; the queue has {found}",
+    )
+    address_full.room_again(target, to.name)
+    target.stomp().publish(to, address_full.body(0, 2), proves=POLICIES)
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "admin"})
 @over(examples=8, always=told, gap=st.sampled_from(GAPS), sizes=fillings, receipt=st.booleans())
-def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int], receipt: bool) -> None:
-    """The same under DROP: every SEND is confirmed that asks for it, and what was sent to the full address is gone."""
-    to, admin = full.destination(target, "drop"), target.admin()
+def test_drop_loses_from_the_very_octet(
+    target: Bench, gap: int, sizes: list[int], receipt: bool
+) -> None:
+    """The same under DROP: every SEND is confirmed that asks for it, and what was sent to the full
+    address is gone."""
+    to, admin = address_full.destination(target, "drop"), target.admin()
     peer, count, held = filled(target, admin, to, LIMIT + gap, sizes)
     kept = number = count
     while number < kept + 3:
         room = admin.size(to.name) < LIMIT
-        peer.publish(to, full.body(number, 2), receipt=receipt, proves=POLICIES if receipt else None)
+        peer.publish(
+            to, address_full.body(number, 2), receipt=receipt, proves=POLICIES if receipt else None
+        )
         peer.settle()
         number += 1
         kept += room
-    found = full.drain_queue(target, full.same(to), kept)
-    target.judge(POLICIES, found == list(range(kept)), f"{held} octets were there before; the queue has {found}")
+    found = address_full.drain_queue(target, address_full.same(to), kept)
+    target.judge(
+        POLICIES,
+        found == list(range(kept)),
+        f"{held} octets were there before; the queue has {found}",
+    )
 
 
 @case(THREE, POLICIES, needs={"stomp-1.2", "address-full"})
-@over(examples=4, always=lambda target: [{"kind": "fail"}, {"kind": "drop"}], kind=st.sampled_from(["fail", "drop"]))
+@over(
+    examples=4,
+    always=lambda target: [{"kind": "fail"}, {"kind": "drop"}],
+    kind=st.sampled_from(["fail", "drop"]),
+)
 def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
-    """An address with max-size-messages takes that many SENDs; the next is answered with ERROR or loses its message."""
-    to = full.destination(target, f"three.{kind}")
+    """An address with max-size-messages takes that many SENDs; the next is answered with ERROR or
+    loses its message."""
+    to = address_full.destination(target, f"three.{kind}")
     peer = target.stomp()
     for number, size in zip(range(MESSAGES), (10, 20_000, 300), strict=True):
-        peer.publish(to, full.body(number, size), proves=THREE)
+        peer.publish(to, address_full.body(number, size), proves=THREE)
     if kind == "fail":
         refused(target, peer, to, MESSAGES, receipt=True)
     else:
-        peer.publish(to, full.body(MESSAGES, 2), proves=POLICIES)
-    found = full.drain_queue(target, full.same(to), MESSAGES)
-    target.judge(THREE, found == list(range(MESSAGES)), f"{MESSAGES} SENDs were taken, the queue has {found}")
+        peer.publish(to, address_full.body(MESSAGES, 2), proves=POLICIES)
+    found = address_full.drain_queue(target, address_full.same(to), MESSAGES)
+    target.judge(
+        THREE, found == list(range(MESSAGES)), f"{MESSAGES} SENDs were taken, the queue has {found}"
+    )
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "transactions"})
 @over(examples=6, kind=st.sampled_from(["fail", "drop"]), end=st.sampled_from(["COMMIT", "ABORT"]))
 def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str, end: str) -> None:
-    """An address is full already. A SEND in a transaction to it is refused under FAIL, at once or with the COMMIT, and
-    lost under DROP; nothing of the transaction is ever queued."""
-    to = full.destination(target, f"three.{kind}")
+    """An address is full already. A SEND in a transaction to it is refused under FAIL, at once or
+    with the COMMIT, and lost under DROP; nothing of the transaction is ever queued."""
+    to = address_full.destination(target, f"three.{kind}")
     filler = target.stomp()
     for number in range(MESSAGES):
-        filler.publish(to, full.body(number, 10))
+        filler.publish(to, address_full.body(number, 10))
     peer = target.stomp()
     peer.request("BEGIN", {"transaction": "t"})
-    peer.publish(to, full.body(MESSAGES, 10), {"transaction": "t"}, receipt=False)
+    peer.publish(to, address_full.body(MESSAGES, 10), {"transaction": "t"}, receipt=False)
     receipt = peer.next_receipt()
     peer.send(end, {"transaction": "t", "receipt": receipt})
     came = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
     what = peer.instead() if came is None else came.brief()
     if kind == "drop":
-        target.judge(POLICIES, came is not None and came.command == "RECEIPT", f"under DROP the {end} got {what}")
+        target.judge(
+            POLICIES,
+            came is not None and came.command == "RECEIPT",
+            f"under DROP the {end} got {what}",
+        )
     elif end == "COMMIT":
-        target.judge(POLICIES, came is not None and came.command == "ERROR", f"under FAIL the {end} got {what}")
-    found = full.drain_queue(target, full.same(to), MESSAGES)
+        target.judge(
+            POLICIES,
+            came is not None and came.command == "ERROR",
+            f"under FAIL the {end} got {what}",
+        )
+    found = address_full.drain_queue(target, address_full.same(to), MESSAGES)
     target.judge(POLICIES, found == list(range(MESSAGES)), f"the queue has {found} after the {end}")
 
 
 @case(ONLY_BLOCK, needs={"stomp-1.2", "address-full"})
-@over(examples=4, always=lambda target: [{"kind": each} for each in ("page", "drop")], kind=st.just("page"))
+@over(
+    examples=4,
+    always=lambda target: [{"kind": each} for each in ("page", "drop")],
+    kind=st.just("page"),
+)
 def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
-    """Under PAGE and DROP a producer goes on past the limit: each of its SENDs is confirmed, twice the limit and more."""
-    to = full.destination(target, kind)
+    """Under PAGE and DROP a producer goes on past the limit: each of its SENDs is confirmed, twice
+    the limit and more."""
+    to = address_full.destination(target, kind)
     peer = target.stomp()
     for number in range(3 * LIMIT // 2000):
-        peer.publish(to, full.body(number, 2000), proves=ONLY_BLOCK)
+        peer.publish(to, address_full.body(number, 2000), proves=ONLY_BLOCK)
 
 
 @case(BLOCKS, needs={"stomp-1.2", "address-full"})
 @over(examples=4, producers=st.integers(1, 3), receipts=st.booleans())
-def test_nothing_is_lost_under_block_over_stomp(target: Bench, producers: int, receipts: bool) -> None:
-    """Producers send twice what the address may hold, whether they are made to wait or not, and a consumer takes
-    everything: each message comes once, those of a producer in order."""
-    to = full.destination(target, "block")
+def test_nothing_is_lost_under_block_over_stomp(
+    target: Bench, producers: int, receipts: bool
+) -> None:
+    """Producers send twice what the address may hold, whether they are made to wait or not, and a
+    consumer takes everything: each message comes once, those of a producer in order."""
+    to = address_full.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
     each = 2 * LIMIT // 2000 // producers
     for number in range(each):
         for who, peer in enumerate(peers):
             receipt = {"receipt": peer.next_receipt()} if receipts else {}
-            octets = full.body(who * 1000 + number, 2000)
+            octets = address_full.body(who * 1000 + number, 2000)
             peer.send(
                 "SEND",
-                [("destination", to.name), *to.send_headers, ("content-length", "2000"), *receipt.items()],
+                [
+                    ("destination", to.name),
+                    *to.send_headers,
+                    ("content-length", "2000"),
+                    *receipt.items(),
+                ],
                 octets,
             )
     target.advance(QUIET)
     consumer = target.stomp()
     consumer.subscribe(to)
-    found = [full.number_of(octets) for octets in bodies(collect(target, consumer, each * producers))]
+    found = [
+        address_full.number_of(octets)
+        for octets in bodies(collect(target, consumer, each * producers))
+    ]
     wanted = [list(range(who * 1000, who * 1000 + each)) for who in range(producers)]
-    by_producer = [[number for number in found if number // 1000 == who] for who in range(producers)]
+    by_producer = [
+        [number for number in found if number // 1000 == who] for who in range(producers)
+    ]
     detail = f"{each} from each of {producers} were sent, by producer came {by_producer}"
     target.judge(BLOCKS, by_producer == wanted, detail)
     if receipts:
         for peer in peers:
-            target.wait_until(lambda peer=peer: _receipts(peer) >= each or peer.ended is not None, PATIENCE)  # type: ignore[misc]
+            target.wait_until(
+                lambda peer=peer: _receipts(peer) >= each or peer.ended is not None, PATIENCE
+            )  # type: ignore[misc]
         counts = [_receipts(peer) for peer in peers]
-        target.judge(BLOCKS, counts == [each] * producers, f"{each} receipts were asked for by each, {counts} came")
+        target.judge(
+            BLOCKS,
+            counts == [each] * producers,
+            f"{each} receipts were asked for by each, {counts} came",
+        )
 
 
 def _receipts(peer: StompPeer) -> int:

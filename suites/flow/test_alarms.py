@@ -1,19 +1,32 @@
-"""Memory and disk alarms of RabbitMQ: who is held back, who is told, and what goes on (RabbitMQ: flow control).
+"""Memory and disk alarms of RabbitMQ: who is held back, who is told, and what goes on (RabbitMQ:
+flow control).
 
-An alarm is for all of the broker, so there is one case, which walks through all of it, and targets of their own for it.
+An alarm is for all of the broker, so there is one case, which walks through all of it, and targets
+of their own for it.
 """
 
 from __future__ import annotations
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.trace.events import HeartBeatReceived
-from harness.wire.conversation import PATIENCE
-from harness.words import Duration, seconds
-from suites.amqp091.steps import QUIET, arrive, bodies, drained, eventually, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.model.time import Duration, seconds
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.amqp091.steps import (
+    QUIET,
+    arrive,
+    bodies,
+    drained,
+    eventually,
+    fill,
+    queue_of,
+)
 
-BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+BLOCKED, UNBLOCKED = (
+    method("connection.blocked", channel=0),
+    method("connection.unblocked", channel=0),
+)
 HEART_BEAT: Duration = seconds(1)
 
 
@@ -23,8 +36,8 @@ HEART_BEAT: Duration = seconds(1)
     needs={"alarms"},
 )
 def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
-    """The memory watermark is set to 0 while connections publish, consume, do both or are idle; then it is set back. Then the
-    same with the limit for the disk."""
+    """The memory watermark is set to 0 while connections publish, consume, do both or are idle;
+    then it is set back. Then the same with the limit for the disk."""
     memory, at_once, at_runtime, disk, told, others, mixed = target.cited
     owner = target.amqp091(channels=2)
     queue = target.fresh_name()
@@ -38,36 +51,58 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
 
     target.starve("memory")
     try:
-        publisher.expect_nothing(for_=QUIET, of=BLOCKED, proves=told, why="the connection has published nothing yet")
+        publisher.expect_nothing(
+            for_=QUIET, of=BLOCKED, proves=told, why="the connection has published nothing yet"
+        )
         publisher.publish(b"held", queue)
         came = publisher.expect(BLOCKED, proves=(told, at_once))
         target.judge(told, came["reason"] == "low on memory", f"the reason is {came['reason']!r}")
         deaf.publish(b"deaf", queue)
-        deaf.expect_nothing(for_=QUIET, of=BLOCKED, proves=told, why="the client does not understand it")
+        deaf.expect_nothing(
+            for_=QUIET, of=BLOCKED, proves=told, why="the client does not understand it"
+        )
         _consumes(target, consumer, queue, others)
         _mixed(target, both, queue, first["delivery-tag"], mixed)
         beating = _silent(target, queue, others)
         left = bodies(drained(owner, queue))
         target.judge(
-            (memory, at_once), b"held" not in left and b"deaf" not in left, f"under the alarm {left} could be had"
+            (memory, at_once),
+            b"held" not in left and b"deaf" not in left,
+            f"under the alarm {left} could be had",
         )
     finally:
         target.starve("memory", False)
     publisher.expect(UNBLOCKED, proves=(told, at_runtime))
-    target.judge(told, deaf.take(UNBLOCKED) is None, "who was not told of the alarm should not be told of its end")
+    target.judge(
+        told,
+        deaf.take(UNBLOCKED) is None,
+        "who was not told of the alarm should not be told of its end",
+    )
     more = bodies(arrive(both, 1))  # its acknowledgement counts now, and it has room for one
-    target.judge(mixed, len(more) == 1, f"after the alarm {len(more)} messages came to the mixed connection")
+    target.judge(
+        mixed, len(more) == 1, f"after the alarm {len(more)} messages came to the mixed connection"
+    )
     eventually(owner, lambda: owner.count(queue) >= 3)
     found = sorted([*more, *bodies(drained(owner, queue))])
     all_of_it = found == [b"deaf", b"held", b"mixed", b"silent"]
-    target.judge((memory, at_runtime), all_of_it, f"after the alarm {found} could be had, should be what was held back")
+    target.judge(
+        (memory, at_runtime),
+        all_of_it,
+        f"after the alarm {found} could be had, should be what was held back",
+    )
     publisher.publish(b"after", queue)
     publisher.settle()
-    target.judge(memory, bodies(drained(owner, queue)) == [b"after"], "after the alarm messages should pass as before")
+    target.judge(
+        memory,
+        bodies(drained(owner, queue)) == [b"after"],
+        "after the alarm messages should pass as before",
+    )
     beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=others)
     more = arrive(both, 1)
     target.judge(
-        mixed, bodies(more) == [b"before"] or not more, f"after the alarm the mixed connection got {bodies(more)}"
+        mixed,
+        bodies(more) == [b"before"] or not more,
+        f"after the alarm the mixed connection got {bodies(more)}",
     )
 
     target.starve("disk")
@@ -75,18 +110,23 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         publisher.publish(b"disk", queue)
         came = publisher.expect(BLOCKED, proves=(told, disk))
         target.judge(told, came["reason"] == "low on disk", f"the reason is {came['reason']!r}")
-        target.judge(disk, owner.count(queue) == 0, "under the alarm no message should come through")
+        target.judge(
+            disk, owner.count(queue) == 0, "under the alarm no message should come through"
+        )
     finally:
         target.starve("disk", False)
     publisher.expect(UNBLOCKED, proves=(told, disk))
     target.judge(
-        disk, eventually(owner, lambda: owner.count(queue) == 1), "after the alarm the message should be there"
+        disk,
+        eventually(owner, lambda: owner.count(queue) == 1),
+        "after the alarm the message should be there",
     )
     owner.call("queue.delete", {"queue": queue})
 
 
 def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> None:
-    """A connection that only consumes begins to, acknowledges and gets more, and declares what it likes."""
+    """A connection that only consumes begins to, acknowledges and gets more, and declares what it
+    likes."""
     consumer.call("basic.qos", {"prefetch-count": 1}, proves=proves)
     tag = consumer.consume(queue, proves=proves)
     for _ in range(2):
@@ -97,24 +137,32 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
 
 
 def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) -> None:
-    """A connection that consumes publishes: its acknowledgement has no effect, and it gets nothing more."""
+    """A connection that consumes publishes: its acknowledgement has no effect, and it gets nothing
+    more."""
     both.publish(b"mixed", queue)
     both.expect(BLOCKED, proves=proves)
     both.ack(tag)
     both.expect_nothing(
-        for_=QUIET * 2, of=method("basic.deliver"), proves=proves, why="its acknowledgement is not read"
+        for_=QUIET * 2,
+        of=method("basic.deliver"),
+        proves=proves,
+        why="its acknowledgement is not read",
     )
 
 
 def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
-    """A connection with heart-beats publishes and says nothing more, for longer than it may be silent: it stays, and hears
-    the server's heart-beats."""
+    """A connection with heart-beats publishes and says nothing more, for longer than it may be
+    silent: it stays, and hears the server's heart-beats."""
     peer = target.amqp091(heartbeat=HEART_BEAT // seconds(1))
     peer.publish(b"silent", queue)
     peer.expect(BLOCKED, proves=proves)
     since = target.now()
     target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
-    target.judge(proves, peer.ended is None, f"silent for four intervals while it is blocked: {peer.instead()}")
+    target.judge(
+        proves,
+        peer.ended is None,
+        f"silent for four intervals while it is blocked: {peer.instead()}",
+    )
     beats = [
         each
         for each in target.outcome.events

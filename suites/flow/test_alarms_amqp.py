@@ -1,25 +1,28 @@
 """AMQP 1.0 under a memory or disk alarm (RabbitMQ: flow control): windows close, consumers go on.
 
-AMQP 1.0 has flow control of its own, and RabbitMQ 4 uses it: a session's incoming-window of 0 (2.5.6). What a client sends
-nevertheless, or where the broker stops reading instead, is as with the other protocols: the first message may be taken, for
-it tells that the client publishes, and the next may not.
+AMQP 1.0 has flow control of its own, and RabbitMQ 4 uses it: a session's incoming-window of 0
+(2.5.6). What a client sends nevertheless, or where the broker stops reading instead, is as with the
+other protocols: the first message may be taken, for it tells that the client publishes, and the
+next may not.
 """
 
 from __future__ import annotations
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.amqp_books import Link, Session
-from harness.clients.raw_amqp import AmqpPeer
-from harness.wire.conversation import PATIENCE
-from suites.amqp.steps import bodies, collect, granted, numbered
-from suites.amqp091.steps import QUIET
-from suites.flow.test_alarms_stomp import RESOURCES, short_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link, Session
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.amqp.steps import bodies, collect, granted, numbered
+from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.flow.test_alarms_stomp import RESOURCES, short_of
 
 
 def _may_send(target: Bench, peer: AmqpPeer, link: Link) -> bool:
     """Whether the broker's windows and credit let a message go, as they stand or soon."""
-    return target.wait_until(lambda: link.credit > 0 and link.session.remote_incoming_window > 0, QUIET)
+    return target.wait_until(
+        lambda: link.credit > 0 and link.session.remote_incoming_window > 0, QUIET
+    )
 
 
 def _opens(target: Bench, session: Session, most: int) -> bool:
@@ -33,9 +36,9 @@ def _settled(peer: AmqpPeer, link: Link, deliveries: list[int]) -> list[int]:
 
 @case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-conn-1", needs={"alarms"})
 def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
-    """Under an alarm for memory, then for the disk, a client sends what its windows allow: no more than one message is settled
-    and delivered. Another connection consumes, settles and attaches as ever. When the alarm is over the rest is settled and
-    comes, once and in order."""
+    """Under an alarm for memory, then for the disk, a client sends what its windows allow: no more
+    than one message is settled and delivered. Another connection consumes, settles and attaches as
+    ever. When the alarm is over the rest is settled and comes, once and in order."""
     others = target.cited[2]
     node = target.node()
     consumer = target.amqp()
@@ -46,7 +49,10 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         granted(target, publisher, link, 4)
         publisher.confirmed(link.session, publisher.post(link, b"before"))
         came = collect(target, consumer, inlet, 1)
-        target.control(bodies(came) == [b"before"], f"before the alarm {bodies(came)} came, should be what was sent")
+        target.control(
+            bodies(came) == [b"before"],
+            f"before the alarm {bodies(came)} came, should be what was sent",
+        )
         wanted, sent = numbered(3), []
         with short_of(target, resource):
             target.advance(QUIET)
@@ -57,12 +63,21 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             target.advance(QUIET * 2)
             told = _settled(publisher, link, sent)
             early = collect(target, consumer, inlet, 1, within=QUIET)
-            detail = f"short of {resource}, {len(sent)} messages were sent: {len(told)} were settled, {len(early)} came"
-            target.judge(proves, len(told) <= 1 and len(early) <= 1, f"{detail}, should be no more than the first")
+            detail = (
+                f"short of {resource}, {len(sent)} messages were sent: {len(told)} were settled,"
+                f" {len(early)} came"
+            )
+            target.judge(
+                proves,
+                len(told) <= 1 and len(early) <= 1,
+                f"{detail}, should be no more than the first",
+            )
             consumer.disposition(came[0])
             scratch = consumer.receiver(node)
             consumer.detach(scratch, proves=others)
-            target.judge(others, consumer.ended is None, "a connection that only consumes should go on")
+            target.judge(
+                others, consumer.ended is None, "a connection that only consumes should go on"
+            )
         granted(target, publisher, link, len(wanted) - len(sent))
         target.judge(
             proves,
@@ -75,7 +90,9 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             publisher.confirmed(link.session, each, proves=proves)
         found = [*early, *collect(target, consumer, inlet, 3 - len(early))]
         target.judge(
-            proves, bodies(found) == wanted, f"after the alarm {bodies(found)} have come, should be all, in order"
+            proves,
+            bodies(found) == wanted,
+            f"after the alarm {bodies(found)} have come, should be all, in order",
         )
         for each in found:
             consumer.disposition(each)
@@ -83,8 +100,9 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
 
 @case("RABBITMQ-FLOW-conn-1", "RABBITMQ-FLOW-mem-1", needs={"alarms", "amqp-alarm-window"})
 def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
-    """Every session is told an incoming-window of 0, one that begins under the alarm with its begin; links keep their credit.
-    When the last of two alarms is over, and not before, both windows open again."""
+    """Every session is told an incoming-window of 0, one that begins under the alarm with its
+    begin; links keep their credit. When the last of two alarms is over, and not before, both
+    windows open again."""
     proves, resumes = target.cited
     node = target.node()
     peer = target.amqp()
@@ -93,19 +111,30 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
     with short_of(target, "disk"):
         with short_of(target, "memory"):
             closed = target.wait_until(lambda: link.session.remote_incoming_window <= 0, PATIENCE)
-            target.judge(proves, closed, f"short of memory: the window is {link.session.remote_incoming_window}")
             target.judge(
-                proves, link.credit > 0, f"short of memory: the link has {link.credit} credits, should keep them"
+                proves,
+                closed,
+                f"short of memory: the window is {link.session.remote_incoming_window}",
+            )
+            target.judge(
+                proves,
+                link.credit > 0,
+                f"short of memory: the link has {link.credit} credits, should keep them",
             )
             late = peer.begin(1)
             target.judge(
                 proves,
                 late.remote_incoming_window == 0,
-                f"a session that began under the alarm has a window of {late.remote_incoming_window}, should be 0",
+                "a session that began under the alarm has a window of"
+                f" {late.remote_incoming_window}, should be 0",
             )
         target.advance(QUIET)
         still = [each.remote_incoming_window for each in (link.session, late)]
-        target.judge(resumes, still == [0, 0], f"short of disk space alone: the windows are {still}, should be 0")
+        target.judge(
+            resumes,
+            still == [0, 0],
+            f"short of disk space alone: the windows are {still}, should be 0",
+        )
     opened = target.wait_until(
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )
@@ -116,8 +145,9 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
 
 @case("RABBITMQ-FLOW-mem-1", needs={"alarms", "amqp-alarm-window"})
 def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
-    """A client has sent messages when the news of the alarm is still on its way to it: it did nothing wrong, and its session
-    stays. What becomes of them is told: each is settled, if not now then after the alarm."""
+    """A client has sent messages when the news of the alarm is still on its way to it: it did
+    nothing wrong, and its session stays. What becomes of them is told: each is settled, if not now
+    then after the alarm."""
     (proves,) = target.cited
     node = target.node()
     peer = target.amqp()
@@ -125,7 +155,9 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
     granted(target, peer, link, 3)
     target.starve("memory")
     try:
-        sent = [peer.post(link, body) for body in numbered(3)]  # before anything was read that came meanwhile
+        sent = [
+            peer.post(link, body) for body in numbered(3)
+        ]  # before anything was read that came meanwhile
         target.advance(QUIET)
         target.judge(
             proves,

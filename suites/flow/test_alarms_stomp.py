@@ -1,7 +1,9 @@
-"""STOMP under a memory or disk alarm (RabbitMQ: flow control): who is held back, and what goes on, over TCP and over WebSocket.
+"""STOMP under a memory or disk alarm (RabbitMQ: flow control): who is held back, and what goes on,
+over TCP and over WebSocket.
 
-The chapter says how connections are held back (their sockets are not read) and not at which frame; RabbitMQ's plugin takes
-the SEND by which it learns that a client publishes. So one SEND under the alarm may be taken, and the next may not.
+The chapter says how connections are held back (their sockets are not read) and not at which frame;
+RabbitMQ's plugin takes the SEND by which it learns that a client publishes. So one SEND under the
+alarm may be taken, and the next may not.
 """
 
 from __future__ import annotations
@@ -12,19 +14,20 @@ from typing import Any
 
 import pytest
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_stomp import Destination, StompPeer, frame
-from harness.trace.events import HeartBeatReceived
-from harness.wire.conversation import PATIENCE
-from harness.words import Duration, seconds
-from suites.amqp091.steps import QUIET
-from suites.queues import bodies, collect, receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.model.time import Duration, seconds
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.amqp091.steps import QUIET
+from brokerproof.suites.steps.queues import bodies, collect, receive
 
 HEART_BEAT: Duration = seconds(1)
 RESOURCES = ("memory", "disk")
 TRANSPORTS = pytest.mark.parametrize("over", ["tcp", "websocket"])
-"""The chapter knows connections, and makes no difference between those that come over TCP and over WebSocket."""
+"""The chapter knows connections, and makes no difference between those that come over TCP and over
+WebSocket."""
 
 
 def client(target: Bench, over: str, **options: Any) -> StompPeer:
@@ -34,7 +37,8 @@ def client(target: Bench, over: str, **options: Any) -> StompPeer:
 
 @contextmanager
 def short_of(target: Bench, resource: str) -> Iterator[None]:
-    """The broker is short of a resource for a while, and every connection has come to know of it."""
+    """The broker is short of a resource for a while, and every connection has come to know of
+    it."""
     target.starve(resource)
     try:
         target.advance(QUIET * 2)
@@ -58,8 +62,9 @@ def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
 @case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-conn-1", needs={"alarms"})
 @TRANSPORTS
 def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
-    """Under an alarm for memory, then for the disk: of what a client sends no more than its first SEND is confirmed and
-    delivered; others consume and acknowledge. When the alarm is over the rest is confirmed and comes, once and in order."""
+    """Under an alarm for memory, then for the disk: of what a client sends no more than its first
+    SEND is confirmed and delivered; others consume and acknowledge. When the alarm is over the rest
+    is confirmed and comes, once and in order."""
     others = target.cited[2]
     to = target.destination()
     consumer = client(target, over)
@@ -68,15 +73,22 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         publisher, idle = client(target, over), client(target, over)
         confirmed(publisher, offered(publisher, to, b"before"), proves)
         came = collect(target, consumer, 1)
-        target.control(bodies(came) == [b"before"], f"before the alarm {bodies(came)} came, should be what was sent")
+        target.control(
+            bodies(came) == [b"before"],
+            f"before the alarm {bodies(came)} came, should be what was sent",
+        )
         with short_of(target, resource):
             first = offered(publisher, to, b"first")
             early = publisher.watch_for(frame("RECEIPT", {"receipt-id": first}), within=QUIET)
             receipts = [offered(publisher, to, b"%d" % at) for at in range(2)]
-            second = publisher.watch_for(frame("RECEIPT", {"receipt-id": receipts[0]}), within=QUIET * 2)
+            second = publisher.watch_for(
+                frame("RECEIPT", {"receipt-id": receipts[0]}), within=QUIET * 2
+            )
             held = second is None and publisher.ended is None
             instead = "it was confirmed" if second is not None else publisher.instead()
-            target.judge((proves, others), held, f"short of {resource}: a second SEND should wait, {instead}")
+            target.judge(
+                (proves, others), held, f"short of {resource}: a second SEND should wait, {instead}"
+            )
             if not held:
                 for each in (*came, *collect(target, consumer, 3)):
                     consumer.ack(each, receipt=True)
@@ -87,7 +99,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             target.judge(
                 proves,
                 bodies(came) in ([], [b"first"]),
-                f"short of {resource}: {bodies(came)} came, should be no more than the first SEND of the connection",
+                f"short of {resource}: {bodies(came)} came, should be no more than the first SEND"
+                " of the connection",
             )
             idle.settle()
             target.judge(others, idle.ended is None, "who sends no message should go on")
@@ -97,7 +110,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             confirmed(publisher, receipt, proves)
         found = bodies(came) + bodies(more := collect(target, consumer, 3 - len(came)))
         target.judge(
-            proves, found == [b"first", b"0", b"1"], f"after the alarm {found} have come, should be all, in order"
+            proves,
+            found == [b"first", b"0", b"1"],
+            f"after the alarm {found} have come, should be all, in order",
         )
         for each in (*came, *more):
             consumer.ack(each, receipt=True)
@@ -106,8 +121,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
 @case("RABBITMQ-FLOW-conn-1", needs={"alarms"})
 @TRANSPORTS
 def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
-    """A client that promised a sign of life every second sends a message under the alarm, and then nothing for longer than
-    the broker waits: it stays, and hears the broker's own. After the alarm its silence counts again."""
+    """A client that promised a sign of life every second sends a message under the alarm, and then
+    nothing for longer than the broker waits: it stays, and hears the broker's own. After the alarm
+    its silence counts again."""
     (proves,) = target.cited
     to = target.destination()
     with short_of(target, "memory"):  # which may take longer than a client may be silent
@@ -115,24 +131,34 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         peer.publish(to, b"under the alarm", receipt=False)
         since = target.now()
         target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
-        target.judge(proves, peer.ended is None, f"silent for four intervals while it is blocked: {peer.instead()}")
+        target.judge(
+            proves,
+            peer.ended is None,
+            f"silent for four intervals while it is blocked: {peer.instead()}",
+        )
         if peer.ended is not None:
             return
-        target.control(control.ended is not None, "a client that sends nothing should be given up after its silence")
+        target.control(
+            control.ended is not None,
+            "a client that sends nothing should be given up after its silence",
+        )
         beats = [
             each
             for each in target.outcome.events
             if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
         ]
-        target.judge(proves, len(beats) >= 3, f"{len(beats)} signs of life of the broker came meanwhile")
+        target.judge(
+            proves, len(beats) >= 3, f"{len(beats)} signs of life of the broker came meanwhile"
+        )
     peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=proves)
 
 
 @case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-disk-1", needs={"alarms"})
 @TRANSPORTS
 def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> None:
-    """The broker is short of memory and of disk space, and a client connects and publishes. When the broker has memory again
-    it is still short of disk space, so what the client has sent waits on."""
+    """The broker is short of memory and of disk space, and a client connects and publishes. When
+    the broker has memory again it is still short of disk space, so what the client has sent waits
+    on."""
     memory, disk = target.cited
     to = target.destination()
     with short_of(target, "disk"):
@@ -143,11 +169,19 @@ def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> 
             target.advance(QUIET)
             receipt = offered(publisher, to, b"second")
             publisher.expect_nothing(
-                for_=QUIET, of=frame("RECEIPT"), proves=(memory, disk), why="memory and disk are short"
+                for_=QUIET,
+                of=frame("RECEIPT"),
+                proves=(memory, disk),
+                why="memory and disk are short",
             )
-        held = publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
+        held = (
+            publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
+        )
         target.judge(
-            disk, held, "memory is not short any more and the disk still is: the second SEND was confirmed, should wait"
+            disk,
+            held,
+            "memory is not short any more and the disk still is: the second SEND was confirmed,"
+            " should wait",
         )
         if not held:
             return

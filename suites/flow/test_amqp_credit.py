@@ -1,21 +1,23 @@
-"""The credit that AMQP producers get in the Artemis family: amqpCredits, amqpLowCredits, and addresses that are full.
+"""The credit that AMQP producers get in the Artemis family: amqpCredits, amqpLowCredits, and
+addresses that are full.
 
-The books of the raw peer hold what may still be sent; every flow of the broker corrects them. A producer that waits for
-each answer sees the exact moment of a refill; in a burst only the bound is certain (ARTEMIS-FLOW-amqp-1).
+The books of the raw peer hold what may still be sent; every flow of the broker corrects them. A
+producer that waits for each answer sees the exact moment of a refill; in a burst only the bound is
+certain (ARTEMIS-FLOW-amqp-1).
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import AmqpPeer, Node, frame
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.trace.events import FrameReceived
-from harness.wire.conversation import PATIENCE
-from suites.amqp.steps import QUIET, collect, granted
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, frame
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.amqp.steps import QUIET, collect, granted
 
 CREDIT, FULL, OVERSHOOT, REFUSED = (f"ARTEMIS-FLOW-amqp-{number}" for number in (1, 2, 3, 4))
 BODY = bytes(5000)
@@ -29,13 +31,18 @@ def limits(target: Bench, acceptor: str) -> tuple[int, int]:
 
 
 def small(target: Target) -> st.SearchStrategy[Where]:
-    """Acceptors that say how much credit they give: one of the fixtures, or drawn, from always full up to never low."""
+    """Acceptors that say how much credit they give: one of the fixtures, or drawn, from always full
+    up to never low."""
     fixed = st.just(Where("amqp-credits-10"))
     if RECONFIGURABLE not in target.identity.capabilities:
         return fixed
-    numbers = st.integers(1, 20).flatmap(lambda most: st.tuples(st.just(most), st.integers(0, most - 1)))
+    numbers = st.integers(1, 20).flatmap(
+        lambda most: st.tuples(st.just(most), st.integers(0, most - 1))
+    )
     drawn = numbers.map(
-        lambda both: Where("amqp", {"acceptor": {"amqp_credits": both[0], "amqp_low_credits": both[1]}})
+        lambda both: Where(
+            "amqp", {"acceptor": {"amqp_credits": both[0], "amqp_low_credits": both[1]}}
+        )
     )
     return st.one_of(fixed, drawn)
 
@@ -58,36 +65,51 @@ def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[Am
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
-    """A producer attaches at an acceptor that says nothing of credits. The first flow gives it amqpCredits of the manual."""
+    """A producer attaches at an acceptor that says nothing of credits. The first flow gives it
+    amqpCredits of the manual."""
     most, _ = limits(target, "amqp")
     peer, link = producer(target, "amqp")
     first = peer.expect(frame("flow", link=link), proves=CREDIT)
     given = first.get("link-credit")
-    target.judge(CREDIT, given == most, f"the first flow gives {given} credits, {most} are documented")
+    target.judge(
+        CREDIT, given == most, f"the first flow gives {given} credits, {most} are documented"
+    )
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 @over(examples=40, where=small, rounds=st.integers(1, 3), settled=st.booleans())
-def test_credit_is_filled_up_at_the_low_mark(target: Bench, where: Where, rounds: int, settled: bool) -> None:
-    """A producer sends one message at a time and waits until the broker has taken it. Credit goes down by one each time,
-    and when amqpLowCredits are left, not before, a flow fills it up to amqpCredits."""
+def test_credit_is_filled_up_at_the_low_mark(
+    target: Bench, where: Where, rounds: int, settled: bool
+) -> None:
+    """A producer sends one message at a time and waits until the broker has taken it. Credit goes
+    down by one each time, and when amqpLowCredits are left, not before, a flow fills it up to
+    amqpCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
-    target.judge(CREDIT, link.credit == most, f"the producer got {link.credit} credits, should be {most}")
+    target.judge(
+        CREDIT, link.credit == most, f"the producer got {link.credit} credits, should be {most}"
+    )
     for _ in range(rounds):
         for left in range(most - 1, low - 1, -1):
             peer.publish(link, b"paced", settled=settled)
             peer.settle()
             if left > low:
                 target.require(
-                    CREDIT, link.credit == left, f"{link.credit} credits are left, should be {left} of {most}"
+                    CREDIT,
+                    link.credit == left,
+                    f"{link.credit} credits are left, should be {left} of {most}",
                 )
         target.wait_until(lambda: link.credit == most or peer.ended is not None, PATIENCE)
-        detail = f"with {low} credits left, {link.credit} there are now; should be {most}; {peer.instead()}"
+        detail = (
+            f"with {low} credits left, {link.credit} there are now; should be {most};"
+            f" {peer.instead()}"
+        )
         target.require(CREDIT, link.credit == most, detail)
     surplus = [each for each in told(target, peer) if each > most]
-    target.judge(CREDIT, not surplus, f"flows gave up to {max(told(target, peer))} credits of {most}")
+    target.judge(
+        CREDIT, not surplus, f"flows gave up to {max(told(target, peer))} credits of {most}"
+    )
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
@@ -99,21 +121,28 @@ def test_credit_is_filled_up_at_the_low_mark(target: Bench, where: Where, rounds
 def test_no_more_credit_is_outstanding_than_was_said(
     target: Bench, where: Where, bursts: list[tuple[int, bool]]
 ) -> None:
-    """A producer sends bursts, as many as its credit allows, settled and not. The credit it holds is never above
-    amqpCredits, and once all is answered it is above amqpLowCredits again."""
+    """A producer sends bursts, as many as its credit allows, settled and not. The credit it holds
+    is never above amqpCredits, and once all is answered it is above amqpLowCredits again."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     for size, settled in bursts:
         granted(target, peer, link)
-        waiting = [peer.post(link, b"burst", settled=settled) for _ in range(min(size, link.credit))]
+        waiting = [
+            peer.post(link, b"burst", settled=settled) for _ in range(min(size, link.credit))
+        ]
         for each in [] if settled else waiting:
             peer.confirmed(link.session, each)
         target.wait_until(lambda: link.credit > low or peer.ended is not None, PATIENCE)
-        detail = f"{len(waiting)} sent and answered, {link.credit} credits are there, the low mark is {low} of {most}"
+        detail = (
+            f"{len(waiting)} sent and answered, {link.credit} credits are there, the low mark is"
+            f" {low} of {most}"
+        )
         target.require(CREDIT, low < link.credit <= most, detail)
     peer.settle()
     target.judge(
-        CREDIT, max(told(target, peer)) <= most, f"flows gave up to {max(told(target, peer))} of {most} credits"
+        CREDIT,
+        max(told(target, peer)) <= most,
+        f"flows gave up to {max(told(target, peer))} of {most} credits",
     )
 
 
@@ -128,7 +157,11 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
     for number, size in enumerate(sizes[: most - low - 1], 1):
         peer.publish(link, bytes(size))
         peer.settle()
-        target.require(CREDIT, link.credit == most - number, f"{number} sent, {link.credit} of {most} credits are left")
+        target.require(
+            CREDIT,
+            link.credit == most - number,
+            f"{number} sent, {link.credit} of {most} credits are left",
+        )
 
 
 def full(target: Bench, kind: str = "block") -> Node:
@@ -140,8 +173,9 @@ def full(target: Bench, kind: str = "block") -> Node:
 @case(FULL, OVERSHOOT, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=3, late=st.booleans())
 def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late: bool) -> None:
-    """Large messages fill an address under BLOCK before the credit is used up: all that the credit allows are taken. No
-    more credit comes, for that producer or a new one, until a consumer has made room; then both get some."""
+    """Large messages fill an address under BLOCK before the credit is used up: all that the credit
+    allows are taken. No more credit comes, for that producer or a new one, until a consumer has
+    made room; then both get some."""
     node = full(target)
     most, _ = limits(target, "amqp-credits-10")
     peer, link = producer(target, "amqp-credits-10", node)
@@ -150,27 +184,39 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
         peer.publish(link, BODY, proves=OVERSHOOT)
     peer.settle()
     peer.inbox.clear()
-    peer.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=FULL, why="the address is full")
-    target.judge(FULL, link.credit == 0, f"{link.credit} credits are there while the address is full")
+    peer.expect_nothing(
+        for_=QUIET, of=frame("flow", link=link), proves=FULL, why="the address is full"
+    )
+    target.judge(
+        FULL, link.credit == 0, f"{link.credit} credits are there while the address is full"
+    )
     other, second = producer(target, "amqp-credits-10", node) if late else (peer, link)
     if late:
-        other.expect_nothing(for_=QUIET, of=frame("flow", link=second), proves=FULL, why="the address is full")
+        other.expect_nothing(
+            for_=QUIET, of=frame("flow", link=second), proves=FULL, why="the address is full"
+        )
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=most)
     got = collect(target, consumer, taking, most, quiet=0)
-    target.judge(OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted came")
+    target.judge(
+        OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted came"
+    )
     for each in got:
         consumer.disposition(each)
     consumer.settle()
     for whose, who in ((peer, link), (other, second)):
         target.wait_until(lambda who=who: who.credit > 0, PATIENCE)  # type: ignore[misc]
-        target.judge(FULL, 0 < who.credit <= most, f"with room again {who.credit} credits came; {whose.instead()}")
+        target.judge(
+            FULL,
+            0 < who.credit <= most,
+            f"with room again {who.credit} credits came; {whose.instead()}",
+        )
 
 
 @case(REFUSED, needs={"amqp", "amqp-credit", "address-full"})
 def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
-    """An address has max-size-bytes-reject-threshold 40960. Messages of 5000 octets are accepted while fewer octets than
-    that are there, and rejected with resource-limit-exceeded soon after."""
+    """An address has max-size-bytes-reject-threshold 40960. Messages of 5000 octets are accepted
+    while fewer octets than that are there, and rejected with resource-limit-exceeded soon after."""
     node = full(target, "reject")
     peer, link = producer(target, "amqp", node)
     states: list[str | None] = []
@@ -180,15 +226,22 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
         states.append(found.kind("state"))
         if states[-1] == "rejected":
             condition = found.part("state").get("error")
-            target.judge(REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}")
+            target.judge(
+                REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}"
+            )
     taken = states.count("accepted")
-    target.judge(REFUSED, states[-1] == "rejected" and taken >= 5, f"the states of messages of 5000 octets: {states}")
+    target.judge(
+        REFUSED,
+        states[-1] == "rejected" and taken >= 5,
+        f"the states of messages of 5000 octets: {states}",
+    )
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
-    """An address under FAIL is full after a few messages, and rejects. A producer sends as its credit allows, until none is
-    left or it has sent three times amqpCredits. Once a consumer has taken all, there is credit, and a message is accepted."""
+    """An address under FAIL is full after a few messages, and rejects. A producer sends as its
+    credit allows, until none is left or it has sent three times amqpCredits. Once a consumer has
+    taken all, there is credit, and a message is accepted."""
     most, _ = limits(target, "amqp-credits-10")
     node = full(target, "fail")
     peer, link = producer(target, "amqp-credits-10", node)
@@ -198,7 +251,9 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
         states.append(peer.confirmed(link.session, peer.post(link, BODY), None).kind("state"))
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, QUIET)
     accepted, rejected = states.count("accepted"), states.count("rejected")
-    target.control(accepted > 0 and rejected > 0, f"the address is full under FAIL; the states were {states}")
+    target.control(
+        accepted > 0 and rejected > 0, f"the address is full under FAIL; the states were {states}"
+    )
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=accepted)
     got = collect(target, consumer, taking, accepted)

@@ -1,24 +1,28 @@
-"""Producers of a full address under BLOCK, over AMQP: how far several of them get, who wakes them, and who is left alone.
+"""Producers of a full address under BLOCK, over AMQP: how far several of them get, who wakes them,
+and who is left alone.
 
-Credit that was given stays good (ARTEMIS-FLOW-amqp-3), so the bound is what was outstanding on all links when the address
-became full. Whoever waits goes on when a consumer makes room, with nothing lost and nothing out of place.
+Credit that was given stays good (ARTEMIS-FLOW-amqp-3), so the bound is what was outstanding on all
+links when the address became full. Whoever waits goes on when a consumer makes room, with nothing
+lost and nothing out of place.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.amqp_books import Link
-from harness.clients.raw_amqp import AmqpPeer, Node, either, ending, frame
-from harness.wire.amqp import Frame
-from harness.wire.conversation import PATIENCE, Match
-from suites import full
-from suites.amqp.steps import QUIET, bystander, collect, granted
-from suites.full import LIMIT, MULTICAST, SMALLEST
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node, either, ending, frame
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.suites.amqp.steps import QUIET, bystander, collect, granted
+from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps.address_full import LIMIT, MULTICAST, SMALLEST
 
-BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (f"ARTEMIS-FLOW-block-{number}" for number in (1, 2, 3, 5))
+BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (
+    f"ARTEMIS-FLOW-block-{number}" for number in (1, 2, 3, 5)
+)
 NO_CREDIT, OVERSHOOT = "ARTEMIS-FLOW-amqp-2", "ARTEMIS-FLOW-amqp-3"
 UNBLOCKS, ONE_COPY = "ARTEMIS-PAGING-12", "ARTEMIS-PAGING-9"
 TEN = "amqp-credits-10"
@@ -33,11 +37,14 @@ def number(who: int, count: int) -> int:
 
 
 class Crowd:
-    """Several producers at one address, each on a connection of its own, all with their credit in hand."""
+    """Several producers at one address, each on a connection of its own, all with their credit in
+    hand."""
 
     def __init__(self, target: Bench, place: Node, count: int) -> None:
         self.target, self.place = target, place
-        self.members: list[tuple[AmqpPeer, Link]] = [full.producer(target, place, TEN) for _ in range(count)]
+        self.members: list[tuple[AmqpPeer, Link]] = [
+            address_full.producer(target, place, TEN) for _ in range(count)
+        ]
         self.sent = [0] * count
         self.open: list[list[int]] = [[] for _ in range(count)]
         for peer, link in self.members:
@@ -47,7 +54,9 @@ class Crowd:
         """One of them sends as many messages as its credit allows, without waiting for answers."""
         peer, link = self.members[who]
         while link.credit > 0:
-            self.open[who].append(peer.post(link, full.body(number(who, self.sent[who]), BODY)))
+            self.open[who].append(
+                peer.post(link, address_full.body(number(who, self.sent[who]), BODY))
+            )
             self.sent[who] += 1
 
     def answered(self, requirements: str) -> None:
@@ -71,38 +80,49 @@ def by_producer(numbers: list[int], count: int) -> list[list[int]]:
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
-    """Several producers hold credit when another one fills the address. Each spends what it has, all at once: all of it is
-    accepted, and none gets more. A consumer then takes everything: each gets credit again, and every message came once,
-    in the order of its producer."""
-    place = full.node(target, "block")
+    """Several producers hold credit when another one fills the address. Each spends what it has,
+    all at once: all of it is accepted, and none gets more. A consumer then takes everything: each
+    gets credit again, and every message came once, in the order of its producer."""
+    place = address_full.node(target, "block")
     crowd = Crowd(target, place, producers)
     given = sum(crowd.credit())
-    last, link = full.producer(target, place)
-    filler = [full.body(number(99, each), BODY) for each in range(-(-LIMIT // BODY))]
+    last, link = address_full.producer(target, place)
+    filler = [address_full.body(number(99, each), BODY) for each in range(-(-LIMIT // BODY))]
     for each in filler:
-        state = full.send(target, last, link, each)
+        state = address_full.send(target, last, link, each)
         target.control(state == "accepted", f"a message on the way to a full address was {state}")
     for who in range(producers):
         crowd.spend(who)
     crowd.answered(OVERSHOOT)
     target.advance(QUIET)
     left = crowd.credit()
-    target.judge(NO_CREDIT, not any(left), f"the address is full and the producers hold {left} credits")
-    target.judge_count(OVERSHOOT, "messages into a full address", sum(crowd.sent), (given, given), "messages")
-    found = full.drain_queue(target, place, sum(crowd.sent) + len(filler))
+    target.judge(
+        NO_CREDIT, not any(left), f"the address is full and the producers hold {left} credits"
+    )
+    target.judge_count(
+        OVERSHOOT, "messages into a full address", sum(crowd.sent), (given, given), "messages"
+    )
+    found = address_full.drain_queue(target, place, sum(crowd.sent) + len(filler))
     came = by_producer(found, producers)
-    target.judge(BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came")
+    target.judge(
+        BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came"
+    )
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
-    target.judge(UNBLOCKS, all(each > 0 for each in left), f"with room again the producers hold {left} credits")
+    target.judge(
+        UNBLOCKS,
+        all(each > 0 for each in left),
+        f"with room again the producers hold {left} credits",
+    )
 
 
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=4, always=lambda target: [{"rounds": 3}], rounds=st.integers(1, 3))
 def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rounds: int) -> None:
-    """Two producers have many times more to send than the address holds. A consumer takes a few at a time; they send
-    whenever they have credit. All of it arrives, once and in order, and nobody has to ask."""
-    crowd = Crowd(target, full.node(target, "block"), 2)
+    """Two producers have many times more to send than the address holds. A consumer takes a few at
+    a time; they send whenever they have credit. All of it arrives, once and in order, and nobody
+    has to ask."""
+    crowd = Crowd(target, address_full.node(target, "block"), 2)
     goal = 20 * rounds
     consumer = target.amqp()
     taking = consumer.receiver(crowd.place)
@@ -117,144 +137,192 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
         got = collect(target, consumer, taking, min(7, sum(crowd.sent) - len(found)), quiet=0)
         for each in got:
             consumer.disposition(each)
-        found += [full.number_of(each.message.body) for each in got]
+        found += [address_full.number_of(each.message.body) for each in got]
         if not got:
-            waiting = [link for (_, link), sent in zip(crowd.members, crowd.sent, strict=True) if sent < goal]
-            target.wait_until(lambda waiting=waiting: any(each.credit > 0 for each in waiting), PATIENCE)  # type: ignore[misc]
+            waiting = [
+                link
+                for (_, link), sent in zip(crowd.members, crowd.sent, strict=True)
+                if sent < goal
+            ]
+            target.wait_until(
+                lambda waiting=waiting: any(each.credit > 0 for each in waiting), PATIENCE
+            )  # type: ignore[misc]
     went_on = min(crowd.sent) >= goal
-    target.judge(UNBLOCKS, went_on, f"the producers got {crowd.sent} messages sent, {len(found)} were taken")
+    target.judge(
+        UNBLOCKS, went_on, f"the producers got {crowd.sent} messages sent, {len(found)} were taken"
+    )
     came = by_producer(found, 2)
-    target.judge(BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came")
+    target.judge(
+        BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came"
+    )
 
 
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
-@over(examples=2, always=lambda target: [{"same_session": each} for each in (True, False)], same_session=st.booleans())
+@over(
+    examples=2,
+    always=lambda target: [{"same_session": each} for each in (True, False)],
+    same_session=st.booleans(),
+)
 def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: bool) -> None:
-    """One connection sends to an address until it has no credit left, and is its only consumer. It is served, its
-    acknowledgements count, and its own producer gets credit again."""
-    place = full.node(target, "block")
-    peer, link = full.producer(target, place, TEN)
+    """One connection sends to an address until it has no credit left, and is its only consumer. It
+    is served, its acknowledgements count, and its own producer gets credit again."""
+    place = address_full.node(target, "block")
+    peer, link = address_full.producer(target, place, TEN)
     granted(target, peer, link)
     sent = 0
     while link.credit > 0 and sent < 50:
-        peer.publish(link, full.body(sent, BODY))
+        peer.publish(link, address_full.body(sent, BODY))
         sent += 1
         peer.settle()
     peer.inbox.clear()
-    peer.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=BLOCKS, why="the address is full")
+    peer.expect_nothing(
+        for_=QUIET, of=frame("flow", link=link), proves=BLOCKS, why="the address is full"
+    )
     session = peer.session if same_session else peer.begin(1)
     taking = peer.receiver(place, session=session)
     peer.flow(taking, link_credit=sent)
     got = collect(target, peer, taking, sent, quiet=0)
-    found = [full.number_of(each.message.body) for each in got]
-    target.require(BLOCKS, found == list(range(sent)), f"{sent} messages were accepted, {found} came")
+    found = [address_full.number_of(each.message.body) for each in got]
+    target.require(
+        BLOCKS, found == list(range(sent)), f"{sent} messages were accepted, {found} came"
+    )
     for each in got:
         peer.disposition(each)
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-    target.judge(UNBLOCKS, link.credit > 0, f"with room again {link.credit} credits came; {peer.instead()}")
+    target.judge(
+        UNBLOCKS, link.credit > 0, f"with room again {link.credit} credits came; {peer.instead()}"
+    )
 
 
 @case(ADDRESS_WIDE, ONE_COPY, needs={"amqp", "multicast", "address-full"})
 @over(examples=3, always=lambda target: [{"queues": 3}], queues=st.integers(2, 5))
 def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, queues: int) -> None:
-    """An address under FAIL has several subscriptions. It takes nearly as many messages as with one, because they share a
-    copy. It stays full while one subscription has not acknowledged, and takes messages again when the last one has."""
+    """An address under FAIL has several subscriptions. It takes nearly as many messages as with
+    one, because they share a copy. It stays full while one subscription has not acknowledged, and
+    takes messages again when the last one has."""
     _, _, single, its_link = _with_consumers(target, 1)
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)
     together = _taken(target, peer, link)
-    # 72 octets for a reference are little beside 5000 of a body; a copy for each queue would halve the number at least.
+    # 72 octets for a reference are little beside 5000 of a body; a copy for each queue would halve
+    # the number at least.
     target.judge_count(
-        ONE_COPY, f"messages taken for {queues} queues, {alone} for one", together, (alone - 1, alone), "messages"
+        ONE_COPY,
+        f"messages taken for {queues} queues, {alone} for one",
+        together,
+        (alone - 1, alone),
+        "messages",
     )
     for number, (consumer, taking) in enumerate(consumers, 1):
         consumer.flow(taking, link_credit=together)
         got = collect(target, consumer, taking, together, quiet=0)
-        found = [full.number_of(each.message.body) for each in got]
+        found = [address_full.number_of(each.message.body) for each in got]
         target.require(
-            ONE_COPY, found == list(range(together)), f"{together} were accepted, subscription {number} got {found}"
+            ONE_COPY,
+            found == list(range(together)),
+            f"{together} were accepted, subscription {number} got {found}",
         )
         for each in got:
             consumer.disposition(each)
         consumer.settle()
         if number < queues:
             target.advance(QUIET)
-            state = full.send(target, peer, link, full.body(99, SMALLEST))
-            detail = f"{number} of {queues} subscriptions have acknowledged all, a message was {state}"
+            state = address_full.send(target, peer, link, address_full.body(99, SMALLEST))
+            detail = (
+                f"{number} of {queues} subscriptions have acknowledged all, a message was {state}"
+            )
             target.judge(ADDRESS_WIDE, state == "rejected", detail)
-    full.room_again(target, place.address)
-    state = full.send(target, peer, link, full.body(99, SMALLEST))
-    target.judge(ONE_COPY, state == "accepted", f"all subscriptions have acknowledged all, a message was {state}")
+    address_full.room_again(target, place.address)
+    state = address_full.send(target, peer, link, address_full.body(99, SMALLEST))
+    target.judge(
+        ONE_COPY,
+        state == "accepted",
+        f"all subscriptions have acknowledged all, a message was {state}",
+    )
 
 
 Subscribed = tuple[Node, list[tuple[AmqpPeer, Link]], AmqpPeer, Link]
 
 
 def _with_consumers(target: Bench, queues: int) -> Subscribed:
-    place = full.node(target, "fail", MULTICAST)
+    place = address_full.node(target, "fail", MULTICAST)
     consumers = []
     for _ in range(queues):
         consumer = target.amqp()
         consumers.append((consumer, consumer.receiver(place)))
-    peer, link = full.producer(target, place)
+    peer, link = address_full.producer(target, place)
     return place, consumers, peer, link
 
 
 def _taken(target: Bench, peer: AmqpPeer, link: Link) -> int:
     """How many messages an address under FAIL takes before it refuses one."""
     for count in range(20):
-        if full.send(target, peer, link, full.body(count, BODY)) != "accepted":
+        if address_full.send(target, peer, link, address_full.body(count, BODY)) != "accepted":
             return count
     return 20
 
 
 @case(ONLY_BLOCK, needs={"amqp", "amqp-credit", "address-full"})
-@over(examples=4, always=lambda target: [{"kind": each} for each in ("page", "drop")], kind=st.just("page"))
+@over(
+    examples=4,
+    always=lambda target: [{"kind": each} for each in ("page", "drop")],
+    kind=st.just("page"),
+)
 def test_no_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
-    """Under PAGE and DROP a producer with little credit sends many times what the address may hold: all is accepted, and
-    credit keeps coming."""
-    peer, link = full.producer(target, full.node(target, kind), TEN)
+    """Under PAGE and DROP a producer with little credit sends many times what the address may hold:
+    all is accepted, and credit keeps coming."""
+    peer, link = address_full.producer(target, address_full.node(target, kind), TEN)
     for count in range(4 * LIMIT // BODY + 10):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-        detail = f"after {count} messages of {BODY} octets {link.credit} credits are there; {peer.instead()}"
+        detail = (
+            f"after {count} messages of {BODY} octets {link.credit} credits are there;"
+            f" {peer.instead()}"
+        )
         target.require(ONLY_BLOCK, link.credit > 0, detail)
-        peer.publish(link, full.body(count, BODY), proves=ONLY_BLOCK)
+        peer.publish(link, address_full.body(count, BODY), proves=ONLY_BLOCK)
 
 
 ANSWER: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 
 
 @case(OVERDRAWN, needs={"amqp", "amqp-credit", "address-full"})
-@over(examples=4, always=lambda target: [{"kind": "block", "more": 5}], kind=st.sampled_from(["block", "page"]),
+@over(examples=4, always=lambda target: [{"kind": "block", "more": 5}], kind=st.sampled_from(["block", "page"]),  # noqa: E501
       more=st.integers(1, 20))  # fmt: skip
-def test_a_producer_that_ignores_its_credit_harms_nobody(target: Bench, kind: str, more: int) -> None:
-    """A producer spends its credit and sends on without any. The broker takes the messages, or refuses them, or ends the
-    link with an error. It serves everybody else before and after, and what it accepted is in the queue, once, in order."""
-    place = full.node(target, kind)
+def test_a_producer_that_ignores_its_credit_harms_nobody(
+    target: Bench, kind: str, more: int
+) -> None:
+    """A producer spends its credit and sends on without any. The broker takes the messages, or
+    refuses them, or ends the link with an error. It serves everybody else before and after, and
+    what it accepted is in the queue, once, in order."""
+    place = address_full.node(target, kind)
     with bystander(target):
-        peer, link = full.producer(target, place, TEN)
+        peer, link = address_full.producer(target, place, TEN)
         granted(target, peer, link)
         sent: list[int] = []
         while link.credit > 0 or more > 0:
             more -= link.credit <= 0
-            sent.append(peer.post(link, full.body(len(sent), BODY)))
+            sent.append(peer.post(link, address_full.body(len(sent), BODY)))
         outcomes = link.session.outcomes
 
         def answered() -> bool:
             return (
-                all(outcomes[each] for each in sent) or peer.ended is not None or any(map(ANSWER.accepts, peer.inbox))
+                all(outcomes[each] for each in sent)
+                or peer.ended is not None
+                or any(map(ANSWER.accepts, peer.inbox))
             )
 
         target.wait_until(answered, PATIENCE)
         target.judge(
-            OVERDRAWN, answered(), f"of {len(sent)} messages {sum(not outcomes[each] for each in sent)} are open"
+            OVERDRAWN,
+            answered(),
+            f"of {len(sent)} messages {sum(not outcomes[each] for each in sent)} are open",
         )
     accepted = [
         count
         for count, each in enumerate(sent)
         if (at := outcomes[each]) is not None and at.kind("state") == "accepted"
     ]
-    numbers = full.drain_queue(target, place, len(accepted))
+    numbers = address_full.drain_queue(target, place, len(accepted))
     lost = [each for each in accepted if each not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
     target.judge(OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} came")

@@ -1,9 +1,11 @@
 """Clients with rates and windows of their own, and what they need of the broker for it.
 
-The manual has its client library count; here the harness's own clients do (:mod:`harness.clients.flow_controlled`), over
-STOMP and over AMQP. That they keep to their rate and window is a control, judged by an oracle that sees frames alone. What is
-held against the broker is its half: that a slow consumer's messages wait and are not lost, that a window is filled and not
-overrun whatever the rate, and that nothing waits behind a consumer that asks for one message at a time.
+The manual has its client library count; here the harness's own clients do
+(:mod:`brokerproof.harness.clients.flow_controlled`), over STOMP and over AMQP. That they keep to
+their rate and window is a control, judged by an oracle that sees frames alone. What is held against
+the broker is its half: that a slow consumer's messages wait and are not lost, that a window is
+filled and not overrun whatever the rate, and that nothing waits behind a consumer that asks for one
+message at a time.
 """
 
 from __future__ import annotations
@@ -12,24 +14,24 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.flow_controlled import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.flow_controlled import (
     AmqpConsumer,
     AmqpProducer,
     StompConsumer,
     StompProducer,
     drive,
 )
-from harness.clients.flow_options import FlowOptions
-from harness.clients.raw_amqp import Node
-from harness.clients.raw_stomp import Destination
-from harness.oracles import rates
-from harness.wire.conversation import PATIENCE
-from harness.words import NS_PER_S, Duration, ms
-from suites.amqp import steps
-from suites.queues import bodies as bodies_of
-from suites.queues import numbered, publish_all, receive
+from brokerproof.harness.clients.flow_options import FlowOptions
+from brokerproof.harness.model.time import NS_PER_S, Duration, ms
+from brokerproof.harness.oracles import rates
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.amqp import steps
+from brokerproof.suites.steps.queues import bodies as bodies_of
+from brokerproof.suites.steps.queues import numbered, publish_all, receive
 
 RATE, BUFFERS, PRODUCES, NOTHING_WAITS, SAME_COURSE = (
     "ARTEMIS-FLOW-consumer-rate-1",
@@ -80,23 +82,39 @@ def of_amqp(consumer: AmqpConsumer) -> list[bytes]:
 
 
 def keeps_its_rate(target: Bench, conn: int, rate: int) -> None:
-    """The control: settlements are the moments of consumption, and no interval has too many of them."""
-    crowd = rates.crowd(rates.instants(rates.received(target.outcome.events, conn), ended=True), rate)
+    """The control: settlements are the moments of consumption, and no interval has too many of
+    them."""
+    crowd = rates.crowd(
+        rates.instants(rates.received(target.outcome.events, conn), ended=True), rate
+    )
     target.control(crowd is None, f"our own consumer, with a rate of {rate}, consumed {crowd}")
 
 
 def everything_comes(
-    target: Bench, consumer: StompConsumer | AmqpConsumer, sent: Sequence[bytes], options: FlowOptions
+    target: Bench,
+    consumer: StompConsumer | AmqpConsumer,
+    sent: Sequence[bytes],
+    options: FlowOptions,
 ) -> None:
     """All of ``sent`` comes in order, as quickly as the consumer takes it."""
     rate, began = options.consumer_max_rate, target.now()
-    drive(target.world, [consumer], lambda: len(consumer.consumed) >= len(sent), takes(len(sent), rate) + PATIENCE)
+    drive(
+        target.world,
+        [consumer],
+        lambda: len(consumer.consumed) >= len(sent),
+        takes(len(sent), rate) + PATIENCE,
+    )
     keeps_its_rate(target, consumer.peer.conn, rate)
     took = target.now() - began
     came = of_stomp(consumer) if isinstance(consumer, StompConsumer) else of_amqp(consumer)
-    detail = f"at {rate} messages a second and a window of {options.consumer_window_size} a consumer got {came[:30]}"
+    detail = (
+        f"at {rate} messages a second and a window of {options.consumer_window_size} a consumer got"
+        f" {came[:30]}"
+    )
     target.judge(RATE, came == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}")
-    target.control(took >= takes(len(sent), rate), f"our own consumer took {took} ns for {len(sent)} at {rate}")
+    target.control(
+        took >= takes(len(sent), rate), f"our own consumer took {took} ns for {len(sent)} at {rate}"
+    )
 
 
 @case(RATE, needs=STOMP)
@@ -104,8 +122,9 @@ def everything_comes(
 def test_a_consumer_with_a_rate_gets_everything_at_that_rate(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """A queue has messages, and a consumer with a consumerMaxRate and some consumerWindowSize takes them. In no interval
-    does it take more than its rate allows, and it gets all of them in order."""
+    """A queue has messages, and a consumer with a consumerMaxRate and some consumerWindowSize takes
+    them. In no interval does it take more than its rate allows, and it gets all of them in
+    order."""
     sent = sized(count, size)
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=rate)
     consumer = StompConsumer(target.stomp(), stomp_queue(target, sent), options)
@@ -124,29 +143,54 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
     everything_comes(target, consumer, sent, options)
 
 
-def buffer_fills(target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_octet: bool) -> None:
-    """A moment later as much waits as the window lets in, and as little was consumed as the rate does."""
+def buffer_fills(
+    target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_octet: bool
+) -> None:
+    """A moment later as much waits as the window lets in, and as little was consumed as the rate
+    does."""
 
     def least() -> int:
         # What one message occupies is known when the first is here.
-        return window if to_the_octet else window - max((size for _, size in consumer.flow.waiting), default=0)
+        return (
+            window
+            if to_the_octet
+            else window - max((size for _, size in consumer.flow.waiting), default=0)
+        )
 
-    drive(target.world, [consumer], lambda: bool(consumer.consumed) and consumer.flow.octets >= least(), PATIENCE)
+    drive(
+        target.world,
+        [consumer],
+        lambda: bool(consumer.consumed) and consumer.flow.octets >= least(),
+        PATIENCE,
+    )
     drive(target.world, [consumer], lambda: False, ms(100))
     keeps_its_rate(target, consumer.peer.conn, 1)
     course = rates.received(target.outcome.events, consumer.peer.conn)
     wrong = rates.overrun(course, window)
-    target.judge(BUFFERS, wrong is None, f"at one message a second and a window of {window}: {wrong or 'no overrun'}")
+    target.judge(
+        BUFFERS,
+        wrong is None,
+        f"at one message a second and a window of {window}: {wrong or 'no overrun'}",
+    )
     held, taken = rates.peak(course), len(consumer.consumed)
-    detail = f"at one message a second, {taken} taken, up to {held} octets waited at a window of {window}"
-    target.judge(BUFFERS, held >= least(), f"{detail}, should be {least()} at least; {consumer.peer.instead()}")
+    detail = (
+        f"at one message a second, {taken} taken, up to {held} octets waited at a window of"
+        f" {window}"
+    )
+    target.judge(
+        BUFFERS,
+        held >= least(),
+        f"{detail}, should be {least()} at least; {consumer.peer.instead()}",
+    )
 
 
 @case(BUFFERS, needs=STOMP)
 @over(examples=12, window=st.integers(1000, 20_000), size=st.sampled_from([100, 600, 3000]))
-def test_at_a_low_rate_the_buffer_fills_to_the_window(target: Bench, window: int, size: int) -> None:
-    """A queue has more messages than fit into a consumer's window. It takes one a second; at once the window is full all the
-    same, and not overrun."""
+def test_at_a_low_rate_the_buffer_fills_to_the_window(
+    target: Bench, window: int, size: int
+) -> None:
+    """A queue has more messages than fit into a consumer's window. It takes one a second; at once
+    the window is full all the same, and not overrun."""
     queue = stomp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_octet=True)
@@ -154,50 +198,68 @@ def test_at_a_low_rate_the_buffer_fills_to_the_window(target: Bench, window: int
 
 @case(BUFFERS, needs=AMQP)
 @over(examples=12, window=st.integers(1000, 20_000), size=st.sampled_from([100, 600, 3000]))
-def test_at_a_low_rate_a_receiver_buffers_what_it_gave_credit_for(target: Bench, window: int, size: int) -> None:
-    """The same over AMQP: the consumer gives credit for as many messages as fit, whatever its rate, and they come."""
+def test_at_a_low_rate_a_receiver_buffers_what_it_gave_credit_for(
+    target: Bench, window: int, size: int
+) -> None:
+    """The same over AMQP: the consumer gives credit for as many messages as fit, whatever its rate,
+    and they come."""
     node = amqp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, AmqpConsumer(target.amqp(), node, options), window, to_the_octet=False)
 
 
 def everything_arrives(
-    target: Bench, producer: StompProducer | AmqpProducer, sent: Sequence[bytes], options: FlowOptions
+    target: Bench,
+    producer: StompProducer | AmqpProducer,
+    sent: Sequence[bytes],
+    options: FlowOptions,
 ) -> None:
     """All is sent at the rate, within the window, and taken."""
     rate, window = options.producer_max_rate, options.producer_window_size
     for each in sent:
         producer.offer(each)
-    done = drive(target.world, [producer], lambda: producer.confirmed == len(sent), takes(len(sent), rate) + PATIENCE)
+    done = drive(
+        target.world,
+        [producer],
+        lambda: producer.confirmed == len(sent),
+        takes(len(sent), rate) + PATIENCE,
+    )
     course = rates.sent(target.outcome.events, producer.peer.conn)
     crowd = rates.crowd(rates.instants(course, ended=False), rate)
     target.control(crowd is None, f"our own producer, with a rate of {rate}, sent {crowd}")
     wrong = rates.beyond(course, window) if window > 0 else None
     target.control(wrong is None, f"our own producer, with a window of {window}: {wrong}")
     detail = (
-        f"{producer.confirmed} of {len(sent)} messages sent at {rate} a second, {window} octets under way, were taken"
+        f"{producer.confirmed} of {len(sent)} messages sent at {rate} a second, {window} octets"
+        " under way, were taken"
     )
     target.judge(PRODUCES, done, f"{detail}; {producer.peer.instead()}")
 
 
 @case(PRODUCES, needs=STOMP)
-@over(examples=20, rate=RATES, count=COUNTS, window=st.sampled_from([-1, 1, 500, 65_536]), size=SIZES)
+@over(
+    examples=20, rate=RATES, count=COUNTS, window=st.sampled_from([-1, 1, 500, 65_536]), size=SIZES
+)
 def test_a_producer_with_a_rate_gets_rid_of_everything(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
-    """A producer with a producerMaxRate and a producerWindowSize has messages to send. In no interval does it send more than
-    its rate allows, and the broker takes all of them, in order."""
+    """A producer with a producerMaxRate and a producerWindowSize has messages to send. In no
+    interval does it send more than its rate allows, and the broker takes all of them, in order."""
     queue, sent = target.destination(), sized(count, size)
     options = FlowOptions(producer_window_size=window, producer_max_rate=rate)
     everything_arrives(target, StompProducer(target.stomp(), queue, options), sent, options)
     taker = target.stomp()
     taker.subscribe(queue)
     came = bodies_of(receive(target, taker, count))
-    target.judge(PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}")
+    target.judge(
+        PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}"
+    )
 
 
 @case(PRODUCES, needs=AMQP)
-@over(examples=20, rate=RATES, count=COUNTS, window=st.sampled_from([-1, 1, 500, 65_536]), size=SIZES)
+@over(
+    examples=20, rate=RATES, count=COUNTS, window=st.sampled_from([-1, 1, 500, 65_536]), size=SIZES
+)
 def test_a_sender_with_a_rate_gets_rid_of_everything(
     target: Bench, rate: int, count: int, window: int, size: int
 ) -> None:
@@ -206,34 +268,57 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     options = FlowOptions(producer_window_size=window, producer_max_rate=rate)
     everything_arrives(target, AmqpProducer(target.amqp(), node, options), sent, options)
     taker = target.amqp()
-    came = steps.bodies(steps.collect(target, taker, taker.receiver(node, credit=count), count, quiet=0))
-    target.judge(PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}")
+    came = steps.bodies(
+        steps.collect(target, taker, taker.receiver(node, credit=count), count, quiet=0)
+    )
+    target.judge(
+        PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}"
+    )
 
 
 def nothing_is_stranded(
-    target: Bench, slow: StompConsumer | AmqpConsumer, fast: StompConsumer | AmqpConsumer, sent: Sequence[bytes]
+    target: Bench,
+    slow: StompConsumer | AmqpConsumer,
+    fast: StompConsumer | AmqpConsumer,
+    sent: Sequence[bytes],
 ) -> None:
     """Long before the slow consumer takes a second message the fast one has had all the others."""
-    drive(target.world, [slow, fast], lambda: len(slow.consumed) + len(fast.consumed) >= len(sent), PATIENCE)
+    drive(
+        target.world,
+        [slow, fast],
+        lambda: len(slow.consumed) + len(fast.consumed) >= len(sent),
+        PATIENCE,
+    )
     keeps_its_rate(target, slow.peer.conn, 1)
     drive(target.world, [slow, fast], lambda: False, ms(100))
     got = {who: len(each.consumed) for who, each in (("slow", slow), ("fast", fast))}
     waits = slow.flow.octets
-    came = [of_stomp(each) if isinstance(each, StompConsumer) else of_amqp(each) for each in (slow, fast)]
+    came = [
+        of_stomp(each) if isinstance(each, StompConsumer) else of_amqp(each)
+        for each in (slow, fast)
+    ]
     detail = (
-        f"of {len(sent)} messages the slow consumer took {got['slow']}, the fast one {got['fast']}, {waits} octets wait"
+        f"of {len(sent)} messages the slow consumer took {got['slow']}, the fast one {got['fast']},"
+        f" {waits} octets wait"
     )
-    whole = sorted([*came[0], *came[1]]) == sorted(sent) and came[1] == [each for each in sent if each in came[1]]
+    whole = sorted([*came[0], *came[1]]) == sorted(sent) and came[1] == [
+        each for each in sent if each in came[1]
+    ]
     target.judge(NOTHING_WAITS, whole and not waits, detail)
 
 
 @case(NOTHING_WAITS, needs=STOMP)
 @over(examples=10, count=st.integers(4, 16), size=SIZES)
-def test_nothing_waits_behind_a_consumer_with_a_low_rate(target: Bench, count: int, size: int) -> None:
-    """Two consumers of a queue have a consumerWindowSize of 0, and one of them a consumerMaxRate of 1. It asks for a message
-    only when it could take it at once: the other one has all the rest meanwhile, in order, and none waits with the slow one."""
+def test_nothing_waits_behind_a_consumer_with_a_low_rate(
+    target: Bench, count: int, size: int
+) -> None:
+    """Two consumers of a queue have a consumerWindowSize of 0, and one of them a consumerMaxRate of
+    1. It asks for a message only when it could take it at once: the other one has all the rest
+    meanwhile, in order, and none waits with the slow one."""
     queue, sent = target.destination(), sized(count, size)
-    slow = StompConsumer(target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=1))
+    slow = StompConsumer(
+        target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
+    )
     fast = StompConsumer(target.stomp(), queue, FlowOptions(consumer_window_size=0))
     publish_all(target.stomp(), queue, sent)
     nothing_is_stranded(target, slow, fast, sent)
@@ -241,10 +326,14 @@ def test_nothing_waits_behind_a_consumer_with_a_low_rate(target: Bench, count: i
 
 @case(NOTHING_WAITS, needs=AMQP)
 @over(examples=10, count=st.integers(4, 16), size=SIZES)
-def test_nothing_waits_behind_a_receiver_with_a_low_rate(target: Bench, count: int, size: int) -> None:
+def test_nothing_waits_behind_a_receiver_with_a_low_rate(
+    target: Bench, count: int, size: int
+) -> None:
     """The same over AMQP, where a consumer without a window gives one credit when it is ready."""
     node, sent = target.node(), sized(count, size)
-    slow = AmqpConsumer(target.amqp(), node, FlowOptions(consumer_window_size=0, consumer_max_rate=1))
+    slow = AmqpConsumer(
+        target.amqp(), node, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
+    )
     fast = AmqpConsumer(target.amqp(), node, FlowOptions(consumer_window_size=0))
     steps.fill(target, node, sent)
     nothing_is_stranded(target, slow, fast, sent)
@@ -255,26 +344,41 @@ def test_nothing_waits_behind_a_receiver_with_a_low_rate(target: Bench, count: i
 def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
-    """Two consumers of a queue with a consumerWindowSize of 0 and rates of their own share its messages, twice over. Who gets
-    which is the same both times: it depends on when they are ready for one, and on nothing else. Over real sockets the rates
-    are far apart, so that a host that is late changes nothing. The chapter says that it can be so: what differs is held against
+    """Two consumers of a queue with a consumerWindowSize of 0 and rates of their own share its
+    messages, twice over. Who gets which is the same both times: it depends on when they are ready
+    for one, and on nothing else. Over real sockets the rates are far apart, so that a host that is
+    late changes nothing. The chapter says that it can be so: what differs is held against
     nobody."""
     if not target.virtual:
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))
-    detail = f"at {speeds} messages a second the consumers got {first}, and the second time {second}"
-    target.judge(SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so")
+    detail = (
+        f"at {speeds} messages a second the consumers got {first}, and the second time {second}"
+    )
+    target.judge(
+        SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
+    )
 
 
 def _shared(target: Bench, speeds: tuple[int, int], sent: list[bytes]) -> list[list[bytes]]:
     queue = stomp_queue(target, sent)
     consumers = [
-        StompConsumer(target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=each))
+        StompConsumer(
+            target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=each)
+        )
         for each in speeds
     ]
-    drive(target.world, consumers, lambda: sum(len(each.consumed) for each in consumers) >= len(sent), PATIENCE)
+    drive(
+        target.world,
+        consumers,
+        lambda: sum(len(each.consumed) for each in consumers) >= len(sent),
+        PATIENCE,
+    )
     for each, rate in zip(consumers, speeds, strict=True):
         keeps_its_rate(target, each.peer.conn, rate)
     got = [of_stomp(each) for each in consumers]
-    target.control(sorted([*got[0], *got[1]]) == sorted(sent), f"of {len(sent)} messages two consumers got {got}")
+    target.control(
+        sorted([*got[0], *got[1]]) == sorted(sent),
+        f"of {len(sent)} messages two consumers got {got}",
+    )
     return got

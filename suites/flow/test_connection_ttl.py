@@ -1,7 +1,8 @@
-"""Connection TTL of the Artemis family: what CONNECTED answers, and when a silent connection is closed.
+"""Connection TTL of the Artemis family: what CONNECTED answers, and when a silent connection is
+closed.
 
-The arithmetic is in harness/oracles/liveness.py with its sources. Both sides of every interval are judged: a broker
-that gives up early is as wrong as one that never does.
+The arithmetic is in harness/oracles/liveness.py with its sources. Both sides of every interval are
+judged: a broker that gives up early is as wrong as one that never does.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.raw_stomp import ERROR, StompPeer
-from harness.oracles.liveness import negotiate
-from harness.targets.parameters import speaking
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.words import Clock, ms, seconds
-from suites.silence import GRACE, judge_close
-from suites.strategies import LONGEST_REAL_TTL_MS, Silence, places, silences
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.oracles.liveness import negotiate
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.steps.silence import GRACE, judge_close
+from brokerproof.suites.steps.strategies import LONGEST_REAL_TTL_MS, Silence, places, silences
 
-DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, TRICKLE = (f"ARTEMIS-STOMP-ttl-{n}" for n in (2, 3, 4, 5, 6, 7, 8))
+DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, TRICKLE = (
+    f"ARTEMIS-STOMP-ttl-{n}" for n in (2, 3, 4, 5, 6, 7, 8)
+)
 
 LONGEST_JUDGED_MS = 10**11
-"""Three years. A longer TTL is judged by its header and by the connection being alive after a day."""
+"""Three years. A longer TTL is judged by its header and by the connection being alive after a
+day."""
 
 
 def connect(target: Bench, plan: Silence) -> StompPeer:
@@ -46,7 +51,9 @@ def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
     return (PRODUCT,)
 
 
-def judge_silence(target: Bench, peer: StompPeer, requirements: tuple[str, ...], ttl_ms: int) -> None:
+def judge_silence(
+    target: Bench, peer: StompPeer, requirements: tuple[str, ...], ttl_ms: int
+) -> None:
     """Waits for the close of a connection that has fallen silent and judges when it came."""
     since = peer.spoke_at
     assert since is not None
@@ -55,12 +62,14 @@ def judge_silence(target: Bench, peer: StompPeer, requirements: tuple[str, ...],
 
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:
-    """On every acceptor: no client beats, client beats far below, amid and far above its bounds, and a 1.0 client, whose
-    header means nothing."""
+    """On every acceptor: no client beats, client beats far below, amid and far above its bounds,
+    and a 1.0 client, whose header means nothing."""
     # What is given last is tried first, and is what a failure shows: so the strangest come first.
     if target.clock is Clock.VIRTUAL:  # two months of silence, to see the product leave 32 bits
         yield {"plan": Silence(Where(target.identity.default_acceptor), "1.2", (3 * 10**9, 0))}
-    if RECONFIGURABLE in target.identity.capabilities:  # a product between a maximum and a higher minimum
+    if (
+        RECONFIGURABLE in target.identity.capabilities
+    ):  # a product between a maximum and a higher minimum
         bounds = {"connection_ttl_min_ms": 5000, "connection_ttl_max_ms": 3000}
         where = Where(target.identity.default_acceptor, {"acceptor": bounds})
         yield {"plan": Silence(where, "1.2", (2000, 0))}
@@ -75,9 +84,12 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 @over(examples=334, least=200, always=corners, plan=silences)
-def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(target: Bench, plan: Silence) -> None:
-    """For any version, heart-beat header and acceptor parameters: CONNECTED answers what the arithmetic says, and the
-    connection, silent from then on, is closed neither before nor after the interval that TTL and check interval give."""
+def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
+    target: Bench, plan: Silence
+) -> None:
+    """For any version, heart-beat header and acceptor parameters: CONNECTED answers what the
+    arithmetic says, and the connection, silent from then on, is closed neither before nor after the
+    interval that TTL and check interval give."""
     peer = connect(target, plan)
     assert peer.connected is not None
     expected = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor)
@@ -91,19 +103,23 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(targe
         target.judge(
             rules_for_header,
             header == expected.header,
-            f"heart-beat:{plan.heart_beat[0]},{plan.heart_beat[1]} was answered {header!r}, should be {expected.header!r}",
+            f"heart-beat:{plan.heart_beat[0]},{plan.heart_beat[1]} was answered {header!r}, should"
+            f" be {expected.header!r}",
         )
     if expected.ttl_ms > LONGEST_JUDGED_MS:
         target.advance(seconds(86_400))
-        target.judge(rules, peer.ended is None, f"a day of silence under a TTL of {expected.ttl_ms} ms")
+        target.judge(
+            rules, peer.ended is None, f"a day of silence under a TTL of {expected.ttl_ms} ms"
+        )
     else:
         judge_silence(target, peer, rules, expected.ttl_ms)
 
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
-    """The chapter's own numbers: 1000,0 makes a TTL of 2000 ms; 20000,0 with a maximum of 30000 is answered 0,15000; a
-    server beats no more often than every 500 ms; without client beats the acceptor's own TTL holds."""
+    """The chapter's own numbers: 1000,0 makes a TTL of 2000 ms; 20000,0 with a maximum of 30000 is
+    answered 0,15000; a server beats no more often than every 500 ms; without client beats the
+    acceptor's own TTL holds."""
     examples = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),
@@ -123,14 +139,23 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
         if acceptor not in known:
             target.note(f"the target has no acceptor {acceptor}")
             continue
-        if asked.startswith("0,") and known[acceptor]["connection_ttl_override_ms"] != -1 and acceptor == "stomp":
-            target.note("connection-ttl-override takes the place of the default that the chapter's example shows")
+        if (
+            asked.startswith("0,")
+            and known[acceptor]["connection_ttl_override_ms"] != -1
+            and acceptor == "stomp"
+        ):
+            target.note(
+                "connection-ttl-override takes the place of the default that the chapter's example"
+                " shows"
+            )
             continue
         peer = target.stomp("1.2", acceptor=acceptor, heart_beat=asked)
         assert peer.connected is not None
         header = peer.connected.get("heart-beat")
         target.judge(
-            requirement, header == answer, f"{acceptor}: heart-beat:{asked} was answered {header!r}, not {answer!r}"
+            requirement,
+            header == answer,
+            f"{acceptor}: heart-beat:{asked} was answered {header!r}, not {answer!r}",
         )
 
 
@@ -146,9 +171,11 @@ def _ttl(target: Target, plan: Silence) -> int:
 
 @case(TRICKLE, needs={"connection-ttl"})
 @over(examples=100, plan=short_ttls, kind=st.sampled_from(["eol", "frame", "part of a frame"]))
-def test_any_data_within_the_ttl_keeps_the_connection(target: Bench, plan: Silence, kind: str) -> None:
-    """Something, be it one octet of an unfinished frame, is sent just before each TTL has passed: the connection lives.
-    Then nothing is sent any more: it is closed inside its interval."""
+def test_any_data_within_the_ttl_keeps_the_connection(
+    target: Bench, plan: Silence, kind: str
+) -> None:
+    """Something, be it one octet of an unfinished frame, is sent just before each TTL has passed:
+    the connection lives. Then nothing is sent any more: it is closed inside its interval."""
     peer = connect(target, plan)
     ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
     # In real time a sender that aims at the last millisecond proves only that hosts are late.
@@ -183,13 +210,25 @@ def test_any_data_within_the_ttl_keeps_the_connection(target: Bench, plan: Silen
 
 @case(DEFAULT, needs={"connection-ttl", RECONFIGURABLE})
 def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
-    """TTL without client beats: the acceptor's connectionTtl, else connection-ttl-override, else a minute."""
-    for acceptor, override, expected in [(None, -1, 60_000), (None, 5000, 5000), (3000, 5000, 3000), (3000, -1, 3000)]:
+    """TTL without client beats: the acceptor's connectionTtl, else connection-ttl-override, else a
+    minute."""
+    for acceptor, override, expected in [
+        (None, -1, 60_000),
+        (None, 5000, 5000),
+        (3000, 5000, 3000),
+        (3000, -1, 3000),
+    ]:
         overrides = {
             "acceptor": {"connection_ttl_ms": acceptor},
             "broker": {"connection_ttl_override_ms": override},
         }
-        inner = Bench(target.target, target.cited, label="override", overrides=overrides, outcome=target.outcome)
+        inner = Bench(
+            target.target,
+            target.cited,
+            label="override",
+            overrides=overrides,
+            outcome=target.outcome,
+        )
         target.note(f"connectionTtl {acceptor}, connection-ttl-override {override}")
         for version in ("1.0", "1.2"):
             peer = inner.stomp(version)
@@ -199,19 +238,27 @@ def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
 @case("ARTEMIS-STOMP-ttl-9", needs={"connection-ttl"})
 @over(examples=60, where=places, cy=st.sampled_from([1, 499, 500, 501, 600, 1000]))
 def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, cy: int) -> None:
-    """The server answers sx to a client that wants a beat every cy ms. From CONNECTED on, ends of line arrive at least
-    every max(sx, cy) ms, also when the client sends frames amid the period, which ask for no answer."""
+    """The server answers sx to a client that wants a beat every cy ms. From CONNECTED on, ends of
+    line arrive at least every max(sx, cy) ms, also when the client sends frames amid the period,
+    which ask for no answer."""
     requirement = target.cited[0]
     peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
     assert peer.connected is not None
     sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
-    target.require(requirement, sx > 0, f"wanted a beat every {cy} ms, and the server promises one every {sx} ms")
+    target.require(
+        requirement,
+        sx > 0,
+        f"wanted a beat every {cy} ms, and the server promises one every {sx} ms",
+    )
     period = ms(max(sx, cy))
     start = last = target.now()
     longest = 0
     for _ in range(3):
         heard = peer.heard_at
-        if not target.wait_until(lambda heard=heard: peer.heard_at != heard, period // 2) and peer.ended is None:
+        if (
+            not target.wait_until(lambda heard=heard: peer.heard_at != heard, period // 2)
+            and peer.ended is None
+        ):
             peer.send("BEGIN", {"transaction": f"t{target.now()}"})
         target.wait_until(lambda heard=heard: peer.heard_at != heard, period + seconds(2))
         if peer.ended is not None:
@@ -223,8 +270,8 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
 
 @case(PRODUCT, "STOMP12-ERR-01", needs={"connection-ttl"})
 def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
-    """A connection that falls silent is closed, an active one beside it on the same acceptor is left alone, and whether
-    an ERROR frame announced the close is noted."""
+    """A connection that falls silent is closed, an active one beside it on the same acceptor is
+    left alone, and whether an ERROR frame announced the close is noted."""
     silent = target.stomp("1.2", heart_beat="1000,0")
     busy = target.stomp("1.2", heart_beat="1000,0")
     ttl = target.negotiated((1000, 0)).ttl_ms
@@ -234,7 +281,11 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
     while silent.ended is None and target.now() < deadline:
         target.advance(ms(400))
         busy.beat()
-    target.require(PRODUCT, silent.ended is not None, f"the silent connection was closed under a TTL of {ttl} ms")
+    target.require(
+        PRODUCT,
+        silent.ended is not None,
+        f"the silent connection was closed under a TTL of {ttl} ms",
+    )
     said = silent.take(ERROR)
     target.judge(
         "STOMP12-ERR-01",

@@ -1,8 +1,10 @@
-"""Consumer windows of the Artemis family, in octets: consumer-window-size, activemq.prefetchSize, acceptor defaults.
+"""Consumer windows of the Artemis family, in octets: consumer-window-size, activemq.prefetchSize,
+acceptor defaults.
 
-What a subscription may hold is worked out from the sizes of the frames that arrived (harness/oracles/window.py), never
-predicted. Two things are judged at every stop: no delivery began while the window was shut (too many), and the broker
-did not stop while it was open and messages were left (too few).
+What a subscription may hold is worked out from the sizes of the frames that arrived
+(harness/oracles/window.py), never predicted. Two things are judged at every stop: no delivery began
+while the window was shut (too many), and the broker did not stop while it was open and messages
+were left (too few).
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.raw_stomp import MESSAGE, Destination, StompPeer
-from harness.oracles.window import Account
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from harness.wire.stomp import Frame
-from harness.words import CloseHow, ms
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.oracles.window import Account
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
+from brokerproof.harness.targets.target import Target
 
 NAMES, ZERO, POSITIVE, UNLIMITED, DEFAULTS = (f"ARTEMIS-STOMP-window-{n}" for n in (1, 2, 3, 4, 5))
 MODES = ("client", "client-individual")
@@ -40,21 +43,25 @@ class Holder:
     received: int = 0
 
     def collect(self) -> None:
-        """Takes what the broker sends until the window is shut or everything has come, and judges both sides."""
+        """Takes what the broker sends until the window is shut or everything has come, and judges
+        both sides."""
         while self.account.open and self.received < self.total:
             message = self.peer.watch_for(MESSAGE)
             if message is None:
                 self.target.require(
                     self.requirement,
                     False,
-                    f"window {self.account.window}: holding {sum(self.account.held)} octets in {len(self.held)} messages,"
-                    f" {self.total - self.received} more are waiting, and none comes ({self.peer.instead()})",
+                    f"window {self.account.window}: holding {sum(self.account.held)} octets in"
+                    f" {len(self.held)} messages, {self.total - self.received} more are waiting,"
+                    f" and none comes ({self.peer.instead()})",
                 )
                 return
             self._take(message)
         # The same connection is proved to work, then silence means that the window is shut.
         self.peer.settle()
-        self.target.wait_until(lambda: any(MESSAGE.accepts(each) for each in self.peer.inbox), QUIET)
+        self.target.wait_until(
+            lambda: any(MESSAGE.accepts(each) for each in self.peer.inbox), QUIET
+        )
         for message in self.peer.take_messages():
             self._take(message)
         self.target.judge_count(
@@ -74,11 +81,13 @@ class Holder:
             self.target.require(
                 self.requirement,
                 False,
-                f"window {self.account.window}: {count} messages of {before} octets were held, and another one came",
+                f"window {self.account.window}: {count} messages of {before} octets were held, and"
+                " another one came",
             )
 
     def settle(self, position: int, command: str, mode: str) -> None:
-        """ACK or NACK the message held at ``position``; in client mode that settles every earlier one too."""
+        """ACK or NACK the message held at ``position``; in client mode that settles every earlier
+        one too."""
         message = self.held[position]
         (self.peer.ack if command == "ACK" else self.peer.nack)(message)
         first = 0 if mode == "client" else position
@@ -90,7 +99,9 @@ def fill(target: Bench, to: Destination, sizes: list[int]) -> None:
     """Puts messages with bodies of these sizes on the queue, from a connection of its own."""
     producer = target.stomp("1.2")
     for number, size in enumerate(sizes):
-        producer.publish(to, (b"%d " % number).ljust(size, b".")[:size], receipt=number == len(sizes) - 1)
+        producer.publish(
+            to, (b"%d " % number).ljust(size, b".")[:size], receipt=number == len(sizes) - 1
+        )
 
 
 def hold(
@@ -102,7 +113,8 @@ def hold(
     mode: str,
     acceptor: str | None = None,
 ) -> Holder:
-    """A subscription on a queue that already has messages of these body sizes; ``window`` is what should hold."""
+    """A subscription on a queue that already has messages of these body sizes; ``window`` is what
+    should hold."""
     to = target.destination()
     keeper = target.stomp("1.2", acceptor=acceptor)
     fill(target, to, sizes)
@@ -112,7 +124,8 @@ def hold(
 
 @dataclass(frozen=True)
 class Plan:
-    """Body sizes of a backlog, the window, the ack mode, and which held message is settled at each stop."""
+    """Body sizes of a backlog, the window, the ack mode, and which held message is settled at each
+    stop."""
 
     sizes: tuple[int, ...]
     window: int
@@ -128,30 +141,45 @@ def plans(target: Target) -> st.SearchStrategy[Plan]:
         body = draw(st.sampled_from([0, 1, 100, 1000]))
         count = draw(st.integers(4, 14))
         mixed = draw(st.booleans())
-        sizes = draw(st.lists(st.integers(0, 2000), min_size=count, max_size=count)) if mixed else [body] * count
-        # A frame weighs its body and one to three hundred octets of headers: aim around whole numbers of frames.
-        window = draw(st.integers(1, 4)) * (body + draw(st.integers(100, 320))) + draw(st.integers(-1, 1))
+        sizes = (
+            draw(st.lists(st.integers(0, 2000), min_size=count, max_size=count))
+            if mixed
+            else [body] * count
+        )
+        # A frame weighs its body and one to three hundred octets of headers: aim around whole
+        # numbers of frames.
+        window = draw(st.integers(1, 4)) * (body + draw(st.integers(100, 320))) + draw(
+            st.integers(-1, 1)
+        )
         window = draw(st.sampled_from([1, window, window, window]))
         return Plan(
-            tuple(sizes), window, draw(st.sampled_from(MODES)), tuple(draw(st.lists(st.integers(0, 9), max_size=4)))
+            tuple(sizes),
+            window,
+            draw(st.sampled_from(MODES)),
+            tuple(draw(st.lists(st.integers(0, 9), max_size=4))),
         )
 
     return draw_plan()
 
 
 def settlements(target: Target) -> Iterator[dict[str, Plan]]:
-    """An ACK that covers several messages, and ACKs of messages that weigh more and less than their neighbours."""
+    """An ACK that covers several messages, and ACKs of messages that weigh more and less than their
+    neighbours."""
     yield {"plan": Plan((300,) * 12, 1600, "client", (2, 1, 0))}
     yield {"plan": Plan((8000,) * 12, 70_000, "client", (3,))}  # more octets than 16 bits count
     yield {"plan": Plan((2000, 10, 10, 10, 2000, 10, 10, 10), 3000, "client-individual", (0, 1, 0))}
-    yield {"plan": Plan((10, 2000, 10, 10, 10, 10, 10, 10, 10, 10), 2500, "client-individual", (0, 0, 0))}
+    yield {
+        "plan": Plan(
+            (10, 2000, 10, 10, 10, 10, 10, 10, 10, 10), 2500, "client-individual", (0, 0, 0)
+        )
+    }
 
 
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=120, always=settlements, plan=plans)
 def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: Plan) -> None:
-    """With a window above zero, deliveries begin while the octets of what is held are below it, and only then. An ACK
-    gives back exactly the octets of the messages that it settles."""
+    """With a window above zero, deliveries begin while the octets of what is held are below it, and
+    only then. An ACK gives back exactly the octets of the messages that it settles."""
     headers = {"consumer-window-size": str(plan.window)}
     holder = hold(target, POSITIVE, list(plan.sizes), plan.window, headers, plan.mode)
     holder.collect()
@@ -165,7 +193,8 @@ def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: 
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=20, mode=st.sampled_from(MODES), times=st.integers(1, 3))
 def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) -> None:
-    """Frames of equal length L are weighed first. Then windows of k·L-1, k·L and k·L+1 let out exactly k, k and k+1."""
+    """Frames of equal length L are weighed first. Then windows of k·L-1, k·L and k·L+1 let out
+    exactly k, k and k+1."""
     sizes = [200] * (times + 3)
     scale = hold(target, POSITIVE, sizes, -1, {"consumer-window-size": "-1"}, mode)
     scale.collect()
@@ -181,13 +210,18 @@ def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) 
 @case(ZERO, needs={"consumer-window"})
 @over(
     examples=20,
-    always=lambda target: [{"mode": mode, "size": 10, "command": each} for mode in MODES for each in ("ACK", "NACK")],
+    always=lambda target: [
+        {"mode": mode, "size": 10, "command": each} for mode in MODES for each in ("ACK", "NACK")
+    ],
     mode=st.sampled_from(MODES),
     size=st.sampled_from([0, 10, 20_000]),
     command=st.sampled_from(["ACK", "NACK"]),
 )
-def test_a_window_of_zero_gives_one_message_per_settlement(target: Bench, mode: str, size: int, command: str) -> None:
-    """With a window of 0 one message comes, and the next not before the first was ACKed or NACKed."""
+def test_a_window_of_zero_gives_one_message_per_settlement(
+    target: Bench, mode: str, size: int, command: str
+) -> None:
+    """With a window of 0 one message comes, and the next not before the first was ACKed or
+    NACKed."""
     holder = hold(target, ZERO, [size] * 4, 0, {"consumer-window-size": "0"}, mode)
     for _ in range(3):
         holder.collect()
@@ -199,7 +233,8 @@ def test_a_window_of_zero_gives_one_message_per_settlement(target: Bench, mode: 
 @case(UNLIMITED, needs={"consumer-window"})
 @over(examples=6, mode=st.sampled_from(MODES), count=st.integers(30, 60))
 def test_a_window_of_minus_one_holds_nothing_back(target: Bench, mode: str, count: int) -> None:
-    """With a window of -1 a backlog far above the default window is delivered whole without a single ACK."""
+    """With a window of -1 a backlog far above the default window is delivered whole without a
+    single ACK."""
     holder = hold(target, UNLIMITED, [1000] * count, -1, {"consumer-window-size": "-1"}, mode)
     holder.collect()
     target.judge_count(UNLIMITED, "messages delivered", holder.received, (count, count), "messages")
@@ -207,8 +242,8 @@ def test_a_window_of_minus_one_holds_nothing_back(target: Bench, mode: str, coun
 
 @case(NAMES, needs={"consumer-window"})
 def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
-    """activemq.prefetchSize is read as octets, and consumer-window-size is taken when a frame has both, in either
-    order."""
+    """activemq.prefetchSize is read as octets, and consumer-window-size is taken when a frame has
+    both, in either order."""
     for headers, window in (
         ({"activemq.prefetchSize": "700"}, 700),
         ({"activemq.prefetchSize": "0"}, 0),
@@ -222,30 +257,38 @@ def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
 
 @case(DEFAULTS, needs={"consumer-window"})
 def test_the_default_window_is_the_acceptors(target: Bench) -> None:
-    """Without a header a client or client-individual subscription has the acceptor's window (10240 unless configured),
-    an auto subscription none; a header overrides the acceptor."""
+    """Without a header a client or client-individual subscription has the acceptor's window (10240
+    unless configured), an auto subscription none; a header overrides the acceptor."""
     for acceptor, about in target.target.acceptors(target.overrides).items():
         window = about["stomp_consumer_window_size"]
-        if not (acceptor == "stomp" or acceptor.startswith(("window", "credits"))) or not isinstance(window, int):
+        if not (
+            acceptor == "stomp" or acceptor.startswith(("window", "credits"))
+        ) or not isinstance(window, int):
             continue
         for mode in MODES:
             target.note(f"acceptor {acceptor}, mode {mode}: window {window}")
             hold(target, DEFAULTS, [1000] * 14, window, {}, mode, acceptor).collect()
         automatic = hold(target, DEFAULTS, [1000] * 14, -1, {}, "auto", acceptor)
         automatic.collect()
-        target.judge_count(DEFAULTS, f"auto on {acceptor}", automatic.received, (14, 14), "messages")
-        hold(target, DEFAULTS, [1000] * 6, 3000, {"consumer-window-size": "3000"}, "client", acceptor).collect()
+        target.judge_count(
+            DEFAULTS, f"auto on {acceptor}", automatic.received, (14, 14), "messages"
+        )
+        hold(
+            target, DEFAULTS, [1000] * 6, 3000, {"consumer-window-size": "3000"}, "client", acceptor
+        ).collect()
 
 
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=10, mode=st.sampled_from(MODES), window=st.integers(1, 1500))
 def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, window: int) -> None:
-    """A consumer without a window holds eight messages and is lost. They come again, to a subscription with a window,
-    and fill it as messages do that come for the first time."""
+    """A consumer without a window holds eight messages and is lost. They come again, to a
+    subscription with a window, and fill it as messages do that come for the first time."""
     to, first, keeper = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     fill(target, to, [300] * 8)
     first.subscribe(to, ack=mode, headers={"consumer-window-size": "-1"})
-    target.control(target.wait_until(lambda: first.messages_seen >= 8, PATIENCE), "eight messages should come")
+    target.control(
+        target.wait_until(lambda: first.messages_seen >= 8, PATIENCE), "eight messages should come"
+    )
     first.leave(CloseHow.RESET)
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
     holder = Holder(target, keeper, Account(window), POSITIVE, [], 8)
@@ -256,9 +299,12 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
 
 @case(POSITIVE, ZERO, needs={"consumer-window"})
 @over(examples=10, mode=st.sampled_from(MODES), window=st.sampled_from([0, 1, 400]))
-def test_what_is_sent_while_the_window_is_shut_comes_later(target: Bench, mode: str, window: int) -> None:
-    """A subscription stands on an empty queue. Ten messages are sent, more than its window lets out. Those beyond it wait,
-    and come one after the other with the acknowledgements: none is lost, and none comes too early."""
+def test_what_is_sent_while_the_window_is_shut_comes_later(
+    target: Bench, mode: str, window: int
+) -> None:
+    """A subscription stands on an empty queue. Ten messages are sent, more than its window lets
+    out. Those beyond it wait, and come one after the other with the acknowledgements: none is lost,
+    and none comes too early."""
     rule = ZERO if window == 0 else POSITIVE
     to, keeper = target.destination(), target.stomp("1.2")
     keeper.subscribe(to, "w", ack=mode, headers={"consumer-window-size": str(window)})
@@ -270,14 +316,16 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(target: Bench, mode: 
         holder.collect()
     for requirement in target.cited:
         words = (
-            f"with a window of {window} {holder.received} of ten messages came, each after the ACK that it waited for"
+            f"with a window of {window} {holder.received} of ten messages came, each after the ACK"
+            " that it waited for"
         )
         target.judge(requirement, holder.received == 10, words)
 
 
 @case(POSITIVE, needs={"consumer-window"})
 def test_windows_are_apart(target: Bench) -> None:
-    """Two subscriptions of one connection have a window each: one that is shut does not stop the other."""
+    """Two subscriptions of one connection have a window each: one that is shut does not stop the
+    other."""
     first, second = target.destination(), target.destination()
     peer = target.stomp("1.2")
     fill(target, first, [500] * 6)
@@ -286,16 +334,25 @@ def test_windows_are_apart(target: Bench) -> None:
     target.wait_until(lambda: peer.messages_seen >= 1, QUIET)
     peer.subscribe(second, "b", ack="client", headers={"consumer-window-size": "-1"})
     done = target.wait_until(lambda: _of(peer, "b") >= 6, ms(5000))
-    target.judge(POSITIVE, done, f"the open subscription got {_of(peer, 'b')} of 6 messages beside a shut one")
+    target.judge(
+        POSITIVE,
+        done,
+        f"the open subscription got {_of(peer, 'b')} of 6 messages beside a shut one",
+    )
 
 
 def _of(peer: StompPeer, subscription: str) -> int:
-    return sum(each.command == "MESSAGE" and each.get("subscription") == subscription for each in peer.inbox)
+    return sum(
+        each.command == "MESSAGE" and each.get("subscription") == subscription
+        for each in peer.inbox
+    )
 
 
 @case(UNLIMITED, needs={"consumer-window"})
 @over(examples=6, where=st.just(Where("stomp")), count=st.integers(20, 40))
-def test_auto_subscriptions_have_no_window_unless_they_name_one(target: Bench, where: Where, count: int) -> None:
+def test_auto_subscriptions_have_no_window_unless_they_name_one(
+    target: Bench, where: Where, count: int
+) -> None:
     """An auto subscription settles as it goes: with a window of -1 by default nothing stops it."""
     holder = hold(target, UNLIMITED, [1000] * count, -1, {}, "auto", where.acceptor)
     holder.collect()

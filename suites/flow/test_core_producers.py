@@ -1,23 +1,26 @@
-"""Credit of producers in octets, over CORE: what is asked for and granted, and what a full address does with who asks.
+"""Credit of producers in octets, over CORE: what is asked for and granted, and what a full address
+does with who asks.
 
-That a producer keeps to its credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are the client: what the broker
-does is to grant, to wait with it, or to refuse. A grant that does not come is waited for a little longer than any that
-came, and the connection is proved to work before that silence counts.
+That a producer keeps to its credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are
+the client: what the broker does is to grant, to wait with it, or to refuse. A grant that does not
+come is waited for a little longer than any that came, and the connection is proved to work before
+that silence counts.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.management import ADMIN, Admin
-from harness.clients.raw_core import CorePeer, packet
-from harness.oracles import core_credit
-from harness.wire.conversation import PATIENCE
-from harness.wire.core import Packet
-from harness.words import RoutingType
-from suites.core_steps import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.artemis_management import ADMIN, Admin
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.oracles import core_credit
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.core.codec import Packet
+from brokerproof.harness.protocols.core.raw_peer import CorePeer, packet
+from brokerproof.suites.steps.address_full import LIMIT, MESSAGES
+from brokerproof.suites.steps.core import (
     CORE,
     FIXTURES,
     QUIET,
@@ -31,10 +34,11 @@ from suites.core_steps import (
     sized,
     take,
 )
-from suites.full import LIMIT, MESSAGES
 
 COST, WITHIN_ROOM, OVERSHOOT = (f"ARTEMIS-FLOW-producer-{each}" for each in (1, 2, 3))
-BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (f"ARTEMIS-FLOW-block-{each}" for each in (1, 2, 3, 5))
+BLOCKS, ADDRESS_WIDE, ONLY_BLOCK, OVERDRAWN = (
+    f"ARTEMIS-FLOW-block-{each}" for each in (1, 2, 3, 5)
+)
 FULL = {CORE, FIXTURES, "address-full"}
 GRANT = packet("producer-credits")
 MOST = 2**31 - 1
@@ -42,14 +46,16 @@ AMOUNTS = [1, 2, 1000, 65_535, 65_536, MOST]
 
 
 def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
-    """The next ``count`` grants, fewer when they do not come, and what comes a little longer besides; in octets."""
+    """The next ``count`` grants, fewer when they do not come, and what comes a little longer
+    besides; in octets."""
 
     def here() -> int:
         return sum(GRANT.accepts(each) for each in peer.inbox)
 
     if count:
         target.wait_until(
-            lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
+            lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)),
+            PATIENCE,
         )
     peer.settle()
     target.wait_until(lambda: here() > count, QUIET)
@@ -60,7 +66,8 @@ def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
 
 
 def until_full(target: Bench, name: str) -> None:
-    """Brokers may charge for what they have taken in on their own time: waits until the address ``name`` is full."""
+    """Brokers may charge for what they have taken in on their own time: waits until the address
+    ``name`` is full."""
     if ADMIN in target.capabilities:
         state, there = target.admin().until(name, lambda each: each.size >= LIMIT)
         target.control(there, f"what was sent makes the address full, it holds {state}")
@@ -69,8 +76,8 @@ def until_full(target: Bench, name: str) -> None:
 
 
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
-    """A queue at an address of that kind (block, fail, three.block …) with as many messages as make it full, and one more
-    where that is taken. They cost 1000 octets each."""
+    """A queue at an address of that kind (block, fail, three.block …) with as many messages as make
+    it full, and one more where that is taken. They cost 1000 octets each."""
     name = queue(target, peer, f"full.{kind}.")
     for number in range(-(-LIMIT // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
@@ -91,7 +98,7 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     return got
 
 
-# --- what is asked for --------------------------------------------------------------------------------------------------
+# --- what is asked for ----------------------------------------------------------------------------
 
 
 @case(COST, needs={CORE})
@@ -101,8 +108,8 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
 )
 def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
-    """An address without a limit: whatever a producer asks for in one go is granted, as often as it asks, in that order, and
-    nothing besides."""
+    """An address without a limit: whatever a producer asks for in one go is granted, as often as it
+    asks, in that order, and nothing besides."""
     peer = target.core()
     name = queue(target, peer)
     for each in asked:
@@ -119,9 +126,11 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     cost=st.sampled_from([300, 499, 500, 501, 2000]),
     always=lambda target: [{"window": 1, "cost": 500}, {"window": 1000, "cost": 500}],
 )
-def test_a_producer_that_keeps_to_its_window_gets_everything_through(target: Bench, window: int, cost: int) -> None:
-    """A producer asks for more as its credit runs low and sends only with credit. It never waits for long, and everything it
-    sends arrives, once and in order."""
+def test_a_producer_that_keeps_to_its_window_gets_everything_through(
+    target: Bench, window: int, cost: int
+) -> None:
+    """A producer asks for more as its credit runs low and sends only with credit. It never waits
+    for long, and everything it sends arrives, once and in order."""
     peer = target.core()
     name = queue(target, peer)
     producer = Producer(peer, name, window)
@@ -130,37 +139,52 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(target: Ben
         producer.ask(message.cost)
         target.wait_until(lambda need=message.cost: producer.can_offer(need), PATIENCE)  # type: ignore[misc]
         went = producer.offer(message, wait=number == 19)
-        target.judge(COST, went, f"with a window of {window} there were {producer.balance} octets for message {number}")
+        target.judge(
+            COST,
+            went,
+            f"with a window of {window} there were {producer.balance} octets for message {number}",
+        )
         if not went:
             return
         target.control(
-            producer.balance + producer.arriving <= max(window, message.cost), "the producer keeps to its window"
+            producer.balance + producer.arriving <= max(window, message.cost),
+            "the producer keeps to its window",
         )
-    target.control(core_credit.overdrawn(target.outcome.events, peer.conn) == 0, "the producer keeps to its credit")
+    target.control(
+        core_credit.overdrawn(target.outcome.events, peer.conn) == 0,
+        "the producer keeps to its credit",
+    )
     got = numbers(drain(target, name, 20))
     target.judge(COST, got == list(range(20)), f"20 messages were sent, {got} came")
     judge_trace(target, peer, core_credit.producers)
 
 
-# --- room ---------------------------------------------------------------------------------------------------------------
+# --- room -----------------------------------------------------------------------------------------
 
 
 @case(WITHIN_ROOM, needs=FULL)
 def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
-    """An empty address that blocks at a limit. Half of that is granted as it is asked for; to a producer that asks for three
-    times the limit no more is granted than there is room."""
+    """An empty address that blocks at a limit. Half of that is granted as it is asked for; to a
+    producer that asks for three times the limit no more is granted than there is room."""
     peer = target.core()
     modest, greedy = queue(target, peer, "full.block."), queue(target, peer, "full.block.")
     peer.request_credits(modest, LIMIT // 2)
     got = grants(target, peer, 1)
-    target.judge(WITHIN_ROOM, got == [LIMIT // 2], f"{LIMIT // 2} octets were asked for of {LIMIT}, {got} granted")
+    target.judge(
+        WITHIN_ROOM,
+        got == [LIMIT // 2],
+        f"{LIMIT // 2} octets were asked for of {LIMIT}, {got} granted",
+    )
     peer.request_credits(greedy, 3 * LIMIT)
     got = grants(target, peer, 1)
-    target.judge_count(WITHIN_ROOM, "octets granted to one producer", sum(got), (1, LIMIT), "octets")
+    target.judge_count(
+        WITHIN_ROOM, "octets granted to one producer", sum(got), (1, LIMIT), "octets"
+    )
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
-    """What a message of that cost is charged at an address with a name as long as ``name``, in octets."""
+    """What a message of that cost is charged at an address with a name as long as ``name``, in
+    octets."""
     scratch = f"full.page.x{target.fresh_name()}"
     target.control(len(scratch) == len(name), f"{scratch} is as long as {name}")
     peer.create_queue(scratch)
@@ -169,14 +193,21 @@ def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) ->
 
 
 @case(BLOCKS, needs=FULL | {"admin"})
-@over(examples=3, always=lambda target: [{"gap": gap} for gap in (-1, 0, 1)], gap=st.sampled_from((-1, 0, 1)))
+@over(
+    examples=3,
+    always=lambda target: [{"gap": gap} for gap in (-1, 0, 1)],
+    gap=st.sampled_from((-1, 0, 1)),
+)
 def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int) -> None:
-    """An address is filled to its limit, or one octet below or above, with messages whose weight was measured. Below, an octet
-    of credit that is asked for is granted; from the limit on it is not, until a message has been consumed."""
+    """An address is filled to its limit, or one octet below or above, with messages whose weight
+    was measured. Below, an octet of credit that is asked for is granted; from the limit on it is
+    not, until a message has been consumed."""
     peer, admin = target.core(), target.admin()
     name = queue(target, peer, "full.block.")
     weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
-    target.control(weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 octets weigh {weights}")
+    target.control(
+        weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 octets weigh {weights}"
+    )
     extra = weights[0] - 1000
     costs = [1000] * ((LIMIT + gap) // weights[0] - 1)
     costs.append(LIMIT + gap - len(costs) * weights[0] - extra)
@@ -186,7 +217,9 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     target.control(there, f"the address should have {LIMIT + gap} octets: {state}")
     peer.request_credits(name, 1)
     got = grants(target, peer, int(gap < 0))
-    target.judge(BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} octets to the limit {got} were granted of 1")
+    target.judge(
+        BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} octets to the limit {got} were granted of 1"
+    )
     if gap >= 0:
         drain(target, name, 1)
         got = grants(target, peer, 1)
@@ -196,7 +229,8 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
 
 @case(BLOCKS, needs=FULL)
 def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
-    """An address that is full at three messages: with two of them credit is granted, with the third it is not."""
+    """An address that is full at three messages: with two of them credit is granted, with the third
+    it is not."""
     peer = target.core()
     name = queue(target, peer, "full.three.block.")
     seen = []
@@ -219,10 +253,13 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
     window=st.sampled_from([2000, 8000]),
     always=lambda target: [{"producers": 2, "window": 6000}],
 )
-def test_producers_wait_for_room_and_go_on_by_themselves(target: Bench, producers: int, window: int) -> None:
-    """Producers with windows send several times what the address holds. They run out of credit when it is full, with no more
-    in it than its limit, their windows and what messages are charged besides. A consumer takes a few at a time: whoever was
-    promised credit gets it without asking again. Everything arrives, once and in the order of its producer."""
+def test_producers_wait_for_room_and_go_on_by_themselves(
+    target: Bench, producers: int, window: int
+) -> None:
+    """Producers with windows send several times what the address holds. They run out of credit when
+    it is full, with no more in it than its limit, their windows and what messages are charged
+    besides. A consumer takes a few at a time: whoever was promised credit gets it without asking
+    again. Everything arrives, once and in the order of its producer."""
     admin, consumer = target.admin(), target.core()
     name = queue(target, consumer, "full.block.")
     scale = weight(target, admin, consumer, name, 1000)
@@ -248,7 +285,11 @@ def test_producers_wait_for_room_and_go_on_by_themselves(target: Bench, producer
             size = admin.size(name)
             if size < LIMIT - 1000:
                 granted = target.wait_until(could_send, PATIENCE)
-                target.judge(BLOCKS, granted, f"the address has {size} octets of {LIMIT}, and nobody is granted any")
+                target.judge(
+                    BLOCKS,
+                    granted,
+                    f"the address has {size} octets of {LIMIT}, and nobody is granted any",
+                )
                 if granted:
                     continue
                 break
@@ -268,13 +309,18 @@ def test_producers_wait_for_room_and_go_on_by_themselves(target: Bench, producer
     told = numbers(found)
     came = [[each for each in told if each // 1000 == who] for who in range(producers)]
     wanted = [[1000 * who + each for each in range(goal)] for who in range(producers)]
-    target.judge(BLOCKS, came == wanted, f"{producers} producers sent {[each.sent for each in crowd]}, {came} came")
+    target.judge(
+        BLOCKS,
+        came == wanted,
+        f"{producers} producers sent {[each.sent for each in crowd]}, {came} came",
+    )
 
 
 @case(ADDRESS_WIDE, needs=FULL)
 def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
-    """Two queues of a multicast address: its messages are there until both are done with them. With the first one empty
-    nothing is granted; when the second one has given up a message there is room."""
+    """Two queues of a multicast address: its messages are there until both are done with them. With
+    the first one empty nothing is granted; when the second one has given up a message there is
+    room."""
     peer = target.core()
     address = f"full.block.{target.fresh_name()}"
     queues = [f"{address}-{each}" for each in "ab"]
@@ -289,7 +335,9 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     drained = drain(target, queues[0], count)
     target.control(len(drained) == count, f"the first queue has {len(drained)} messages of {count}")
     got = grants(target, peer, 0)
-    target.judge(ADDRESS_WIDE, not got, f"the other queue still has everything, and {got} were granted")
+    target.judge(
+        ADDRESS_WIDE, not got, f"the other queue still has everything, and {got} were granted"
+    )
     drain(target, queues[1], count)
     got = grants(target, peer, 1)
     target.judge(ADDRESS_WIDE, got == [100], f"both queues are empty, and {got} were granted")
@@ -302,23 +350,28 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     policy=st.sampled_from(["block", "page", "drop", "fail"]),
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
-    """The same load under each policy. Who asks for credit at the full address waits under BLOCK; gets it under PAGE and DROP;
-    and is told at once under FAIL that there is none."""
+    """The same load under each policy. Who asks for credit at the full address waits under BLOCK;
+    gets it under PAGE and DROP; and is told at once under FAIL that there is none."""
     peer = target.core()
     with bystander(target):
         name = full_queue(target, peer, policy)
         peer.request_credits(name, 100)
         got = grants(target, peer, int(policy in ("page", "drop")))
-        refused = peer.take(packet("producer-credits-refused", address=name, credits=100)) is not None
+        refused = (
+            peer.take(packet("producer-credits-refused", address=name, credits=100)) is not None
+        )
     wanted = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
     detail = f"{got} granted{' and 100 refused' if refused else ''}"
-    target.judge(ONLY_BLOCK, (got, refused) == wanted, f"a full address under {policy.upper()}: {detail}")
+    target.judge(
+        ONLY_BLOCK, (got, refused) == wanted, f"a full address under {policy.upper()}: {detail}"
+    )
 
 
 @case(OVERDRAWN, BLOCKS, needs=FULL)
 def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> None:
-    """A producer of a full address never asks for credit and sends on: every message is taken, others are served, and the
-    queue has all of them in order. Afterwards the address grants again."""
+    """A producer of a full address never asks for credit and sends on: every message is taken,
+    others are served, and the queue has all of them in order. Afterwards the address grants
+    again."""
     peer = target.core()
     name = queue(target, peer, "full.block.")
     count = 3 * LIMIT // 1000
@@ -326,7 +379,9 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         for number in range(count):
             peer.publish(sized(name, number, 1000), proves=OVERDRAWN)
         over_by = core_credit.overdrawn(target.outcome.events, peer.conn)
-        target.control(over_by >= 1000 * count, f"the producer sent {over_by} octets beyond its credit")
+        target.control(
+            over_by >= 1000 * count, f"the producer sent {over_by} octets beyond its credit"
+        )
         plain = queue(target, other)
         other.request_credits(plain, 500)
         got = grants(target, other, 1)
@@ -335,6 +390,8 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         got = grants(target, peer, 0)
         target.judge(BLOCKS, not got, f"the address is full, and {got} were granted")
     found = [number_of(each) for each in drain(target, name, count)]
-    target.judge(OVERDRAWN, found == list(range(count)), f"{count} messages were taken, {found} came")
+    target.judge(
+        OVERDRAWN, found == list(range(count)), f"{count} messages were taken, {found} came"
+    )
     got = grants(target, peer, 1)
     target.judge(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")

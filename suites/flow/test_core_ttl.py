@@ -7,29 +7,36 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_core import CorePeer
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from harness.words import Clock, ms, seconds
-from suites.core_steps import CORE
-from suites.silence import judge_close
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.core.raw_peer import CorePeer
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.core import CORE
+from brokerproof.suites.steps.silence import judge_close
 
 CLOSED, KEPT, NEVER = (f"ARTEMIS-TTL-core-{each}" for each in (1, 2, 3))
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """Waits for the end of a connection that has fallen silent behind a ping and judges when it came.
+    """Waits for the end of a connection that has fallen silent behind a ping and judges when it
+    came.
 
-    The broker took the ping in at some time between when it was sent and when it came back. A real one has sessions to undo
-    before it closes: it is given one more look at its connections for that.
+    The broker took the ping in at some time between when it was sent and when it came back. A real
+    one has sessions to undo before it closes: it is given one more look at its connections for
+    that.
     """
     since, back = peer.spoke_at, peer.heard_at
     assert since is not None
     assert back is not None
     low, high = target.silence_interval(ttl_ms, peer.acceptor)
-    slack = 0 if target.virtual else int(target.parameters(peer.acceptor)["connection_ttl_check_interval_ms"] or 0)
+    slack = (
+        0
+        if target.virtual
+        else int(target.parameters(peer.acceptor)["connection_ttl_check_interval_ms"] or 0)
+    )
     bounds = low, high + back - since + ms(slack)
     judge_close(target, peer, CLOSED, since, bounds, f"a TTL of {ttl_ms} ms")
 
@@ -38,7 +45,9 @@ def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
     """A ping with that TTL, and the broker's answer. That it comes is a control."""
     peer.heard_at = None
     peer.ping(ttl_ms)
-    target.control(target.wait_until(lambda: peer.heard_at is not None, PATIENCE), "the ping came back")
+    target.control(
+        target.wait_until(lambda: peer.heard_at is not None, PATIENCE), "the ping came back"
+    )
 
 
 def ttls(target: Target) -> st.SearchStrategy[int]:
@@ -60,8 +69,8 @@ def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> No
 
 @case(KEPT, CLOSED, needs={CORE})
 def test_pings_keep_a_connection_alive(target: Bench) -> None:
-    """A client that pings well within its TTL is kept for several times as long, and its session works. When it stops, the
-    connection ends."""
+    """A client that pings well within its TTL is kept for several times as long, and its session
+    works. When it stops, the connection ends."""
     peer = target.core()
     peer.ping(1500)
     began, longest = target.now(), 0
@@ -82,11 +91,14 @@ def test_pings_keep_a_connection_alive(target: Bench) -> None:
 
 @case(NEVER, needs={CORE})
 def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
-    """A client says a short TTL and then -1, and is silent for longer than the first one: in virtual time for a day."""
+    """A client says a short TTL and then -1, and is silent for longer than the first one: in
+    virtual time for a day."""
     peer = target.core()
     peer.ping(500)
     peer.ping(-1)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.judge(NEVER, peer.ended is None, "a connection with a TTL of -1 was closed for being silent")
+    target.judge(
+        NEVER, peer.ended is None, "a connection with a TTL of -1 was closed for being silent"
+    )
     if peer.ended is None:
         peer.settle()

@@ -1,8 +1,9 @@
-"""Windows of consumers in octets, over CORE: the protocol that the manual's chapter on flow control speaks of.
+"""Windows of consumers in octets, over CORE: the protocol that the manual's chapter on flow control
+speaks of.
 
-The buffer is the client's, so the cases are the client: what the broker does is to deliver no more than it was given credit
-for, and to deliver it. Both are judged at every stop. A stop is certain: the answer to a force-delivery comes behind
-everything that can be delivered.
+The buffer is the client's, so the cases are the client: what the broker does is to deliver no more
+than it was given credit for, and to deliver it. Both are judged at every stop. A stop is certain:
+the answer to a force-delivery comes behind everything that can be delivered.
 """
 
 from __future__ import annotations
@@ -12,25 +13,39 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_core import CorePeer
-from harness.oracles import core_credit
-from harness.targets.target import Target
-from harness.wire.core import Packet
-from suites.core_steps import CORE, FIXTURES, Window, judge_trace, numbers, publish, queue, sized, take
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.oracles import core_credit
+from brokerproof.harness.protocols.core.codec import Packet
+from brokerproof.harness.protocols.core.raw_peer import CorePeer
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.core import (
+    CORE,
+    FIXTURES,
+    Window,
+    judge_trace,
+    numbers,
+    publish,
+    queue,
+    sized,
+    take,
+)
 
-BOUND, NOTHING_WAITS, IN_TURN, SAME_COURSE, OVERRIDDEN = (f"ARTEMIS-FLOW-consumer-{each}" for each in (1, 2, 3, 4, 5))
+BOUND, NOTHING_WAITS, IN_TURN, SAME_COURSE, OVERRIDDEN = (
+    f"ARTEMIS-FLOW-consumer-{each}" for each in (1, 2, 3, 4, 5)
+)
 HEAD = 25
-"""Octets of a delivery's packet that are no part of the message: its head, consumer and delivery count."""
+"""Octets of a delivery's packet that are no part of the message: its head, consumer and delivery
+count."""
 DEFAULT, SMALL = 1024 * 1024, 2000
-"""default-consumer-window-size where nothing is said, and of the addresses window-2000.#; octets."""
+"""default-consumer-window-size where nothing is said, and of the addresses window-2000.#;
+octets."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of the messages of a backlog, and what credit is given at each stop: octets above or below what would be
-    needed to have exactly so many more messages begin."""
+    """The costs of the messages of a backlog, and what credit is given at each stop: octets above
+    or below what would be needed to have exactly so many more messages begin."""
 
     costs: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
@@ -43,9 +58,13 @@ def plans(draw: st.DrawFn) -> Plan:
     one = draw(st.sampled_from([0, 300, 1000, 70_000]))
     mixed = draw(st.booleans())
     costs = (
-        draw(st.lists(st.sampled_from([0, 150, 300, 2000]), min_size=count, max_size=count)) if mixed else [one] * count
+        draw(st.lists(st.sampled_from([0, 150, 300, 2000]), min_size=count, max_size=count))
+        if mixed
+        else [one] * count
     )
-    steps = draw(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([-1, 0, 1])), min_size=1, max_size=5))
+    steps = draw(
+        st.lists(st.tuples(st.integers(1, 3), st.sampled_from([-1, 0, 1])), min_size=1, max_size=5)
+    )
     return Plan(tuple(costs), tuple(steps))
 
 
@@ -61,18 +80,22 @@ def corners(target: Target) -> list[dict[str, object]]:
 @case(BOUND, needs={CORE})
 @over(examples=30, least=8, always=corners, plan=plans())
 def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan) -> None:
-    """A queue has a backlog and its consumer no credit: nothing comes. Credit is given that ends one octet before, at, and
-    one octet behind the end of a packet. A message begins as long as any credit is left, and none begins without: the
-    sizes are those of the packets that came, and what was overdrawn counts against what is given next."""
+    """A queue has a backlog and its consumer no credit: nothing comes. Credit is given that ends
+    one octet before, at, and one octet behind the end of a packet. A message begins as long as any
+    credit is left, and none begins without: the sizes are those of the packets that came, and what
+    was overdrawn counts against what is given next."""
     peer = target.core()
     name = queue(target, peer)
     costs = [sized(name, number, cost).cost for number, cost in enumerate(plan.costs)]
     publish(peer, name, plan.costs)
     peer.create_consumer(name)
-    target.judge(BOUND, not peer.all_delivered(), "a consumer without credit was delivered something")
+    target.judge(
+        BOUND, not peer.all_delivered(), "a consumer without credit was delivered something"
+    )
     balance, came = 0, 0
     for messages, over_by in plan.steps:
-        # As much as it takes for the last of so many to end just there; at least 1, since 0 means something else.
+        # As much as it takes for the last of so many to end just there; at least 1, since 0 means
+        # something else.
         octets = sum(each + HEAD for each in costs[came : came + messages])
         credit = max(1, octets - balance + over_by)
         balance += credit
@@ -88,7 +111,9 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
             f"packets of {sizes} octets carry messages that cost {costs[came : came + len(got)]}",
         )
         detail = f"credit {credit:+d} leads to {balance} octets"
-        target.judge_count(BOUND, f"messages delivered: {detail}", len(got), (expected, expected), "messages")
+        target.judge_count(
+            BOUND, f"messages delivered: {detail}", len(got), (expected, expected), "messages"
+        )
         came += len(got)
         if expected != len(got):
             return
@@ -97,7 +122,8 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
 
 @case(BOUND, needs={CORE})
 def test_without_a_bound_everything_comes(target: Bench) -> None:
-    """A window of -1: one word takes the limit away for good. Everything that waits comes, and everything sent later."""
+    """A window of -1: one word takes the limit away for good. Everything that waits comes, and
+    everything sent later."""
     peer = target.core()
     name = queue(target, peer)
     publish(peer, name, [5000] * 30)
@@ -107,13 +133,16 @@ def test_without_a_bound_everything_comes(target: Bench) -> None:
     target.judge(BOUND, got == list(range(30)), f"without a bound 30 messages wait, {got} came")
     publish(peer, name, [5000] * 30)
     got = numbers(take(target, peer, 30))
-    target.judge(BOUND, got == list(range(30)), f"without a bound 30 messages were sent, {got} came")
+    target.judge(
+        BOUND, got == list(range(30)), f"without a bound 30 messages were sent, {got} came"
+    )
 
 
 @case(BOUND, needs={CORE})
 def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
-    """A window of 0: nothing is buffered. Somebody waits: one message comes, and no other. Nobody waits any more (credit 0):
-    what is sent then stays in the queue. Somebody waits again: it comes."""
+    """A window of 0: nothing is buffered. Somebody waits: one message comes, and no other. Nobody
+    waits any more (credit 0): what is sent then stays in the queue. Somebody waits again: it
+    comes."""
     peer = target.core()
     name = queue(target, peer)
     window = Window(peer, name, 0)
@@ -122,7 +151,11 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
-        target.judge(BOUND, numbers(got) == [number], f"somebody waited, {numbers(got)} came and {number} is next")
+        target.judge(
+            BOUND,
+            numbers(got) == [number],
+            f"somebody waited, {numbers(got)} came and {number} is next",
+        )
         for each in got:
             window.consumed(each)
     window.wants()
@@ -143,9 +176,12 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     cost=st.sampled_from([200, 324, 325, 326, 1500]),
     always=lambda target: [{"window": 1, "cost": 200}, {"window": 1000, "cost": 1000 - HEAD}],
 )
-def test_a_window_is_never_overrun_and_never_dries_up(target: Bench, window: int, cost: int) -> None:
-    """A client keeps a window as the manual's does: it gives back what it has consumed when that is half of it. All messages
-    come, in order; and at no time are more than the window's octets unconsumed, the last message's end excepted."""
+def test_a_window_is_never_overrun_and_never_dries_up(
+    target: Bench, window: int, cost: int
+) -> None:
+    """A client keeps a window as the manual's does: it gives back what it has consumed when that is
+    half of it. All messages come, in order; and at no time are more than the window's octets
+    unconsumed, the last message's end excepted."""
     peer, producer = target.core(), target.core()
     name = queue(target, producer)
     publish(producer, name, [cost] * 25)
@@ -161,15 +197,19 @@ def test_a_window_is_never_overrun_and_never_dries_up(target: Bench, window: int
         target.judge_count(BOUND, "octets in the buffer", buffered, (0, most), "octets")
         found.append(held.pop(0))
         watched.consumed(found[-1])
-    target.judge(BOUND, numbers(found) == list(range(25)), f"25 messages were sent, {numbers(found)} came")
+    target.judge(
+        BOUND, numbers(found) == list(range(25)), f"25 messages were sent, {numbers(found)} came"
+    )
     judge_trace(target, peer, core_credit.consumers)
 
 
 @case(NOTHING_WAITS, needs={CORE})
 @over(examples=6, count=st.integers(5, 15), cost=st.sampled_from([200, 2000]))
-def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(target: Bench, count: int, cost: int) -> None:
-    """Two consumers of a queue have no buffer. The slow one has taken a message and does not come back; the fast one gets all
-    the others, in order, as fast as it asks."""
+def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
+    target: Bench, count: int, cost: int
+) -> None:
+    """Two consumers of a queue have no buffer. The slow one has taken a message and does not come
+    back; the fast one gets all the others, in order, as fast as it asks."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     behind, ahead = Window(slow, name, 0), Window(fast, name, 0)
@@ -185,14 +225,19 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(target: Bench, co
         found += numbers(got)
     detail = f"the slow consumer holds {held} of {count}, the other got {found}"
     target.judge(NOTHING_WAITS, held == [0] and found == list(range(1, count)), detail)
-    target.judge(NOTHING_WAITS, not slow.all_delivered(), "the slow consumer was delivered a second message")
+    target.judge(
+        NOTHING_WAITS, not slow.all_delivered(), "the slow consumer was delivered a second message"
+    )
 
 
 @case(IN_TURN, needs={CORE})
 @over(examples=6, each=st.integers(2, 6))
-def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(target: Bench, each: int) -> None:
-    """Two consumers of a queue have buffers, the slow one for so many messages. They are served in turn until its buffer is
-    full; the rest is the other's, who gets nothing of what lies in the slow one's buffer."""
+def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
+    target: Bench, each: int
+) -> None:
+    """Two consumers of a queue have buffers, the slow one for so many messages. They are served in
+    turn until its buffer is full; the rest is the other's, who gets nothing of what lies in the
+    slow one's buffer."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     cost = 1000
@@ -204,14 +249,20 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(target: Bench
     for one in found:
         ahead.consumed(one)
     more = fast.all_delivered()
-    detail = f"of {4 * each} messages {stranded} lie with the slow consumer, the other got {numbers([*found, *more])}"
-    in_turn = len(stranded) == each and all(right - left == 2 for left, right in itertools.pairwise(stranded))
+    detail = (
+        f"of {4 * each} messages {stranded} lie with the slow consumer, the other got"
+        f" {numbers([*found, *more])}"
+    )
+    in_turn = len(stranded) == each and all(
+        right - left == 2 for left, right in itertools.pairwise(stranded)
+    )
     rest = [number for number in range(4 * each) if number not in stranded]
     target.judge(IN_TURN, in_turn and numbers(found) == rest and not more, detail)
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
-    """Who of three consumers without a buffer got what, when they ask in the order of ``course``."""
+    """Who of three consumers without a buffer got what, when they ask in the order of
+    ``course``."""
     peers: list[CorePeer] = [target.core() for _ in range(3)]
     name = queue(target, peers[0])
     windows = [Window(peer, name, 0) for peer in peers]
@@ -231,25 +282,37 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
 @case(SAME_COURSE, needs={CORE})
 @over(examples=6, course=st.lists(st.integers(0, 2), min_size=4, max_size=12))
 def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int]) -> None:
-    """Three consumers without a buffer ask in some order: each gets the next message at once. The same order again gives the
-    same shares."""
-    wanted: list[list[int]] = [[position for position, who in enumerate(course) if who == each] for each in range(3)]
+    """Three consumers without a buffer ask in some order: each gets the next message at once. The
+    same order again gives the same shares."""
+    wanted: list[list[int]] = [
+        [position for position, who in enumerate(course) if who == each] for each in range(3)
+    ]
     for _ in range(2):
         got = shares(target, course)
-        target.judge(SAME_COURSE, got == wanted, f"asked in the order {course} the consumers got {got}")
+        target.judge(
+            SAME_COURSE, got == wanted, f"asked in the order {course} the consumers got {got}"
+        )
 
 
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
 def test_an_address_setting_names_another_window(target: Bench) -> None:
-    """The answer to the making of a consumer tells the window that one has who named none: a mebibyte, and the one of its
-    address-setting where that names another one. Whoever keeps to it gets so much and no more."""
+    """The answer to the making of a consumer tells the window that one has who named none: a
+    mebibyte, and the one of its address-setting where that names another one. Whoever keeps to it
+    gets so much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")
     told = [
-        peer.create_consumer(name, number)["default-consumer-window-size"] for number, name in enumerate((plain, small))
+        peer.create_consumer(name, number)["default-consumer-window-size"]
+        for number, name in enumerate((plain, small))
     ]
-    target.judge(BOUND, told[0] == DEFAULT, f"the default window is {DEFAULT} octets, {told[0]} were told")
-    target.judge(OVERRIDDEN, told[1] == SMALL, f"the address-setting says {SMALL} octets, {told[1]} were told")
+    target.judge(
+        BOUND, told[0] == DEFAULT, f"the default window is {DEFAULT} octets, {told[0]} were told"
+    )
+    target.judge(
+        OVERRIDDEN,
+        told[1] == SMALL,
+        f"the address-setting says {SMALL} octets, {told[1]} were told",
+    )
     publish(peer, small, [600 - HEAD] * 20)
     peer.credit(told[1] if told[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)

@@ -1,57 +1,66 @@
-"""Addresses whose pages have a limit: page-limit-bytes and page-limit-messages with page-full-policy.
+"""Addresses whose pages have a limit: page-limit-bytes and page-limit-messages with
+page-full-policy.
 
-Pages may be written behind the answer to the producer, so the limits are judged with bounds on either side. What is certain
-is that everything accepted is there, that what was sent later is refused or lost, and that there is room again afterwards.
+Pages may be written behind the answer to the producer, so the limits are judged with bounds on
+either side. What is certain is that everything accepted is there, that what was sent later is
+refused or lost, and that there is room again afterwards.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import Node
-from harness.wire.conversation import PATIENCE
-from harness.words import ms
-from suites import full, paging
-from suites.full import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
-from suites.paging import brief
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.steps import address_full, paging
+from brokerproof.suites.steps.address_full import LIMIT, PAGE, PAGE_LIMIT, PAGED_MESSAGES
+from brokerproof.suites.steps.paging import brief
 
 BYTES, COUNT = "ARTEMIS-PAGING-14", "ARTEMIS-PAGING-15"
 NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
 SLACK = 2
-"""Pages that may be under way when the limit is looked at: the one that is written, and one that was just opened."""
+"""Pages that may be under way when the limit is looked at: the one that is written, and one that
+was just opened."""
 PACE = ms(25)
 """Between messages near the limit."""
 
 
-def fill(target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str) -> list[str | None]:
-    """What became of messages of ``size`` octets, each sent after the answer to the one before it, until one is refused; or
-    of a few more than should fit, where none is. Near the limit they are sent slowly, so that pages can be written."""
-    peer, link = full.producer(target, place)
+def fill(
+    target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str
+) -> list[str | None]:
+    """What became of messages of ``size`` octets, each sent after the answer to the one before it,
+    until one is refused; or of a few more than should fit, where none is. Near the limit they are
+    sent slowly, so that pages can be written."""
+    peer, link = address_full.producer(target, place)
     states: list[str | None] = []
     most = bounds[1] * (3 if policy == "fail" else 1) + 3
     while len(states) < most and "rejected" not in states:
         if len(states) > bounds[0] - SLACK:
             target.advance(PACE)
-        states.append(full.send(target, peer, link, full.body(len(states), size)))
+        states.append(address_full.send(target, peer, link, address_full.body(len(states), size)))
     return states
 
 
 def taken_again(target: Bench, place: Node, policy: str) -> bool:
     """Whether a message is taken, now or soon: brokers tidy up on their own time."""
-    peer, link = full.producer(target, place)
+    peer, link = address_full.producer(target, place)
     deadline = target.now() + 3 * PATIENCE
     while target.now() < deadline:
-        state = full.send(target, peer, link, full.body(0, 300))
-        if state == "accepted" and (policy == "fail" or full.drain_queue(target, place, 0)):
+        state = address_full.send(target, peer, link, address_full.body(0, 300))
+        if state == "accepted" and (policy == "fail" or address_full.drain_queue(target, place, 0)):
             return True
         target.advance(PATIENCE // 20)
     return False
 
 
-def bounded(target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]) -> None:
-    """Judges a count. Too many cannot be held against a broker that writes its pages later than it answers."""
+def bounded(
+    target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]
+) -> None:
+    """Judges a count. Too many cannot be held against a broker that writes its pages later than it
+    answers."""
     if count <= bounds[1]:
         target.judge_count(requirement, label, count, bounds, "messages")
     else:
@@ -59,26 +68,43 @@ def bounded(target: Bench, requirement: str, label: str, count: int, bounds: tup
         target.judge(requirement, False, detail, uncertain="pages may be written behind the answer")
 
 
-def limited(target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]) -> None:
-    """Judges that an address takes as many messages as ``bounds`` say, then refuses or loses them, and keeps what it took."""
+def limited(
+    target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]
+) -> None:
+    """Judges that an address takes as many messages as ``bounds`` say, then refuses or loses them,
+    and keeps what it took."""
     admin = target.admin()
     states = fill(target, place, size, bounds, policy)
     if not paging.paged(target, admin, place.address):
         return
     if policy == "fail":
         count = states.count("accepted")
-        target.judge(requirement, states[-1] == "rejected", f"of {len(states)} messages the last was {states[-1]}")
+        target.judge(
+            requirement,
+            states[-1] == "rejected",
+            f"of {len(states)} messages the last was {states[-1]}",
+        )
         bounded(target, requirement, "messages taken before one was refused", count, bounds)
-        found = full.drain_queue(target, place, count)
+        found = address_full.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
-        target.judge(requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}")
-        found = full.drain_queue(target, place, bounds[0])
+        target.judge(
+            requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}"
+        )
+        found = address_full.drain_queue(target, place, bounds[0])
         count = len(found)
         bounded(target, requirement, "messages kept before they were lost", count, bounds)
-    target.judge(requirement, found == list(range(count)), f"{count} messages were taken, {brief(found)} came")
+    target.judge(
+        requirement,
+        found == list(range(count)),
+        f"{count} messages were taken, {brief(found)} came",
+    )
     again = taken_again(target, place, policy)
-    target.judge(requirement, again, f"all is consumed, and a message is {'' if again else 'not '}taken again")
+    target.judge(
+        requirement,
+        again,
+        f"all is consumed, and a message is {'' if again else 'not '}taken again",
+    )
 
 
 @case(BYTES, needs=NEEDS)
@@ -89,14 +115,17 @@ def limited(target: Bench, requirement: str, place: Node, policy: str, size: int
     size=st.sampled_from([1000, 2000, 3000]),
 )
 def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-bytes. It takes what fits into its memory and about that many pages; then messages
-    are refused, or lost without a word, as page-full-policy says. Everything that was taken is there, in order, and when it is
-    consumed there is room again."""
-    charged = size + full.overhead(target)
-    # In memory a message weighs more than its body, and on a page a little more; a page is not filled to its last octet.
+    """An address under PAGE has page-limit-bytes. It takes what fits into its memory and about that
+    many pages; then messages are refused, or lost without a word, as page-full-policy says.
+    Everything that was taken is there, in order, and when it is consumed there is room again."""
+    charged = size + address_full.overhead(target)
+    # In memory a message weighs more than its body, and on a page a little more; a page is not
+    # filled to its last octet.
     least = LIMIT // charged + PAGE_LIMIT * (PAGE // charged)
     most = LIMIT // size + 1 + (PAGE_LIMIT + SLACK) * (PAGE // size + 1)
-    limited(target, BYTES, full.node(target, f"pages.{policy}"), policy, size, (least, most))
+    limited(
+        target, BYTES, address_full.node(target, f"pages.{policy}"), policy, size, (least, most)
+    )
 
 
 @case(COUNT, needs=NEEDS)
@@ -107,7 +136,10 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     size=st.sampled_from([300, 1000, 4000]),
 )
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
-    """The same with page-limit-messages: what fits into memory, and about that many messages on pages."""
-    in_memory = -(-LIMIT // (size + full.overhead(target)))
+    """The same with page-limit-messages: what fits into memory, and about that many messages on
+    pages."""
+    in_memory = -(-LIMIT // (size + address_full.overhead(target)))
     bounds = in_memory + PAGED_MESSAGES - 1, in_memory + PAGED_MESSAGES + SLACK * (PAGE // size + 1)
-    limited(target, COUNT, full.node(target, f"paged-messages.{policy}"), policy, size, bounds)
+    limited(
+        target, COUNT, address_full.node(target, f"paged-messages.{policy}"), policy, size, bounds
+    )

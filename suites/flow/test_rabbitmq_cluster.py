@@ -1,4 +1,5 @@
-"""An alarm on one node of a cluster blocks publishing on all of them (RabbitMQ: memory and disk alarms).
+"""An alarm on one node of a cluster blocks publishing on all of them (RabbitMQ: memory and disk
+alarms).
 
 Nodes are ``a``, whose acceptors have their usual names, and ``b``. Each has a queue of its own.
 """
@@ -8,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from suites.amqp091.steps import QUIET, arrive, bodies, drained, eventually, fill, holds
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.suites.amqp091.steps import QUIET, arrive, bodies, drained, eventually, fill, holds
 
-BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+BLOCKED, UNBLOCKED = (
+    method("connection.blocked", channel=0),
+    method("connection.unblocked", channel=0),
+)
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,10 @@ class Node:
 
 @case("RABBITMQ-FLOW-cluster-1", "RABBITMQ-FLOW-conn-1", needs={"cluster"})
 def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
-    """Memory, then disk space, is short at b alone while somebody publishes at a and somebody consumes there; then it is short
-    at a and somebody publishes at b; then it is short at both, and the alarms are cleared one after the other. Who connects
-    while it is short is held back like who was there before."""
+    """Memory, then disk space, is short at b alone while somebody publishes at a and somebody
+    consumes there; then it is short at a and somebody publishes at b; then it is short at both, and
+    the alarms are cleared one after the other. Who connects while it is short is held back like who
+    was there before."""
     shared, others = target.cited
     a, b = _node(target, "a", "amqp"), _node(target, "b", "b.amqp")
     consumer = target.amqp091(acceptor=a.acceptor)
@@ -43,7 +48,11 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     def consumes() -> None:
         consumer.ack(first["delivery-tag"])
         found = arrive(consumer, 1)
-        target.judge(others, bodies(found) == [b"two"], f"under the alarm a consumer at a got {bodies(found)}")
+        target.judge(
+            others,
+            bodies(found) == [b"two"],
+            f"under the alarm a consumer at a got {bodies(found)}",
+        )
 
     _one_alarm(b, "memory", _node(target, "a", "amqp"), shared, consumes)
     _one_alarm(b, "disk", a, shared)
@@ -69,18 +78,31 @@ def _publisher(at: Node) -> Amqp091Peer:
     return publisher
 
 
-def _held(publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held") -> None:
+def _held(
+    publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held"
+) -> None:
     """Its next message does not come through, and it is told so."""
     target = at.target
     publisher.publish(body, at.queue)
     came = publisher.expect(BLOCKED, proves=proves)
-    target.judge(proves, came["reason"] == f"low on {resource}", f"node {at.name} gives the reason {came['reason']!r}")
-    publisher.expect_nothing(for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised")
-    target.judge(proves, at.owner.count(at.queue) == 0, f"under the alarm no message should come through at {at.name}")
+    target.judge(
+        proves,
+        came["reason"] == f"low on {resource}",
+        f"node {at.name} gives the reason {came['reason']!r}",
+    )
+    publisher.expect_nothing(
+        for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised"
+    )
+    target.judge(
+        proves,
+        at.owner.count(at.queue) == 0,
+        f"under the alarm no message should come through at {at.name}",
+    )
 
 
 def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
-    """They go on, and nothing was lost. Whose message comes first is open: their connections have no order."""
+    """They go on, and nothing was lost. Whose message comes first is open: their connections have
+    no order."""
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))
@@ -92,7 +114,11 @@ def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
 
 
 def _one_alarm(
-    short: Node, resource: str, used: Node, proves: str, meanwhile: Callable[[], None] = lambda: None
+    short: Node,
+    resource: str,
+    used: Node,
+    proves: str,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     publisher = _publisher(used)
     short.target.starve(resource, node=short.name)
@@ -114,7 +140,9 @@ def _two_alarms(a: Node, b: Node, proves: str) -> None:
         _held(publisher, a, "memory", proves)
         target.starve("memory", node="a")
         target.starve("memory", False, node="b")
-        publisher.expect_nothing(for_=QUIET, of=UNBLOCKED, proves=proves, why="the other node is short by now")
+        publisher.expect_nothing(
+            for_=QUIET, of=UNBLOCKED, proves=proves, why="the other node is short by now"
+        )
     finally:
         target.starve("memory", False, node="b")
         target.starve("memory", False, node="a")

@@ -1,4 +1,5 @@
-"""A connection that publishes faster than its queue keeps up is held back by itself (RabbitMQ: per-connection flow control).
+"""A connection that publishes faster than its queue keeps up is held back by itself (RabbitMQ:
+per-connection flow control).
 
 On the wire that is a delay like any other; the management API tells of it, as the state ``flow``.
 """
@@ -9,29 +10,35 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.management_api import MANAGEMENT_API
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.targets.target import RECONFIGURABLE, Target
-from harness.wire.conversation import PATIENCE
-from harness.words import Duration, ms, seconds
-from suites.amqp091.steps import queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API
+from brokerproof.harness.model.time import Duration, ms, seconds
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+from brokerproof.suites.amqp091.steps import queue_of
 
 FLOW = "flow"
 RATE = 1000
-"""Messages a second that a queue of a target takes whose queues are as quick as they are told to be."""
+"""Messages a second that a queue of a target takes whose queues are as quick as they are told to
+be."""
 INITIAL = 400
-"""Messages that a connection may be ahead of a channel, and a channel of a queue (``credit_flow_default_credit``)."""
+"""Messages that a connection may be ahead of a channel, and a channel of a queue
+(``credit_flow_default_credit``)."""
 FLOOD: Duration = seconds(60)
-"""For how long a broker is flooded at most, in real time. In virtual time the API tells what is so now."""
+"""For how long a broker is flooded at most, in real time. In virtual time the API tells what is so
+now."""
 SLOW = 500
 """Octets of bodies: enough to make a queue work."""
 
 
 def place(target: Target) -> Where:
-    """Where queues take their time: they have to be told on targets that can be, and do so by themselves on others."""
-    slow = {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
+    """Where queues take their time: they have to be told on targets that can be, and do so by
+    themselves on others."""
+    slow = (
+        {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
+    )
     return Where(target.identity.default_amqp_acceptor, slow)
 
 
@@ -46,7 +53,8 @@ def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
 
 
 class Flood:
-    """Publishes to a queue, as much as goes, with confirms: never more than two batches are under way."""
+    """Publishes to a queue, as much as goes, with confirms: never more than two batches are under
+    way."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, queue: str) -> None:
         self._target, self.peer, self.queue = target, peer, queue
@@ -91,9 +99,10 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
 @case("RABBITMQ-FLOW-conn-2", needs={"alarms", "connection-flow", MANAGEMENT_API})
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
-    """A connection publishes as fast as it can, for as long as the API takes to tell of it, to a queue that keeps the last
-    thousand. Its state is told as flow; that of a connection which publishes now and then never is, and its messages are
-    confirmed at once. In the end everything was taken, and the flooding connection is as any other."""
+    """A connection publishes as fast as it can, for as long as the API takes to tell of it, to a
+    queue that keeps the last thousand. Its state is told as flow; that of a connection which
+    publishes now and then never is, and its messages are confirmed at once. In the end everything
+    was taken, and the flooding connection is as any other."""
     (proves,) = target.cited
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
@@ -113,12 +122,22 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
             yield mine is not None and mine.get("state") == FLOW
 
     seen = _until(target, flood, states())
-    target.judge(proves, seen, f"after {flood.sent} messages the flooding connection was never told to be in {FLOW}")
     target.judge(
-        proves, FLOW not in told, f"the connection that publishes now and then was {set(told)}, should be running"
+        proves,
+        seen,
+        f"after {flood.sent} messages the flooding connection was never told to be in {FLOW}",
+    )
+    target.judge(
+        proves,
+        FLOW not in told,
+        f"the connection that publishes now and then was {set(told)}, should be running",
     )
     whole = flood.end()
-    target.judge(proves, whole, f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}")
+    target.judge(
+        proves,
+        whole,
+        f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}",
+    )
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
     target.judge(proves, quiet, f"when all was taken the state is {state}, should be running")
 
@@ -126,14 +145,19 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
 @case("RABBITMQ-FLOW-conn-2", needs={"alarms", "readings", RECONFIGURABLE})
 @over(
     examples=8,
-    always=lambda target: [{"where": place(target), "count": each} for each in (300, 400, 900, 2500)],
+    always=lambda target: [
+        {"where": place(target), "count": each} for each in (300, 400, 900, 2500)
+    ],
     where=places,
     count=st.integers(1, 3000),
 )
-def test_how_far_a_connection_may_be_ahead_of_its_queue(target: Bench, where: Where, count: int) -> None:
-    """Behind some messages in one go comes a question on another channel of that connection. It is answered at once as long as
-    the messages are no more than a channel may be ahead of its queue; otherwise not before the queue has come so near, and no
-    later than when it has taken them all. The queue gets all of them, and nothing is lost."""
+def test_how_far_a_connection_may_be_ahead_of_its_queue(
+    target: Bench, where: Where, count: int
+) -> None:
+    """Behind some messages in one go comes a question on another channel of that connection. It is
+    answered at once as long as the messages are no more than a channel may be ahead of its queue;
+    otherwise not before the queue has come so near, and no later than when it has taken them all.
+    The queue gets all of them, and nothing is lost."""
     (proves,) = target.cited
     peer, owner = target.amqp091(channels=2), target.amqp091()
     queue = target.fresh_name()
@@ -143,7 +167,9 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(target: Bench, where: Wh
     peer.settle(2)
     least = max(0, count - 2 * INITIAL) * seconds(1) // RATE
     most = ms(50) if count < INITIAL else count * seconds(1) // RATE + ms(50)
-    target.judge_duration(proves, f"answer behind {count} messages", target.now() - since, (least, most), since)
+    target.judge_duration(
+        proves, f"answer behind {count} messages", target.now() - since, (least, most), since
+    )
     target.wait_until(lambda: False, PATIENCE)
     found = owner.count(queue)
     target.judge(proves, found == count, f"the queue has {found} messages of {count}")
@@ -152,15 +178,19 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(target: Bench, where: Wh
 @case("RABBITMQ-FLOW-conn-2", "RABBITMQ-FLOW-conn-1", needs={"alarms", "readings", RECONFIGURABLE})
 @over(examples=2, where=places)
 def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
-    """A client that promised heart-beats is held back for longer than it may be silent, and says nothing meanwhile. It stays;
-    what it had sent is taken, and then its silence counts again."""
+    """A client that promised heart-beats is held back for longer than it may be silent, and says
+    nothing meanwhile. It stays; what it had sent is taken, and then its silence counts again."""
     proves, silent = target.cited
     peer = target.amqp091(heartbeat=1)
     queue = target.fresh_name()
     peer.declare(queue)
     peer.write(batch(peer, queue, 8000), as_event=False)
     target.wait_until(lambda: peer.ended is not None, seconds(7))
-    target.judge((proves, silent), peer.ended is None, f"silent for 7 s while it is in flow: {peer.instead()}")
+    target.judge(
+        (proves, silent),
+        peer.ended is None,
+        f"silent for 7 s while it is in flow: {peer.instead()}",
+    )
     peer.expect_end(within=seconds(5), proves=silent)
     found = target.amqp091().count(queue)
     target.judge(proves, found == 8000, f"the queue has {found} messages of 8000")

@@ -10,13 +10,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.oracles.whole_seconds import Rules, agreed
-from harness.targets.target import Target
-from harness.trace.events import HeartBeatReceived
-from harness.wire.conversation import PATIENCE
-from harness.words import Clock, Instant, ms
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.harness.oracles.rabbitmq_heartbeats import Rules, agreed
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.events import HeartBeatReceived
 
 AGREED, GIVEN_UP, HALVES = (f"RABBITMQ-STOMP-hb-{number}" for number in (1, 2, 3))
 NEEDS = {"whole-second-beats"}
@@ -25,12 +26,17 @@ VIRTUAL_MS = [*REAL_MS, 1, 999, 2000, 2700, 60_000, 61_999]
 
 
 def intervals(target: Target) -> st.SearchStrategy[int]:
-    """What a client may promise or ask for, in milliseconds; in real time only what does not take long."""
+    """What a client may promise or ask for, in milliseconds; in real time only what does not take
+    long."""
     return st.sampled_from(REAL_MS if target.clock is Clock.REAL else VIRTUAL_MS)
 
 
 def corners(target: Target) -> list[dict[str, Any]]:
-    return [{"promised": 1500, "wanted": 2700}, {"promised": 1, "wanted": 0}, {"promised": 0, "wanted": 999}]
+    return [
+        {"promised": 1500, "wanted": 2700},
+        {"promised": 1, "wanted": 0},
+        {"promised": 0, "wanted": 999},
+    ]
 
 
 def rules(target: Bench) -> Rules:
@@ -44,29 +50,39 @@ def rules(target: Bench) -> Rules:
     promised=st.one_of(st.just(0), st.integers(1, 5000), st.integers(1, 600_000)),
     wanted=st.one_of(st.just(0), st.integers(1, 5000), st.integers(1, 600_000)),
 )
-def test_intervals_are_the_whole_seconds_of_what_was_asked_for(target: Bench, promised: int, wanted: int) -> None:
-    """The client promises a heart-beat every so many milliseconds and wants one every so many. CONNECTED says what they are
-    held to, the server's interval first."""
+def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
+    target: Bench, promised: int, wanted: int
+) -> None:
+    """The client promises a heart-beat every so many milliseconds and wants one every so many.
+    CONNECTED says what they are held to, the server's interval first."""
     peer = target.stomp("1.2", heart_beat=f"{promised},{wanted}")
     assert peer.connected is not None
     found = peer.connected.get("heart-beat")
     should = agreed(rules(target), promised, wanted)
-    target.judge(AGREED, found == should, f"{promised},{wanted} was answered with {found}, should be {should}")
+    target.judge(
+        AGREED,
+        found == should,
+        f"{promised},{wanted} was answered with {found}, should be {should}",
+    )
     peer.settle()
 
 
 @case(GIVEN_UP, needs=NEEDS)
 @over(examples=10, promised=intervals, beats=st.integers(0, 3))
-def test_a_client_that_misses_two_beats_is_given_up(target: Bench, promised: int, beats: int) -> None:
-    """A client beats for a while, as it promised, and falls silent. It is given up two to three intervals later, and not
-    before."""
+def test_a_client_that_misses_two_beats_is_given_up(
+    target: Bench, promised: int, beats: int
+) -> None:
+    """A client beats for a while, as it promised, and falls silent. It is given up two to three
+    intervals later, and not before."""
     peer = target.stomp("1.2", heart_beat=f"{promised},0")
     every = ms(rules(target).whole(promised))
     for _ in range(beats):
         target.advance(every * 3 // 4)
         peer.beat()
     target.require(
-        GIVEN_UP, peer.ended is None, f"a client that beats every {every * 3 // 4 // ms(1)} ms; {peer.instead()}"
+        GIVEN_UP,
+        peer.ended is None,
+        f"a client that beats every {every * 3 // 4 // ms(1)} ms; {peer.instead()}",
     )
     since = peer.spoke_at
     assert since is not None
@@ -81,20 +97,26 @@ def test_a_client_that_misses_two_beats_is_given_up(target: Bench, promised: int
 @case(HALVES, needs=NEEDS)
 @over(examples=6, wanted=intervals)
 def test_the_server_beats_every_half_of_its_interval(target: Bench, wanted: int) -> None:
-    """The client wants heart-beats and promises none: they come every half of what was agreed on, no more often and no more
-    rarely."""
+    """The client wants heart-beats and promises none: they come every half of what was agreed on,
+    no more often and no more rarely."""
     peer = target.stomp("1.2", heart_beat=f"0,{wanted}")
     half = ms(rules(target).whole(wanted)) // rules(target).fraction
     since = target.now()
     target.advance(half * 13 // 2)
     beats = _beats(target, peer.conn, since)
     target.judge_count(
-        HALVES, "heart-beats in six and a half halves of the interval", len(beats), (5, 7), "heart-beats"
+        HALVES,
+        "heart-beats in six and a half halves of the interval",
+        len(beats),
+        (5, 7),
+        "heart-beats",
     )
     for before, later in itertools.pairwise(beats):
         # A beat that was written late makes the gap behind it shorter by as much.
         late = target.punctuality(half)
-        target.judge_duration(HALVES, "between two heart-beats", later - before, (half - late, half + late), before)
+        target.judge_duration(
+            HALVES, "between two heart-beats", later - before, (half - late, half + late), before
+        )
 
 
 def _beats(target: Bench, conn: int, since: Instant) -> list[Instant]:

@@ -1,16 +1,20 @@
-"""Marks that are set on a broker while it runs, as far as any broker can be asked: the watermark throttles and caps nothing,
-and the disk's limit may be told in multiples of the memory (RabbitMQ: flow control)."""
+"""Marks that are set on a broker while it runs, as far as any broker can be asked: the watermark
+throttles and caps nothing, and the disk's limit may be told in multiples of the memory (RabbitMQ:
+flow control)."""
 
 from __future__ import annotations
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.management_api import MANAGEMENT_API, ManagementPeer
-from harness.clients.raw_amqp091 import method
-from harness.words import ResourcesRead
-from suites.amqp091.steps import QUIET, bodies, drained, eventually, fill, queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API, ManagementPeer
+from brokerproof.harness.model.broker_io import ResourcesRead
+from brokerproof.harness.protocols.amqp091.raw_peer import method
+from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, fill, queue_of
 
-BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+BLOCKED, UNBLOCKED = (
+    method("connection.blocked", channel=0),
+    method("connection.unblocked", channel=0),
+)
 LITTLE = 30_000_000
 """Octets of memory that a running broker uses in any case."""
 MACHINE = ResourcesRead(100_000_000, 8_000_000_000, disk_free=100_000_000_000)
@@ -31,8 +35,9 @@ def memory_of(api: ManagementPeer) -> tuple[bool, int, int]:
 
 @case("RABBITMQ-FLOW-mem-4", "RABBITMQ-FLOW-mem-3", needs={"alarms", MANAGEMENT_API})
 def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
-    """The watermark is set far below what the broker uses. It goes on to use more than that: nothing that was taken is dropped
-    for it, and everything but publishing goes on: connections, channels, queues, bindings, deliveries."""
+    """The watermark is set far below what the broker uses. It goes on to use more than that:
+    nothing that was taken is dropped for it, and everything but publishing goes on: connections,
+    channels, queues, bindings, deliveries."""
     proves, at_runtime = target.cited
     machine(target)
     owner, publisher = target.amqp091(), target.amqp091()
@@ -43,31 +48,53 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         publisher.publish(b"held", queue)
         publisher.expect(BLOCKED, proves=(proves, at_runtime))
         api = target.management()
-        (alarm, used, limit), above = api.until(lambda: memory_of(api), lambda told: told[0] and told[1] > told[2])
-        target.judge(proves, above, f"the mark is {limit}, {used} octets are used, alarm {alarm}: should be above")
+        (alarm, used, limit), above = api.until(
+            lambda: memory_of(api), lambda told: told[0] and told[1] > told[2]
+        )
+        target.judge(
+            proves,
+            above,
+            f"the mark is {limit}, {used} octets are used, alarm {alarm}: should be above",
+        )
         fresh = target.amqp091(channels=5)
         others = [queue_of(fresh, channel=each) for each in range(1, 6)]
         for each in others:
-            fresh.call("queue.bind", {"queue": each, "exchange": "amq.fanout", "routing-key": ""}, proves=proves)
+            fresh.call(
+                "queue.bind",
+                {"queue": each, "exchange": "amq.fanout", "routing-key": ""},
+                proves=proves,
+            )
         target.advance(QUIET * 4)
-        target.judge(proves, owner.count(queue) == 20, f"of 20 messages {owner.count(queue)} are left above the mark")
+        target.judge(
+            proves,
+            owner.count(queue) == 20,
+            f"of 20 messages {owner.count(queue)} are left above the mark",
+        )
         found = bodies(drained(owner, queue))
         target.judge(
-            proves, found == [b"%d" % at for at in range(20)], f"above the mark {found} could be had, should be all"
+            proves,
+            found == [b"%d" % at for at in range(20)],
+            f"above the mark {found} could be had, should be all",
         )
         target.judge(
-            proves, fresh.ended is None and owner.ended is None, "connections that publish nothing should stay"
+            proves,
+            fresh.ended is None and owner.ended is None,
+            "connections that publish nothing should stay",
         )
     finally:
         target.set_limits(memory=0.9)
     publisher.expect(UNBLOCKED, proves=at_runtime)
-    target.judge(at_runtime, eventually(owner, lambda: owner.count(queue) == 1), "what was held back should be there")
+    target.judge(
+        at_runtime,
+        eventually(owner, lambda: owner.count(queue) == 1),
+        "what was held back should be there",
+    )
 
 
 @case("RABBITMQ-FLOW-disk-3", needs={"alarms"})
 def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
-    """A limit of a millionth of the memory holds nobody back, one of a million times the memory does, at once; a number of
-    octets takes its place."""
+    """A limit of a millionth of the memory holds nobody back, one of a million times the memory
+    does, at once; a number of octets takes its place."""
     (proves,) = target.cited
     machine(target)
     publisher, owner = target.amqp091(), target.amqp091()
@@ -78,12 +105,18 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         publisher.publish(b"passes", queue)
         publisher.settle()
         target.judge(
-            proves, owner.count(queue) == 1, "with a limit of a millionth of the memory the message should pass"
+            proves,
+            owner.count(queue) == 1,
+            "with a limit of a millionth of the memory the message should pass",
         )
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
         came = publisher.expect(BLOCKED, proves=proves)
-        target.judge(proves, came["reason"] == "low on disk", f"the reason is {came['reason']!r}, should be the disk")
+        target.judge(
+            proves,
+            came["reason"] == "low on disk",
+            f"the reason is {came['reason']!r}, should be the disk",
+        )
     finally:
         target.set_limits(disk=1_000_000)
     publisher.expect(UNBLOCKED, proves=proves)
@@ -92,8 +125,8 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
 
 @case("RABBITMQ-FLOW-disk-3", needs={"alarms", MANAGEMENT_API})
 def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
-    """The limit that the broker tells of is the memory of its machine, as often as was said: the watermark for memory, set to
-    one half, tells how much that is."""
+    """The limit that the broker tells of is the memory of its machine, as often as was said: the
+    watermark for memory, set to one half, tells how much that is."""
     (proves,) = target.cited
     machine(target)
     try:
@@ -106,7 +139,10 @@ def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
 
         (memory, disk), held = api.until(told, lambda both: abs(both[1] - 4 * both[0]) <= 4)
         target.judge(
-            proves, held, f"half of the memory is {memory}, twice the memory {disk}: should be four times as much"
+            proves,
+            held,
+            f"half of the memory is {memory}, twice the memory {disk}: should be four times as"
+            " much",
         )
     finally:
         target.set_limits(memory=0.9, disk=1_000_000)

@@ -1,7 +1,8 @@
-"""Queues write out what they hold before publishers are blocked, or never (RabbitMQ: configuring the paging threshold).
+"""Queues write out what they hold before publishers are blocked, or never (RabbitMQ: configuring
+the paging threshold).
 
-Classic queues did so up to 3.13; release 4 has no such mark, so this is asked of targets with the capability
-``memory-paging``. The management API tells how much of a queue is in memory.
+Classic queues did so up to 3.13; release 4 has no such mark, so this is asked of targets with the
+capability ``memory-paging``. The management API tells how much of a queue is in memory.
 """
 
 from __future__ import annotations
@@ -10,20 +11,24 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.management_api import MANAGEMENT_API
-from harness.clients.raw_amqp import Node
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.clients.raw_stomp import Destination
-from harness.oracles import resources
-from harness.words import Duration, ResourcesRead, ms, seconds
-from suites.amqp.steps import collect
-from suites.amqp091.steps import bodies, drained, fill, queue_of
-from suites.queues import receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API
+from brokerproof.harness.model.broker_io import ResourcesRead
+from brokerproof.harness.model.time import Duration, ms, seconds
+from brokerproof.harness.oracles import resources
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.amqp.steps import collect
+from brokerproof.suites.amqp091.steps import bodies, drained, fill, queue_of
+from brokerproof.suites.steps.queues import receive
 
 NEEDS = {"alarms", "memory-paging", MANAGEMENT_API}
-BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+BLOCKED, UNBLOCKED = (
+    method("connection.blocked", channel=0),
+    method("connection.unblocked", channel=0),
+)
 LOOKS: Duration = ms(2500)
 """How often queues are told (``memory_monitor_interval``)."""
 TOTAL = 8 * 1024**3
@@ -31,15 +36,21 @@ PLENTY = 10**15
 
 
 def in_memory(target: Bench, queue: str) -> tuple[int, int]:
-    """How many messages of a queue wait, and how many of them are in memory. RabbitMQ's API takes no more than a hundred
-    questions on a connection, and lets none be silent for long: each of ours has its own."""
+    """How many messages of a queue wait, and how many of them are in memory. RabbitMQ's API takes
+    no more than a hundred questions on a connection, and lets none be silent for long: each of ours
+    has its own."""
     api = target.management()
     told = api.queue(queue)
     api.leave()
     return told.get("messages_ready", 0), told.get("messages_ready_ram", -1)
 
 
-@case("RABBITMQ-FLOW-page-1", "RABBITMQ-FLOW-page-2", "RABBITMQ-FLOW-disk-1", needs=NEEDS | {"readings"})
+@case(
+    "RABBITMQ-FLOW-page-1",
+    "RABBITMQ-FLOW-page-2",
+    "RABBITMQ-FLOW-disk-1",
+    needs=NEEDS | {"readings"},
+)
 @over(
     examples=30,
     always=lambda target: (
@@ -55,10 +66,13 @@ def in_memory(target: Bench, queue: str) -> tuple[int, int]:
     above=st.sampled_from([-1, 0, 1000]),
     short=st.booleans(),
 )
-def test_where_paging_begins(target: Bench, watermark: float, ratio: float, above: int, short: bool) -> None:
-    """A queue holds messages while memory in use comes near the mark: 0.5 of 0.4 is 20 % of the memory, 0.75 of it 30 %. One
-    octet below that nothing is written out, there all of it is, and publishers go on. With a ratio above 1.0 nothing ever is,
-    though publishers are blocked; nor is it while disk space is short. What was written out comes back whole and in order."""
+def test_where_paging_begins(
+    target: Bench, watermark: float, ratio: float, above: int, short: bool
+) -> None:
+    """A queue holds messages while memory in use comes near the mark: 0.5 of 0.4 is 20 % of the
+    memory, 0.75 of it 30 %. One octet below that nothing is written out, there all of it is, and
+    publishers go on. With a ratio above 1.0 nothing ever is, though publishers are blocked; nor is
+    it while disk space is short. What was written out comes back whole and in order."""
     pages, never, disk = target.cited
     limit = resources.memory_limit(watermark, TOTAL)
     at = min(-(-int(ratio * 1000) * limit // 1000), 2 * limit)
@@ -73,32 +87,42 @@ def test_where_paging_begins(target: Bench, watermark: float, ratio: float, abov
     target.readings(ResourcesRead(used, TOTAL, disk_free=free))
     target.advance(2 * LOOKS)
     wait, left = in_memory(target, queue)
-    told = f"watermark {watermark}, ratio {ratio}, {used / limit:.6f} of the mark used: {left} of {wait} are in memory"
+    told = (
+        f"watermark {watermark}, ratio {ratio}, {used / limit:.6f} of the mark used: {left} of"
+        f" {wait} are in memory"
+    )
     wanted = ratio <= 1.0 and above >= 0
     if short:
         if wanted:
             target.judge(disk, left == 20, f"{told} and disk space is short, should be all")
         return
     target.judge(
-        never if ratio > 1.0 else pages, left == (0 if wanted else 20), f"{told}, should be {0 if wanted else 20}"
+        never if ratio > 1.0 else pages,
+        left == (0 if wanted else 20),
+        f"{told}, should be {0 if wanted else 20}",
     )
     if used <= limit:
         peer.publish(b"more", queue)
         peer.settle()
         messages.append(b"more")
-        target.judge(pages, peer.take(BLOCKED) is None, f"{told}: below the mark publishers should go on")
+        target.judge(
+            pages, peer.take(BLOCKED) is None, f"{told}: below the mark publishers should go on"
+        )
     else:
         other = target.amqp091()
         other.publish(b"held", queue)
         other.expect(BLOCKED, proves=never if ratio > 1.0 else pages)
     target.advance(LOOKS)
     found = bodies(drained(peer, queue))
-    target.judge(pages, found == messages, f"{told}: {len(found)} of {len(messages)} came back as they were")
+    target.judge(
+        pages, found == messages, f"{told}: {len(found)} of {len(messages)} came back as they were"
+    )
 
 
 @case("RABBITMQ-FLOW-disk-1", "RABBITMQ-FLOW-page-1", needs=NEEDS | {"readings"})
 def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
-    """Memory is needed, and disk space is short: nothing is written out. As soon as there is space, everything is."""
+    """Memory is needed, and disk space is short: nothing is written out. As soon as there is space,
+    everything is."""
     disk, pages = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
@@ -107,22 +131,31 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=999))
     target.advance(4 * LOOKS)
     _, left = in_memory(target, queue)
-    target.judge(disk, left == 20, f"without disk space {left} of 20 messages are in memory, should be all")
+    target.judge(
+        disk, left == 20, f"without disk space {left} of 20 messages are in memory, should be all"
+    )
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(seconds(10) + LOOKS)
     _, left = in_memory(target, queue)
-    target.judge(pages, left == 0, f"with disk space again {left} of 20 messages are in memory, should be none")
+    target.judge(
+        pages,
+        left == 0,
+        f"with disk space again {left} of 20 messages are in memory, should be none",
+    )
 
 
 @case("RABBITMQ-FLOW-page-1", needs=NEEDS | {"readings"})
 @over(
     examples=3,
-    always=lambda target: [{"way": each} for each in ("get", "dead letters", "stomp", "amqp", "reject")],
+    always=lambda target: [
+        {"way": each} for each in ("get", "dead letters", "stomp", "amqp", "reject")
+    ],
     way=st.sampled_from(["get", "dead letters", "stomp", "amqp", "reject"]),
 )
 def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
-    """Messages that were written out leave their queue in any way there is: got over AMQP 0-9-1, dropped to the dead letters,
-    over STOMP or AMQP 1.0, or delivered, given back and got then. Each is as it was sent, and they come in order."""
+    """Messages that were written out leave their queue in any way there is: got over AMQP 0-9-1,
+    dropped to the dead letters, over STOMP or AMQP 1.0, or delivered, given back and got then. Each
+    is as it was sent, and they come in order."""
     (proves,) = target.cited
     peer = target.amqp091()
     queue, dead = target.fresh_name(), target.fresh_name()
@@ -147,41 +180,54 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
         found = [each.body for each in receive(target, reader, 5)]
     elif way == "amqp":
         taker = target.amqp()
-        inlet = taker.receiver(Node(str(target.profile.parameters["declared_node"]).format(name=queue)), credit=10)
+        inlet = taker.receiver(
+            Node(str(target.profile.parameters["declared_node"]).format(name=queue)), credit=10
+        )
         found = [bytes(each.message.body) for each in collect(target, taker, inlet, 5)]
     else:
         if way == "reject":
             got = [peer.get(queue) for _ in range(5)]
             for each in got:
-                peer.send("basic.reject", {"delivery-tag": each["delivery-tag"], "requeue": True}, channel=1)
+                peer.send(
+                    "basic.reject",
+                    {"delivery-tag": each["delivery-tag"], "requeue": True},
+                    channel=1,
+                )
             peer.settle()
         found = bodies(drained(peer, queue))
     target.judge(
-        proves, found == sent, f"{way}: {[each[:2] for each in found]} came, should be all five as they were sent"
+        proves,
+        found == sent,
+        f"{way}: {[each[:2] for each in found]} came, should be all five as they were sent",
     )
 
 
-# --- as far as any broker can be asked --------------------------------------------------------------------------------
+# --- as far as any broker can be asked ------------------------------------------------------------
 
 HELD = 1000
 """Messages of the queue that should be written out, in real time; in virtual time fewer do."""
 BODY = bytes(5000)
-"""More than the 4096 octets up to which RabbitMQ keeps bodies in the index of their queue, and with it in memory."""
+"""More than the 4096 octets up to which RabbitMQ keeps bodies in the index of their queue, and with
+it in memory."""
 ALONGSIDE = 12
-"""Queues through which messages pass: RabbitMQ shares memory by how long queues would last, and these last no time at all."""
+"""Queues through which messages pass: RabbitMQ shares memory by how long queues would last, and
+these last no time at all."""
 LONG: Duration = seconds(15)
-"""For how long it is looked that nothing is written out: three times as long as the API's numbers are old, and longer."""
+"""For how long it is looked that nothing is written out: three times as long as the API's numbers
+are old, and longer."""
 
 
 class Traffic:
-    """Messages that pass, so that queues have a rate; of the queue ``held`` as many are taken as are put in."""
+    """Messages that pass, so that queues have a rate; of the queue ``held`` as many are taken as
+    are put in."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, held: str) -> None:
         self._target, self._peer, self._held = target, peer, held
         self._queues = [queue_of(peer) for _ in range(ALONGSIDE)]
 
     def _step(self, publishes: bool) -> None:
-        """A message through each queue; one out of the held one, and one into it unless nobody may publish."""
+        """A message through each queue; one out of the held one, and one into it unless nobody may
+        publish."""
         everywhere = (*self._queues, self._held)
         for each in everywhere if publishes else ():
             self._peer.publish(BODY, each)
@@ -218,9 +264,10 @@ def outside(target: Bench, queue: str) -> Iterator[bool]:
 
 @case("RABBITMQ-FLOW-page-1", "RABBITMQ-FLOW-page-2", needs=NEEDS)
 def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
-    """The watermark is set so that three quarters of it are used. With a ratio of 0.95 a queue stays in memory. With the
-    watermark below what is used and a ratio of 1.5 publishers are blocked, and the queue still is. With a ratio of 0.5,
-    below the watermark again, most of it is written out, and publishers go on."""
+    """The watermark is set so that three quarters of it are used. With a ratio of 0.95 a queue
+    stays in memory. With the watermark below what is used and a ratio of 1.5 publishers are
+    blocked, and the queue still is. With a ratio of 0.5, below the watermark again, most of it is
+    written out, and publishers go on."""
     pages, never = target.cited
     if "readings" in target.target.identity.capabilities:
         target.readings(ResourcesRead(100_000_000, TOTAL, disk_free=PLENTY))
@@ -258,6 +305,10 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         target.judge(pages, gone, f"{told}: {left} of {wait} messages are in memory, should be few")
         publisher.publish(b"passes", queue)
         publisher.settle()
-        target.judge(pages, publisher.take(BLOCKED) is None, "publishers should go on while queues are written out")
+        target.judge(
+            pages,
+            publisher.take(BLOCKED) is None,
+            "publishers should go on while queues are written out",
+        )
     finally:
         target.set_limits(memory=0.9, paging=0.5)

@@ -1,23 +1,29 @@
-"""The marks for memory and disk space, octet by octet, and when they are looked at (RabbitMQ: flow control).
+"""The marks for memory and disk space, octet by octet, and when they are looked at (RabbitMQ: flow
+control).
 
-What a machine has cannot be chosen on a real one, so this is asked of targets that are told (capability ``readings``): these
-live in virtual time, where an instant can be met exactly. ``test_rabbitmq_limits.py`` asks real brokers what can be asked.
+What a machine has cannot be chosen on a real one, so this is asked of targets that are told
+(capability ``readings``): these live in virtual time, where an instant can be met exactly.
+``test_rabbitmq_limits.py`` asks real brokers what can be asked.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp091 import Amqp091Peer, method
-from harness.oracles import resources
-from harness.oracles.resources import LOOKS_AT_MEMORY
-from harness.words import Duration, ResourcesRead, ms, seconds
-from suites.amqp091.steps import queue_of
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.broker_io import ResourcesRead
+from brokerproof.harness.model.time import Duration, ms, seconds
+from brokerproof.harness.oracles import resources
+from brokerproof.harness.oracles.resources import LOOKS_AT_MEMORY
+from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
+from brokerproof.suites.amqp091.steps import queue_of
 
 GIB = 1024**3
-BLOCKED, UNBLOCKED = method("connection.blocked", channel=0), method("connection.unblocked", channel=0)
+BLOCKED, UNBLOCKED = (
+    method("connection.blocked", channel=0),
+    method("connection.unblocked", channel=0),
+)
 PLENTY = 10**15
 """Octets of memory or disk space that are more than any mark here."""
 MOMENT: Duration = ms(1)
@@ -35,11 +41,17 @@ def held_back(peer: Amqp091Peer, queue: str) -> bool:
     return peer.watch_for(BLOCKED, within=ms(50)) is not None
 
 
-@case("RABBITMQ-FLOW-mem-1", "RABBITMQ-FLOW-mem-2", "RABBITMQ-FLOW-mem-3", needs={"alarms", "readings"})
+@case(
+    "RABBITMQ-FLOW-mem-1",
+    "RABBITMQ-FLOW-mem-2",
+    "RABBITMQ-FLOW-mem-3",
+    needs={"alarms", "readings"},
+)
 @over(
     examples=60,
     always=lambda target: [
-        {"watermark": 0.4, "total": 4 * GIB, "space": 2 * GIB, "above": each, "at_runtime": True} for each in (0, 1)
+        {"watermark": 0.4, "total": 4 * GIB, "space": 2 * GIB, "above": each, "at_runtime": True}
+        for each in (0, 1)
     ],
     watermark=st.sampled_from([0.0, 0.1, 0.4, 0.5, 1.0, 100.0, 1, GIB, 3 * GIB, 2**40]),
     total=st.sampled_from([GIB, 4 * GIB, 4 * GIB + 1, 2**42]),
@@ -48,14 +60,26 @@ def held_back(peer: Amqp091Peer, queue: str) -> bool:
     at_runtime=st.booleans(),
 )
 def test_memory_is_short_above_the_mark(
-    target: Bench, watermark: float | int, total: int, space: int | None, above: int, at_runtime: bool
+    target: Bench,
+    watermark: float | int,
+    total: int,
+    space: int | None,
+    above: int,
+    at_runtime: bool,
 ) -> None:
-    """The mark is a fraction of the memory or of the address space, whichever is smaller, or a number of octets. At the mark
-    messages pass, one octet above it they are held back until less is used. A mark set at run time counts at once."""
+    """The mark is a fraction of the memory or of the address space, whichever is smaller, or a
+    number of octets. At the mark messages pass, one octet above it they are held back until less is
+    used. A mark set at run time counts at once."""
     limit = resources.memory_limit(watermark, total, space)
     used = max(0, limit + above)
     short = used > limit
-    proves = target.cited[2] if at_runtime else target.cited[1] if watermark in (0.0, 100.0) else target.cited[0]
+    proves = (
+        target.cited[2]
+        if at_runtime
+        else target.cited[1]
+        if watermark in (0.0, 100.0)
+        else target.cited[0]
+    )
     peer, queue = publisher(target)
 
     def machine(in_use: int) -> ResourcesRead:
@@ -64,12 +88,18 @@ def test_memory_is_short_above_the_mark(
     if at_runtime:
         target.set_limits(memory=float(10**6))
         target.readings(machine(used))
-        target.control(not held_back(peer, queue), "with a mark that nobody reaches nothing should be held back")
+        target.control(
+            not held_back(peer, queue),
+            "with a mark that nobody reaches nothing should be held back",
+        )
         target.set_limits(memory=watermark)
     else:
         target.set_limits(memory=watermark)
         target.readings(machine(used))
-    told = f"mark {watermark}, {total} octets of memory, address space {space}: {used} are used, the limit is {limit}"
+    told = (
+        f"mark {watermark}, {total} octets of memory, address space {space}: {used} are used, the"
+        f" limit is {limit}"
+    )
     held = held_back(peer, queue)
     target.judge(proves, held is short, f"{told}: {'held back' if held else 'not held back'}")
     if not held or not short:
@@ -85,12 +115,15 @@ def test_memory_is_short_above_the_mark(
 @case("RABBITMQ-FLOW-mem-5", needs={"alarms", "readings"})
 @over(
     examples=16,
-    always=lambda target: [{"watermark": each, "above": above} for each in (0.4, 3.0) for above in (0, 1)],
+    always=lambda target: [
+        {"watermark": each, "above": above} for each in (0.4, 3.0) for above in (0, 1)
+    ],
     watermark=st.sampled_from([0.1, 0.4, 1.0, 3.0, 8.0]),
     above=st.sampled_from([-1, 0, 1]),
 )
 def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> None:
-    """Nobody knows how much memory the machine has: 1024 MiB are assumed, which the fraction scales, also above 1."""
+    """Nobody knows how much memory the machine has: 1024 MiB are assumed, which the fraction
+    scales, also above 1."""
     (proves,) = target.cited
     limit = resources.memory_limit(watermark, None)
     peer, queue = publisher(target)
@@ -98,7 +131,9 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
     target.readings(ResourcesRead(limit + above, disk_free=PLENTY))
     held = held_back(peer, queue)
     target.judge(
-        proves, held is (above > 0), f"mark {watermark} of unknown memory, {above} octets above: held back is {held}"
+        proves,
+        held is (above > 0),
+        f"mark {watermark} of unknown memory, {above} octets above: held back is {held}",
     )
 
 
@@ -110,9 +145,11 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
     total=st.sampled_from([GIB, 4 * GIB]),
     below=st.sampled_from([-1, 0, 1]),
 )
-def test_disk_space_is_short_below_the_limit(target: Bench, limit: float | int, total: int, below: int) -> None:
-    """The limit is a number of octets, or a multiple of the machine's memory. With exactly as much free messages pass, with
-    one octet less they are held back."""
+def test_disk_space_is_short_below_the_limit(
+    target: Bench, limit: float | int, total: int, below: int
+) -> None:
+    """The limit is a number of octets, or a multiple of the machine's memory. With exactly as much
+    free messages pass, with one octet less they are held back."""
     absolute, relative = target.cited
     wanted = resources.disk_limit(limit, total)
     free = max(0, wanted - below)
@@ -123,20 +160,25 @@ def test_disk_space_is_short_below_the_limit(target: Bench, limit: float | int, 
     target.judge(
         relative if isinstance(limit, float) else absolute,
         held is (free < wanted),
-        f"limit {limit} with {total} octets of memory: {free} are free of {wanted} wanted; held back is {held}",
+        f"limit {limit} with {total} octets of memory: {free} are free of {wanted} wanted; held"
+        f" back is {held}",
     )
 
 
 @case("RABBITMQ-FLOW-disk-2", needs={"alarms", "readings"})
 @over(
     examples=40,
-    always=lambda target: [{"spare": each} for each in (0, 12_499_999, 12_500_000, 1_250_000_000, 10**12)],
-    spare=st.one_of(st.integers(0, 13_000_000), st.integers(13_000_000, 1_300_000_000), st.just(10**12)),
+    always=lambda target: [
+        {"spare": each} for each in (0, 12_499_999, 12_500_000, 1_250_000_000, 10**12)
+    ],
+    spare=st.one_of(
+        st.integers(0, 13_000_000), st.integers(13_000_000, 1_300_000_000), st.just(10**12)
+    ),
 )
 def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: int) -> None:
-    """Free space falls below the limit just after it was looked at. Messages pass until it is looked at again: after 10 s, or
-    as much sooner as the limit was near, down to a tenth of a second; then they are held back. Space that comes back is seen
-    10 s later."""
+    """Free space falls below the limit just after it was looked at. Messages pass until it is
+    looked at again: after 10 s, or as much sooner as the limit was near, down to a tenth of a
+    second; then they are held back. Space that comes back is seen 10 s later."""
     (proves,) = target.cited
     limit = 50_000_000
     interval = resources.disk_interval(limit + spare, limit)
@@ -146,16 +188,24 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     since = target.now()
     target.readings(ResourcesRead(1, GIB, disk_free=limit - 1))
     target.wait_until(lambda: False, since + interval - ms(52) - target.now())
-    told = f"{spare} octets above the limit: the next look should come after {interval // MOMENT} ms"
+    told = (
+        f"{spare} octets above the limit: the next look should come after {interval // MOMENT} ms"
+    )
     target.judge(proves, not held_back(*early), f"{told}, and came before")
     target.wait_until(lambda: False, since + interval - target.now())
     target.judge(proves, held_back(*late), f"{told}, and did not come")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))
     again = since + interval + seconds(10)
     peer = late[0]
-    if peer.ended is None and target.wait_until(lambda: any(map(UNBLOCKED.accepts, peer.inbox)), seconds(11)):
+    if peer.ended is None and target.wait_until(
+        lambda: any(map(UNBLOCKED.accepts, peer.inbox)), seconds(11)
+    ):
         target.judge_duration(
-            proves, "from alarm to its end", target.now() - (since + interval), (seconds(10),) * 2, since
+            proves,
+            "from alarm to its end",
+            target.now() - (since + interval),
+            (seconds(10),) * 2,
+            since,
         )
     else:
         target.judge(proves, False, f"space was free again, and the alarm not over at {again}")

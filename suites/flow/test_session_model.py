@@ -1,5 +1,6 @@
-"""Window, transactions and liveness of a STOMP session together: a plan is drawn, a model says after each step what may and
-what must have come, and the books of all messages are kept apart from it."""
+"""Window, transactions and liveness of a STOMP session together: a plan is drawn, a model says
+after each step what may and what must have come, and the books of all messages are kept apart from
+it."""
 
 from __future__ import annotations
 
@@ -7,14 +8,22 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import MESSAGE, Destination, StompPeer
-from harness.oracles.accounting import Attempted, Confirmed, Delivered, Ledger, Returned, Settled, Withdrawn
-from harness.oracles.window import Account
-from harness.wire.conversation import PATIENCE
-from harness.wire.stomp import Frame
-from harness.words import ms, seconds
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.oracles.accounting import (
+    Attempted,
+    Confirmed,
+    Delivered,
+    Ledger,
+    Returned,
+    Settled,
+    Withdrawn,
+)
+from brokerproof.harness.oracles.window import Account
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
 
 WINDOW, SENT, ABORTED, ONCE, ALIVE = (
     "ARTEMIS-STOMP-window-3",
@@ -26,13 +35,14 @@ WINDOW, SENT, ABORTED, ONCE, ALIVE = (
 QUIET = ms(200)
 """How long nothing must come before the broker has stopped."""
 BEAT_MS, REAL_BEAT_MS = 1500, 4000
-"""The consumer promises a sign of life as often, in virtual and in real time, where a step may take longer than it should.
-Its TTL is what the target's parameters make of that."""
+"""The consumer promises a sign of life as often, in virtual and in real time, where a step may take
+longer than it should. Its TTL is what the target's parameters make of that."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """The producer sends a message with a body of that size, inside the transaction if one is open and ``inside``."""
+    """The producer sends a message with a body of that size, inside the transaction if one is open
+    and ``inside``."""
 
     size: int
     inside: bool
@@ -47,14 +57,16 @@ class End:
 
 @dataclass(frozen=True)
 class Ack:
-    """The consumer acknowledges the message it holds at that place, and in mode client all before."""
+    """The consumer acknowledges the message it holds at that place, and in mode client all
+    before."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Idle:
-    """The consumer does nothing but keep its promise, for so many of its intervals; in real time for a third of that."""
+    """The consumer does nothing but keep its promise, for so many of its intervals; in real time
+    for a third of that."""
 
     intervals: int
 
@@ -71,7 +83,8 @@ STEPS = st.one_of(
 
 @dataclass
 class Run:
-    """A plan on its way. ``waiting`` and ``pending`` are the model: what the broker owes, and what a COMMIT will add."""
+    """A plan on its way. ``waiting`` and ``pending`` are the model: what the broker owes, and what
+    a COMMIT will add."""
 
     target: Bench
     to: Destination
@@ -113,7 +126,9 @@ class Run:
         body = (b"%d " % self.sent).ljust(size, b".")
         self.ledger.note(Attempted(body, "inside" if inside else "outside"))
         if inside:
-            self.producer.publish(self.to, body, {"transaction": f"t{self.transactions}"}, receipt=False)
+            self.producer.publish(
+                self.to, body, {"transaction": f"t{self.transactions}"}, receipt=False
+            )
             self.pending.append(body)
         else:
             self.producer.publish(self.to, body)
@@ -121,7 +136,9 @@ class Run:
             self.waiting.append(body)
 
     def _end(self, commit: bool) -> None:
-        self.producer.request("COMMIT" if commit else "ABORT", {"transaction": f"t{self.transactions}"})
+        self.producer.request(
+            "COMMIT" if commit else "ABORT", {"transaction": f"t{self.transactions}"}
+        )
         for body in self.pending:
             self.ledger.note(Confirmed(body) if commit else Withdrawn(body))
         self.waiting += self.pending if commit else []
@@ -141,14 +158,20 @@ class Run:
     def watch(self, after: str) -> None:
         """What must come does, what may not come does not."""
         alive = self.consumer.ended is None
-        self.target.require(ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}")
+        self.target.require(
+            ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}"
+        )
         while self.account.open and self.waiting:
             came = self.consumer.watch_for(MESSAGE, within=PATIENCE)
             what = f"{len(self.waiting)} wait and the window is open"
-            self.target.require((WINDOW, SENT), came is not None, f"after {after} {what}: {self.consumer.instead()}")
+            self.target.require(
+                (WINDOW, SENT), came is not None, f"after {after} {what}: {self.consumer.instead()}"
+            )
             assert came is not None
             self._took(came, after)
-        self.target.wait_until(lambda: any(MESSAGE.accepts(each) for each in self.consumer.inbox), QUIET)
+        self.target.wait_until(
+            lambda: any(MESSAGE.accepts(each) for each in self.consumer.inbox), QUIET
+        )
         for each in self.consumer.take_messages():
             self._took(each, after)
 
@@ -159,16 +182,28 @@ class Run:
         early = body in self.pending
         what = "before its COMMIT" if early else "though nobody waits for it"
         judged = (SENT,) if early else (ABORTED, ONCE)
-        self.target.require(judged, owed, f"after {after} {body[:12]!r} came {'as it should' if owed else what}")
+        self.target.require(
+            judged, owed, f"after {after} {body[:12]!r} came {'as it should' if owed else what}"
+        )
         self.waiting.remove(body)
         octets = sum(self.account.held)
         allowed = self.account.delivered(message.size)
         self.held.append(message)
-        detail = f"after {after} {octets} octets were held of {self.account.window} when {body[:12]!r} came"
+        detail = (
+            f"after {after} {octets} octets were held of {self.account.window} when {body[:12]!r}"
+            " came"
+        )
         self.target.require(WINDOW, allowed, detail)
 
 
-@case(WINDOW, SENT, ABORTED, ONCE, ALIVE, needs={"consumer-window", "transactions", "connection-ttl", "heart-beat"})
+@case(
+    WINDOW,
+    SENT,
+    ABORTED,
+    ONCE,
+    ALIVE,
+    needs={"consumer-window", "transactions", "connection-ttl", "heart-beat"},
+)
 @over(
     examples=40,
     always=lambda target: [
@@ -176,13 +211,27 @@ class Run:
             "window": 700,
             "mode": "client",
             "silent": True,
-            "steps": [Publish(300, False), Publish(300, True), Publish(300, True), End(True), Ack(0), Idle(1)],
+            "steps": [
+                Publish(300, False),
+                Publish(300, True),
+                Publish(300, True),
+                End(True),
+                Ack(0),
+                Idle(1),
+            ],
         },
         {
             "window": 500,
             "mode": "client-individual",
             "silent": False,
-            "steps": [Publish(50, True), End(False), Publish(50, False), Publish(1000, True), End(True), Ack(1)],
+            "steps": [
+                Publish(50, True),
+                End(False),
+                Publish(50, False),
+                Publish(1000, True),
+                End(True),
+                Ack(1),
+            ],
         },
     ],
     window=st.sampled_from([1, 300, 500, 700, 1500, 5000]),
@@ -193,10 +242,11 @@ class Run:
 def test_a_session_does_what_the_model_says(
     target: Bench, window: int, mode: str, silent: bool, steps: list[Step]
 ) -> None:
-    """Messages are sent inside and outside transactions, acknowledged, and waited for, as drawn, on a subscription with a
-    window and a connection that keeps its promise of heart-beats. After each step what must have come has, and no more. In
-    the end the books balance; and if the consumer falls silent its connection is closed, not before its TTL is over, and what
-    it held comes again."""
+    """Messages are sent inside and outside transactions, acknowledged, and waited for, as drawn, on
+    a subscription with a window and a connection that keeps its promise of heart-beats. After each
+    step what must have come has, and no more. In the end the books balance; and if the consumer
+    falls silent its connection is closed, not before its TTL is over, and what it held comes
+    again."""
     to, beat_ms = target.destination(), BEAT_MS if target.virtual else REAL_BEAT_MS
     consumer, producer = target.stomp(heart_beat=f"{beat_ms},0"), target.stomp()
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})
@@ -213,7 +263,9 @@ def test_a_session_does_what_the_model_says(
         target.wait_until(lambda: consumer.ended is not None, bounds[1] + seconds(10))
         ended = consumer.ended is not None
         target.judge(ALIVE, ended, f"the silent consumer was {'closed' if ended else 'not closed'}")
-        target.judge_duration(ALIVE, "silence before the end", target.now() - since, (bounds[0], None), since)
+        target.judge_duration(
+            ALIVE, "silence before the end", target.now() - since, (bounds[0], None), since
+        )
     else:
         consumer.request("DISCONNECT")
         target.judge(ALIVE, True, "the consumer kept its promise and was kept")

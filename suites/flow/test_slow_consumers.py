@@ -1,22 +1,23 @@
-"""A slow consumer beside a fast one: what a window of zero, or credit given one by one, keeps from waiting behind it.
+"""A slow consumer beside a fast one: what a window of zero, or credit given one by one, keeps from
+waiting behind it.
 
-The manual speaks of its own client; the broker's half shows with ``consumer-window-size`` over STOMP, and with link credit
-over AMQP.
+The manual speaks of its own client; the broker's half shows with ``consumer-window-size`` over
+STOMP, and with link credit over AMQP.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer
-from harness.wire.conversation import PATIENCE
-from harness.wire.stomp import Frame
-from suites.amqp.steps import collect as collect_deliveries
-from suites.amqp.steps import fill, numbered
-from suites.queues import QUIET, bodies, publish_all, receive
-from suites.queues import numbered as numbers
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.amqp.steps import collect as collect_deliveries
+from brokerproof.suites.amqp.steps import fill, numbered
+from brokerproof.suites.steps.queues import QUIET, bodies, publish_all, receive
+from brokerproof.suites.steps.queues import numbered as numbers
 
 NOTHING_WAITS, IN_TURN, SAME_COURSE = (f"ARTEMIS-FLOW-consumer-{number}" for number in (2, 3, 4))
 
@@ -29,7 +30,8 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 
 
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
-    """What a consumer gets that acknowledges whatever comes, until ``count`` messages or none for a while."""
+    """What a consumer gets that acknowledges whatever comes, until ``count`` messages or none for a
+    while."""
     found: list[bytes] = []
     while len(found) < count:
         messages: list[Frame] = receive(target, fast, 1)
@@ -44,9 +46,12 @@ def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
 
 @case(NOTHING_WAITS, needs={"stomp-1.2", "consumer-window"})
 @over(examples=10, count=st.integers(5, 20), size=st.sampled_from([1, 1000]))
-def test_nothing_waits_behind_a_slow_consumer_without_a_window(target: Bench, count: int, size: int) -> None:
-    """Two consumers of a queue have a window of zero. One takes a message and does nothing; the other gets all the rest, in
-    order. When the slow one is done at last there is nothing more for it."""
+def test_nothing_waits_behind_a_slow_consumer_without_a_window(
+    target: Bench, count: int, size: int
+) -> None:
+    """Two consumers of a queue have a window of zero. One takes a message and does nothing; the
+    other gets all the rest, in order. When the slow one is done at last there is nothing more for
+    it."""
     queue = target.destination()
     slow, fast = holder(target, queue, 0), holder(target, queue, 0)
     sent = [each.ljust(size, b".") for each in numbers(count)]
@@ -54,14 +59,21 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(target: Bench, co
     held = bodies(receive(target, slow, 1))
     found = everything_but(target, fast, count - 1)
     detail = f"the slow consumer holds {held} of {count}, the other got {len(found)}: {found[:30]}"
-    target.judge(NOTHING_WAITS, len(held) == 1 and found == [each for each in sent if each not in held], detail)
+    target.judge(
+        NOTHING_WAITS,
+        len(held) == 1 and found == [each for each in sent if each not in held],
+        detail,
+    )
 
 
 @case(NOTHING_WAITS, needs={"amqp"})
 @over(examples=8, count=st.integers(5, 20), credit=st.integers(1, 3))
-def test_nothing_waits_behind_a_slow_receiver_with_little_credit(target: Bench, count: int, credit: int) -> None:
-    """Two receivers of a queue give credit. The slow one gives little and settles nothing: it holds that many messages and no
-    more. The other one, which gives enough, gets all the rest in order."""
+def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
+    target: Bench, count: int, credit: int
+) -> None:
+    """Two receivers of a queue give credit. The slow one gives little and settles nothing: it holds
+    that many messages and no more. The other one, which gives enough, gets all the rest in
+    order."""
     node = target.node()
     slow, fast = target.amqp(), target.amqp()
     taking = slow.receiver(node, credit=credit)
@@ -76,9 +88,12 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(target: Bench, 
 
 @case(IN_TURN, needs={"stomp-1.2", "consumer-window"})
 @over(examples=8, each=st.integers(2, 6))
-def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(target: Bench, each: int) -> None:
-    """Two consumers of a queue have a window with room for everything. They are served in turn, and what came to the slow one
-    stays there: the other gets its half and no more, until the slow one is gone."""
+def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
+    target: Bench, each: int
+) -> None:
+    """Two consumers of a queue have a window with room for everything. They are served in turn, and
+    what came to the slow one stays there: the other gets its half and no more, until the slow one
+    is gone."""
     queue = target.destination()
     slow, fast = holder(target, queue, 100_000), holder(target, queue, 100_000)
     sent = numbers(2 * each)
@@ -91,18 +106,22 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(target: Ben
     target.judge(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
     back = everything_but(target, fast, each)
-    target.judge(IN_TURN, back == kept, f"the slow consumer is gone, and the other got {back} of {kept}")
+    target.judge(
+        IN_TURN, back == kept, f"the slow consumer is gone, and the other got {back} of {kept}"
+    )
 
 
 @case(SAME_COURSE, needs={"stomp-1.2", "consumer-window"})
 @over(examples=6, order=st.lists(st.integers(0, 1), min_size=4, max_size=12))
 def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[int]) -> None:
-    """Two consumers with a window of zero acknowledge in a given order, each time after what comes has come. The same course is
-    taken twice, on two queues: who gets which message is the same. The chapter says that it can be, so what differs is held
-    against nobody."""
+    """Two consumers with a window of zero acknowledge in a given order, each time after what comes
+    has come. The same course is taken twice, on two queues: who gets which message is the same. The
+    chapter says that it can be, so what differs is held against nobody."""
     first, second = (_course(target, order) for _ in range(2))
     detail = f"in the order {order} the consumers got {first}, and the second time {second}"
-    target.judge(SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so")
+    target.judge(
+        SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
+    )
 
 
 def _course(target: Bench, order: list[int]) -> list[list[bytes]]:

@@ -1,21 +1,21 @@
 """Brokers that make STOMP producers wait under BLOCK: at which octet they do, and who wakes whom.
 
-The Artemis manual promises flow control of producers for its own protocol and for AMQP alone, so this is asked of targets
-with the capability ``stomp-blocking``.
+The Artemis manual promises flow control of producers for its own protocol and for AMQP alone, so
+this is asked of targets with the capability ``stomp-blocking``.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer, frame
-from harness.wire.conversation import PATIENCE
-from suites import full
-from suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
-from suites.full import LIMIT
-from suites.queues import QUIET, bodies, collect, receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
+from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps.address_full import LIMIT
+from brokerproof.suites.steps.queues import QUIET, bodies, collect, receive
 
 BLOCKS, UNBLOCKS = "ARTEMIS-FLOW-block-1", "ARTEMIS-PAGING-12"
 NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
@@ -38,60 +38,86 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """Below the limit a SEND is confirmed; from the limit on it is not, nor does an ERROR come, until a consumer has made
-    room. Then it is confirmed, and arrives in its place."""
-    to, admin = full.destination(target, "block"), target.admin()
+    """Below the limit a SEND is confirmed; from the limit on it is not, nor does an ERROR come,
+    until a consumer has made room. Then it is confirmed, and arrives in its place."""
+    to, admin = address_full.destination(target, "block"), target.admin()
     peer, count, held = filled(target, admin, to, LIMIT + gap, sizes, proves=BLOCKS)
     while held < LIMIT:
-        peer.publish(to, full.body(count, 2), proves=BLOCKS)
+        peer.publish(to, address_full.body(count, 2), proves=BLOCKS)
         count, held = count + 1, admin.size(to.name)
-    receipt = offer(peer, to, full.body(count, 3))
-    peer.expect_nothing(for_=QUIET, proves=BLOCKS, why=f"the address holds {held} octets of {LIMIT}")
-    found = [full.number_of(each) for each in bodies(collect(target, consumer(target, to), count + 1))]
+    receipt = offer(peer, to, address_full.body(count, 3))
+    peer.expect_nothing(
+        for_=QUIET, proves=BLOCKS, why=f"the address holds {held} octets of {LIMIT}"
+    )
+    found = [
+        address_full.number_of(each)
+        for each in bodies(collect(target, consumer(target, to), count + 1))
+    ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.judge(UNBLOCKS, found == list(range(count + 1)), f"{count + 1} were sent, {found} came")
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
-@over(examples=8, producers=st.integers(1, 4), size=st.sampled_from([300, 2000, 9000]), receipts=st.booleans())
-def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int, receipts: bool) -> None:
-    """Producers send far more than fits, without a pause. The address takes no more than one message beyond its limit,
-    however many they are. A consumer takes all of it: each message comes once, those of a producer in order."""
-    to, admin = full.destination(target, "block"), target.admin()
-    weight = full.Scale(target, admin, to).weight(size)
+@over(
+    examples=8,
+    producers=st.integers(1, 4),
+    size=st.sampled_from([300, 2000, 9000]),
+    receipts=st.booleans(),
+)
+def test_a_burst_does_not_get_past_the_limit(
+    target: Bench, producers: int, size: int, receipts: bool
+) -> None:
+    """Producers send far more than fits, without a pause. The address takes no more than one
+    message beyond its limit, however many they are. A consumer takes all of it: each message comes
+    once, those of a producer in order."""
+    to, admin = address_full.destination(target, "block"), target.admin()
+    weight = address_full.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
     each = 3 * LIMIT // weight + 2
     for number in range(each):
         for who, peer in enumerate(peers):
-            octets = full.body(1000 * who + number, size)
-            peer.publish(to, octets, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False)
+            octets = address_full.body(1000 * who + number, size)
+            peer.publish(
+                to, octets, {"receipt": peer.next_receipt()} if receipts else {}, receipt=False
+            )
     state, _ = admin.until(to.name, lambda found: found.size >= LIMIT)
     target.advance(QUIET)
     state = admin.address(to.name)
     most = LIMIT - 1 + weight
     target.judge_count(BLOCKS, "octets at a full address", state.size, (LIMIT, most), "octets")
-    found = [full.number_of(octets) for octets in bodies(collect(target, consumer(target, to), each * producers))]
+    found = [
+        address_full.number_of(octets)
+        for octets in bodies(collect(target, consumer(target, to), each * producers))
+    ]
     came = [[number for number in found if number // 1000 == who] for who in range(producers)]
     wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
-    target.judge(UNBLOCKS, came == wanted, f"{each} from each of {producers} were sent, by producer came {came}")
+    target.judge(
+        UNBLOCKS,
+        came == wanted,
+        f"{each} from each of {producers} were sent, by producer came {came}",
+    )
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
-    """A connection waits with a SEND to a full address. What it subscribed to before comes meanwhile; when somebody else
-    has made room at the address, the connection is read again: its next SEND is confirmed too."""
-    to, other = full.destination(target, "block"), target.destination()
+    """A connection waits with a SEND to a full address. What it subscribed to before comes
+    meanwhile; when somebody else has made room at the address, the connection is read again: its
+    next SEND is confirmed too."""
+    to, other = address_full.destination(target, "block"), target.destination()
     peer = target.stomp()
     peer.subscribe(other)
     count = 0
     while target.admin().size(to.name) < LIMIT if count else True:
-        peer.publish(to, full.body(count, 4000))
+        peer.publish(to, address_full.body(count, 4000))
         count += 1
-    first, second = (offer(peer, to, full.body(count + more, 10)) for more in range(2))
+    first, second = (offer(peer, to, address_full.body(count + more, 10)) for more in range(2))
     peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="the address is full")
     target.stomp().publish(other, b"meanwhile")
     peer.message(body=b"meanwhile", proves=BLOCKS)
-    found = [full.number_of(each) for each in bodies(collect(target, consumer(target, to), count + 2))]
+    found = [
+        address_full.number_of(each)
+        for each in bodies(collect(target, consumer(target, to), count + 2))
+    ]
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     target.judge(UNBLOCKS, found == list(range(count + 2)), f"{count + 2} were sent, {found} came")
@@ -100,9 +126,9 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=4, queues=st.integers(2, 4))
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
-    """An address has several subscriptions that hold what came. A producer waits until the last of them has acknowledged
-    enough, not the first."""
-    to = full.destination(target, "block", full.MULTICAST)
+    """An address has several subscriptions that hold what came. A producer waits until the last of
+    them has acknowledged enough, not the first."""
+    to = address_full.destination(target, "block", address_full.MULTICAST)
     holders = []
     for _ in range(queues):
         holder = target.stomp()
@@ -111,12 +137,14 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
     peer = target.stomp()
     admin, count = target.admin(), 0
     while admin.size(to.name) < LIMIT:
-        peer.publish(to, full.body(count, 4000))
+        peer.publish(to, address_full.body(count, 4000))
         count += 1
-    receipt = offer(peer, to, full.body(count, 10))
+    receipt = offer(peer, to, address_full.body(count, 10))
     for holder in holders:
         peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="somebody has not acknowledged")
         held = receive(target, holder, count)
-        target.control(len(held) == count, f"{count} messages were sent, {len(held)} came; {holder.instead()}")
+        target.control(
+            len(held) == count, f"{count} messages were sent, {len(held)} came; {holder.instead()}"
+        )
         holder.ack(held[-1], receipt=True)
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), within=PATIENCE, proves=UNBLOCKS)

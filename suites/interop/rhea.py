@@ -1,25 +1,33 @@
-"""rhea, the AMQP 1.0 client of JavaScript, against an acceptor for AMQP: send, receive, settle, drain, and stay connected.
+"""rhea, the AMQP 1.0 client of JavaScript, against an acceptor for AMQP: send, receive, settle,
+drain, and stay connected.
 
-Not collected with the rest, since it needs node and npm: name the file, or run ``tox -e interop``. rhea has no transactions.
+Not collected with the rest, since it needs node and npm: name the file, or run ``tox -e interop``.
+rhea has no transactions.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_amqp import Node
-from harness.clients.rhea import RheaPeer
-from harness.clients.said import said
-from harness.words import seconds
-from suites.amqp.steps import QUIET, bodies, collect, fill, granted, numbered
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.clients.callback_events import said
+from brokerproof.harness.clients.rhea import RheaPeer
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.suites.amqp.steps import QUIET, bodies, collect, fill, granted, numbered
 
 
 def sender(peer: RheaPeer, node: Node, *, settled: bool = False) -> str:
     """The name of a sender of rhea's that has credit."""
     name = f"to-{node.address}"
-    peer.do("sender", name=name, address=node.address, capabilities=list(node.capabilities), settled=settled)
+    peer.do(
+        "sender",
+        name=name,
+        address=node.address,
+        capabilities=list(node.capabilities),
+        settled=settled,
+    )
     peer.expect(said("sender_open", link=name))
     peer.expect(said("sendable", link=name))
     return name
@@ -28,7 +36,13 @@ def sender(peer: RheaPeer, node: Node, *, settled: bool = False) -> str:
 def receiver(peer: RheaPeer, node: Node, *, credit: int = 0) -> str:
     """The name of a receiver of rhea's."""
     name = f"from-{node.address}"
-    peer.do("receiver", name=name, address=node.address, capabilities=list(node.capabilities), credit=credit)
+    peer.do(
+        "receiver",
+        name=name,
+        address=node.address,
+        capabilities=list(node.capabilities),
+        credit=credit,
+    )
     peer.expect(said("receiver_open", link=name))
     return name
 
@@ -51,20 +65,28 @@ def test_rhea_connects_and_closes(target: Bench) -> None:
 @over(
     examples=6,
     sent=st.lists(
-        st.one_of(st.binary(max_size=600).map(octets), st.text("abc é☕", max_size=200), st.integers(-5, 2**40)),
+        st.one_of(
+            st.binary(max_size=600).map(octets),
+            st.text("abc é☕", max_size=200),
+            st.integers(-5, 2**40),
+        ),
         min_size=1,
         max_size=5,
     ),
 )
-def test_what_rhea_sends_it_gets_again(target: Bench, sent: list[dict[str, str] | str | int]) -> None:
-    """rhea sends messages of different kinds, each is accepted, and another rhea gets them, the same and in order, and no
-    more of them than it gave credit for."""
+def test_what_rhea_sends_it_gets_again(
+    target: Bench, sent: list[dict[str, str] | str | int]
+) -> None:
+    """rhea sends messages of different kinds, each is accepted, and another rhea gets them, the
+    same and in order, and no more of them than it gave credit for."""
     bare, spent, settles = target.cited
     node = target.node()
     peer, other = target.rhea(), target.rhea()
     to = sender(peer, node)
     for number, body in enumerate(sent):
-        peer.do("send", link=to, message={"body": body, "message_id": f"id-{number}", "subject": "s"})
+        peer.do(
+            "send", link=to, message={"body": body, "message_id": f"id-{number}", "subject": "s"}
+        )
         peer.expect(said("accepted", link=to), proves=settles)
     link = receiver(other, node, credit=len(sent))
     for number, body in enumerate(sent):
@@ -73,14 +95,23 @@ def test_what_rhea_sends_it_gets_again(target: Bench, sent: list[dict[str, str] 
         fine = have == body and came["message_id"] == f"id-{number}" and came["subject"] == "s"
         target.judge(bare, fine, f"sent {body!r}, came {came}")
         left = len(sent) - number - 1
-        target.judge(spent, came["credit"] == left, f"after {number + 1} of {len(sent)} credits {came['credit']} left")
+        target.judge(
+            spent,
+            came["credit"] == left,
+            f"after {number + 1} of {len(sent)} credits {came['credit']} left",
+        )
         other.do("settle", number=number, outcome="accepted")
 
 
 @case("AMQP10-MSG-02", "AMQP10-XFER-19", needs={"amqp"})
-@over(examples=4, size=st.sampled_from([0, 512, 100_000, 300_000]), frame=st.sampled_from([512, 4096, 65_536]))
+@over(
+    examples=4,
+    size=st.sampled_from([0, 512, 100_000, 300_000]),
+    frame=st.sampled_from([512, 4096, 65_536]),
+)
 def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, frame: int) -> None:
-    """rhea sends octets that a raw peer receives, and receives what that sends, in frames as small as rhea likes."""
+    """rhea sends octets that a raw peer receives, and receives what that sends, in frames as small
+    as rhea likes."""
     bare, whole = target.cited
     there, back = target.node(), target.node()
     peer = target.rhea(max_frame_size=frame)
@@ -90,13 +121,21 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     peer.expect(said("accepted", link=to))
     raw = target.amqp()
     got = collect(target, raw, raw.receiver(there, credit=1), 1, quiet=0)
-    target.judge((bare, whole), bodies(got) == [body], f"rhea sent {len(body)} octets, {len(got)} messages came")
+    target.judge(
+        (bare, whole),
+        bodies(got) == [body],
+        f"rhea sent {len(body)} octets, {len(got)} messages came",
+    )
     link = raw.sender(back)
     granted(target, raw, link)
     raw.publish(link, body)
     came = peer_message(peer, receiver(peer, back, credit=1))
     same = came["body"].get("octets") == body.hex()
-    target.judge((bare, whole), same, f"{len(body)} octets went to rhea, {'the same' if same else 'others'} came")
+    target.judge(
+        (bare, whole),
+        same,
+        f"{len(body)} octets went to rhea, {'the same' if same else 'others'} came",
+    )
 
 
 def peer_message(peer: RheaPeer, link: str) -> dict[str, object]:
@@ -107,8 +146,8 @@ def peer_message(peer: RheaPeer, link: str) -> dict[str, object]:
 @case("AMQP10-CREDIT-09", "AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp"})
 @over(examples=6, count=st.integers(0, 4), credit=st.integers(1, 6))
 def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
-    """rhea gives credit and drains. It gets what is there, as far as the credit reaches, and the rest of its credit back;
-    then nothing comes until it gives credit anew."""
+    """rhea gives credit and drains. It gets what is there, as far as the credit reaches, and the
+    rest of its credit back; then nothing comes until it gives credit anew."""
     spent, answered, soon = target.cited
     node = target.node()
     fill(target, node, numbered(count))
@@ -119,33 +158,57 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
     due = min(count, credit)
     for _ in range(due):
         peer.expect(said("message", link=link), proves=(answered, soon))
-    # When every credit was used by a message there is nothing to give back, and no flow need say so.
+    # When every credit was used by a message there is nothing to give back, and no flow need say
+    # so.
     if credit > due:
         drained = peer.expect(said("receiver_drained", link=link), proves=(answered, soon))
-        target.judge((answered, soon), drained.detail["credit"] == 0, f"drained with {drained.detail['credit']} left")
+        target.judge(
+            (answered, soon),
+            drained.detail["credit"] == 0,
+            f"drained with {drained.detail['credit']} left",
+        )
     target.advance(QUIET)
     late = [each.brief() for each in peer.inbox if each.step == "message"]
-    target.judge(spent, not late, f"{credit} credits for {count} messages: behind the drain came {late or 'nothing'}")
+    target.judge(
+        spent,
+        not late,
+        f"{credit} credits for {count} messages: behind the drain came {late or 'nothing'}",
+    )
 
 
-@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-OUT-11", "AMQP10-TERM-08", needs={"amqp", "amqp-redelivery"})
+@case(
+    "AMQP10-OUT-08",
+    "AMQP10-OUT-09",
+    "AMQP10-OUT-11",
+    "AMQP10-TERM-08",
+    needs={"amqp", "amqp-redelivery"},
+)
 @over(
-    always=lambda target: [{"outcome": each, "failed": True} for each in ("accepted", "released", "modified")],
+    always=lambda target: [
+        {"outcome": each, "failed": True} for each in ("accepted", "released", "modified")
+    ],
     examples=3,
     outcome=st.sampled_from(["accepted", "released", "modified"]),
     failed=st.booleans(),
 )
 def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool) -> None:
-    """rhea settles a message as accepted, released or modified. It is gone, or comes again to another connection with its
-    delivery-count as it should be."""
+    """rhea settles a message as accepted, released or modified. It is gone, or comes again to
+    another connection with its delivery-count as it should be."""
     released, again, counted, never = target.cited
     node = target.node()
     fill(target, node, [b"settled"])
     peer = target.rhea()
     link = receiver(peer, node, credit=1)
     came = peer_message(peer, link)
-    target.control(came["settled"] is False and came["delivery_count"] == 0, f"at first came {came}")
-    peer.do("settle", number=0, outcome=outcome, about={"delivery_failed": failed, "undeliverable_here": False})
+    target.control(
+        came["settled"] is False and came["delivery_count"] == 0, f"at first came {came}"
+    )
+    peer.do(
+        "settle",
+        number=0,
+        outcome=outcome,
+        about={"delivery_failed": failed, "undeliverable_here": False},
+    )
     peer.do("close")
     peer.expect(said("connection_close"))
     other = target.rhea()
@@ -153,24 +216,34 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
     if outcome == "accepted":
         target.wait_until(lambda: any(each.step == "message" for each in other.inbox), QUIET)
         late = [each.brief() for each in other.inbox if each.step == "message"]
-        target.judge((never, again, released, counted), not late, f"after accepted came {late or 'nothing'} again")
+        target.judge(
+            (never, again, released, counted),
+            not late,
+            f"after accepted came {late or 'nothing'} again",
+        )
         return
     back = other.expect(said("message", link=taking), proves=again).detail
     expected = int(failed and outcome == "modified")
-    detail = f"{outcome}, failed={failed}: the delivery-count is {back['delivery_count']}, should be {expected}"
+    detail = (
+        f"{outcome}, failed={failed}: the delivery-count is {back['delivery_count']}, should be"
+        f" {expected}"
+    )
     target.judge((released, counted), back["delivery_count"] == expected, detail)
     target.judge(never, True, "nothing was accepted")
 
 
 @case("AMQP10-IDLE-01", "AMQP10-IDLE-02", needs={"amqp"})
 def test_an_idle_rhea_stays_connected(target: Bench) -> None:
-    """rhea announces an idle time-out of a second and says nothing for six. It keeps its promise to the broker and the
-    broker its own: the connection stands, and a message crosses it afterwards."""
+    """rhea announces an idle time-out of a second and says nothing for six. It keeps its promise to
+    the broker and the broker its own: the connection stands, and a message crosses it
+    afterwards."""
     node = target.node()
     peer = target.rhea(idle_time_out=1000)
     to = sender(peer, node)
     target.advance(seconds(6))
     ended = [each.brief() for each in peer.inbox if peer.fatal(each)]
-    target.judge(target.cited, not ended, f"after 6 s of silence {ended or 'the connection stands'}")
+    target.judge(
+        target.cited, not ended, f"after 6 s of silence {ended or 'the connection stands'}"
+    )
     peer.do("send", link=to, message={"body": "after the silence"})
     peer.expect(said("accepted", link=to), proves=target.cited)

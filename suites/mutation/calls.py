@@ -1,6 +1,7 @@
 """Every call of every conformance case, without pytest: versions and parametrizations written out.
 
-The ids are those under which pytest records results, so what a matrix says of a case can be looked up and run there.
+The ids are those under which pytest records results, so what a matrix says of a case can be looked
+up and run there.
 """
 
 from __future__ import annotations
@@ -12,26 +13,34 @@ from typing import Any
 
 import pytest
 
-from harness.case import Case, registry
-from harness.catalogue.cases import import_suites
-from harness.execution import Call
+from brokerproof.harness.cases.case import Case, registry
+from brokerproof.harness.cases.execution import Call
+from brokerproof.harness.catalogue.cases import import_suites
 
 
 @cache
 def all_calls() -> tuple[Call, ...]:
     """Every call, ordered by id."""
     import_suites()
-    return tuple(sorted((call for case in registry().values() for call in _calls(case)), key=lambda call: call.id))
+    return tuple(
+        sorted(
+            (call for case in registry().values() for call in _calls(case)),
+            key=lambda call: call.id,
+        )
+    )
 
 
 def _calls(case: Case) -> Iterator[Call]:
-    marks = [each for each in getattr(case.function, "pytestmark", []) if each.name == "parametrize"]
+    marks = [
+        each for each in getattr(case.function, "pytestmark", []) if each.name == "parametrize"
+    ]
     choices = [list(_choices(*each.args[:2])) for each in marks]
     for version in case.by_version:
         for chosen in product(*choices):
             arguments = {name: value for each in chosen for name, value in each.items()}
             shown = "-".join(
-                str(value) if isinstance(value, (str, int)) else type(value).__name__ for value in arguments.values()
+                str(value) if isinstance(value, (str, int)) else type(value).__name__
+                for value in arguments.values()
             )
             yield Call(case, version, arguments, case.id(version, shown))
 

@@ -11,29 +11,62 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.catalogue import requirements
-from harness.commands import failing
-from suites.mutation import controls, groups, matrix, report, survivors, unbroken
-from suites.mutation.calls import all_calls
-from suites.mutation.matrix import Extent, Fate, Plan
-from suites.mutation.wire import command as wire_command
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.commands import errors
+from brokerproof.suites.mutation import (
+    controls,
+    groups,
+    matrix,
+    report,
+    survivors,
+    uncovered_requirements,
+)
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
+from brokerproof.suites.mutation.wire import command as wire_command
 
 
 @click.command()
-@click.option("--mutant", "names", multiple=True, metavar="NAME", help="Only this one; repeat for several.")
-@click.option("--all", "every_case", is_flag=True, help="Run every case on every mutant, not only those that cite it.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Write mutants.json there, a run folder say."
+    "--mutant", "names", multiple=True, metavar="NAME", help="Only this one; repeat for several."
 )
-@click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke", show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of examples and links.")
-@click.option("-n", "processes", type=click.IntRange(1, 64), default=2, show_default=True, help="Mutants at a time.")
-@click.option("--list", "only_list", is_flag=True, help="Name the mutants and their faults, and run nothing.")
 @click.option(
-    "--unbroken", "only_unbroken", is_flag=True, help="Name what cases cite and no mutant breaks; run nothing."
+    "--all",
+    "every_case",
+    is_flag=True,
+    help="Run every case on every mutant, not only those that cite it.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write mutants.json there, a run folder say.",
+)
+@click.option(
+    "--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke", show_default=True
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of examples and links.")
+@click.option(
+    "-n",
+    "processes",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Mutants at a time.",
+)
+@click.option(
+    "--list", "only_list", is_flag=True, help="Name the mutants and their faults, and run nothing."
+)
+@click.option(
+    "--unbroken",
+    "only_unbroken",
+    is_flag=True,
+    help="Name what cases cite and no mutant breaks; run nothing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
-@click.option("--wire", metavar="TARGET", help="Tamper with the wire of TARGET instead: a real broker, say.")
+@click.option(
+    "--wire", metavar="TARGET", help="Tamper with the wire of TARGET instead: a real broker, say."
+)
 def mutants(
     names: tuple[str, ...],
     every_case: bool,
@@ -48,19 +81,22 @@ def mutants(
 ) -> int:
     """Judge the suites: run them against copies of the reference broker with one fault each.
 
-    A mutant is killed when its code was reached and a case fails through a requirement that the fault breaks. Exit 1
-    when one survives that survivors.txt does not list, when a listed one is killed, or when a control is wrong.
+    A mutant is killed when its code was reached and a case fails through a requirement that the
+    fault breaks. Exit 1 when one survives that survivors.txt does not list, when a listed one is
+    killed, or when a control is wrong.
 
-    With --wire the broker is left alone, and what crosses the wire is rewritten on its way: the faults are others, and
-    the broker may be any target.
+    With --wire the broker is left alone, and what crosses the wire is rewritten on its way: the
+    faults are others, and the broker may be any target.
     """
     if wire is not None:
-        return wire_command.judge(wire, names, Plan(effort, seed, Extent.FIRST), only_list=only_list, as_json=as_json)
+        return wire_command.judge(
+            wire, names, Plan(effort, seed, Extent.FIRST), only_list=only_list, as_json=as_json
+        )
     try:
         chosen = [groups.named(name).name for name in names] or list(groups.MUTANTS)
         listed = survivors.load()
     except (ValueError, survivors.BadList) as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     if only_list:
         _list(chosen, as_json)
         return 0
@@ -71,7 +107,7 @@ def mutants(
     console = Console(stderr=True)
     found = _judge(console, [name for name in chosen if name in groups.MUTANTS], plan, processes)
     tried = {name: matrix.verdicts(name, plan) for name in _controls(chosen, names)}
-    left = [] if names else unbroken.unbroken(requirements.load())
+    left = [] if names else uncovered_requirements.unbroken(requirements.load())
     data = report.as_data(
         found,
         plan,
@@ -89,9 +125,12 @@ def mutants(
     else:
         report.show(Console(), found, requirements.load(), listed)
         for name, counts in tried.items():
-            click.echo(f"{name}: {', '.join(f'{count} {verdict}' for verdict, count in sorted(counts.items()))}")
+            click.echo(
+                f"{name}:"
+                f" {', '.join(f'{count} {verdict}' for verdict, count in sorted(counts.items()))}"
+            )
         if left:
-            click.echo(unbroken.summary(left))
+            click.echo(uncovered_requirements.summary(left))
     for sentence in wrong:
         console.print(sentence, highlight=False, markup=False)
     return 1 if wrong else 0
@@ -115,13 +154,18 @@ def _judge(console: Console, names: list[str], plan: Plan, processes: int) -> li
         task = bar.add_task("mutants", total=len(names))
         if not console.is_terminal:
             console.print(f"{len(names)} mutants", highlight=False)
-        return matrix.judge_all(names, plan, processes=processes, done=lambda fate: bar.advance(task))
+        return matrix.judge_all(
+            names, plan, processes=processes, done=lambda fate: bar.advance(task)
+        )
 
 
 def _list(chosen: list[str], as_json: bool) -> None:
     every = [groups.named(name) for name in chosen]
     if as_json:
-        rows = [{"name": x.name, "fault": x.fault, "breaks": list(x.breaks), "recreates": x.recreates} for x in every]
+        rows = [
+            {"name": x.name, "fault": x.fault, "breaks": list(x.breaks), "recreates": x.recreates}
+            for x in every
+        ]
         click.echo(json.dumps(rows, ensure_ascii=False))
         return
     for each in every:
@@ -129,9 +173,11 @@ def _list(chosen: list[str], as_json: bool) -> None:
 
 
 def _unbroken(as_json: bool) -> None:
-    found = unbroken.unbroken(requirements.load())
+    found = uncovered_requirements.unbroken(requirements.load())
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], ensure_ascii=False))
         return
     for each in found:
-        click.echo(f"{each.requirement} {each.level.value}: {each.statement} ({', '.join(each.cases)})")
+        click.echo(
+            f"{each.requirement} {each.level.value}: {each.statement} ({', '.join(each.cases)})"
+        )

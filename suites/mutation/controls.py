@@ -1,17 +1,18 @@
-"""Three controls: what is right must pass everything, and what is wrong throughout must pass nothing."""
+"""Three controls: what is right must pass everything, and what is wrong throughout must pass
+nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from harness.words import Instant
-from reference_broker.core.message import Message
-from reference_broker.core.parts import Parts
-from reference_broker.stomp.connection import StompConnection
-from reference_broker.stomp.encoder import FrameEncoder
-from reference_broker.stomp.frame import Frame, Headers
-from suites.mutation.mutant import Group, Reached
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.assembly import Parts
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
+from brokerproof.reference_broker.protocols.stomp.frame import Frame, Headers
+from brokerproof.suites.mutation.mutant import Group, Reached
 
 controls = Group("control")
 
@@ -26,7 +27,8 @@ def identity(parts: Parts, reached: Reached) -> Parts:
 
 @controls.mutant("")
 def always_wrong(parts: Parts, reached: Reached) -> Parts:
-    """Sessions open as they should, and then every answer is wrong: ids, bodies, closes and beats."""
+    """Sessions open as they should, and then every answer is wrong: ids, bodies, closes and
+    beats."""
 
     class Faulty(FrameEncoder):
         def receipt(self, receipt: str) -> bytes:
@@ -64,7 +66,8 @@ def mute(parts: Parts, reached: Reached) -> Parts:
 
 
 ACCEPTABLE = ("PASS", "NOTE", "SKIP", "WARN")
-"""What the reference broker itself may get: a WARN or a NOTE is a choice of its own that a specification leaves open."""
+"""What the reference broker itself may get: a WARN or a NOTE is a choice of its own that a
+specification leaves open."""
 
 
 def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
@@ -75,7 +78,9 @@ def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
         if name == IDENTITY and bad:
             found.append(f"{name}: the broker without a fault got {bad}")
         if name == ALWAYS_WRONG and not counts.get("FAIL"):
-            found.append(f"{name}: a broker whose every answer is wrong was not failed: {dict(counts)}")
+            found.append(
+                f"{name}: a broker whose every answer is wrong was not failed: {dict(counts)}"
+            )
         if name == MUTE and (counts.get("PASS") or not counts.get("FAIL")):
             found.append(f"{name}: a broker that says nothing passed {counts.get('PASS', 0)} cases")
     return found

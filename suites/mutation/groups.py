@@ -2,52 +2,56 @@
 
 from __future__ import annotations
 
-from suites.mutation import (
-    acks,
-    alarms,
+from brokerproof.suites.mutation import controls
+from brokerproof.suites.mutation.amqp import (
     amqp091,
     amqp091_connections,
     amqp091_settling,
-    amqp_connections,
-    amqp_credit,
-    amqp_sessions,
-    amqp_settlement,
-    amqp_transfers,
-    beats,
+    connections,
+    credit,
+    sessions,
+    settlement,
+    transfers,
+)
+from brokerproof.suites.mutation.flow import (
+    alarms,
+    check_interval,
     cluster,
-    connecting,
-    controls,
     core_credit,
     core_liveness,
+    full_addresses,
+    openwire,
+    paging,
+    producer_flow,
+    queues,
+    routing,
+    ttl,
+    ttl_watch,
+)
+from brokerproof.suites.mutation.mutant import Group, Mutant
+from brokerproof.suites.mutation.stomp import (
+    acks,
+    connecting,
     disconnect,
     durable,
     errors,
     escapes,
     framing,
     framing_pieces,
-    full_addresses,
     limits,
-    looks,
     message_headers,
     nacks,
     negotiation,
-    openwire,
-    paging,
-    producer_flow,
-    queues,
+    rabbitmq_heartbeats,
     receipts,
     redelivery,
-    routing,
+    server_heartbeats,
     subscriptions,
     transactions,
-    ttl,
-    ttl_watch,
     websockets,
-    whole_seconds,
     window_sizes,
     windows,
 )
-from suites.mutation.mutant import Group, Mutant
 
 GROUPS: tuple[Group, ...] = (
     amqp091.amqp091,
@@ -62,7 +66,7 @@ GROUPS: tuple[Group, ...] = (
     connecting.connecting,
     ttl.ttl,
     ttl_watch.ttl_watch,
-    beats.beats,
+    server_heartbeats.beats,
     windows.windows,
     window_sizes.window_sizes,
     acks.acks,
@@ -79,20 +83,20 @@ GROUPS: tuple[Group, ...] = (
     durable.durable,
     disconnect.disconnect,
     full_addresses.full_addresses,
-    amqp_connections.amqp_connections,
-    amqp_sessions.amqp_sessions,
-    amqp_sessions.amqp_links,
-    amqp_credit.amqp_credit,
-    amqp_transfers.amqp_transfers,
-    amqp_settlement.amqp_settlement,
-    amqp_settlement.amqp_transactions,
+    connections.amqp_connections,
+    sessions.amqp_sessions,
+    sessions.amqp_links,
+    credit.amqp_credit,
+    transfers.amqp_transfers,
+    settlement.amqp_settlement,
+    settlement.amqp_transactions,
     websockets.websockets,
     core_credit.core_credit,
     core_liveness.core_liveness,
     paging.paging,
     openwire.openwire,
-    looks.looks,
-    whole_seconds.whole_seconds,
+    check_interval.looks,
+    rabbitmq_heartbeats.whole_seconds,
     producer_flow.full_places,
     producer_flow.usage_limits,
     producer_flow.no_space,
@@ -104,7 +108,8 @@ CONTROLS: dict[str, Mutant] = {each.name: each for each in controls.controls.mut
 
 
 def named(name: str) -> Mutant:
-    """The mutant or control of that name. Raises ``ValueError`` with one sentence when there is none."""
+    """The mutant or control of that name. Raises ``ValueError`` with one sentence when there is
+    none."""
     found = MUTANTS.get(name) or CONTROLS.get(name)
     if found is None:
         import difflib

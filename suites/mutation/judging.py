@@ -4,11 +4,12 @@ The rule: a mutant is killed by a case in which
 
 1. its mutated code was reached, and
 2. the verdict is FAIL or WARN, and
-3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break, and that requirement
-   is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
+3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break,
+   and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
-A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY kills nothing. A case whose
-verdict is ERROR kills nothing either: there a control failed, and a control accuses nobody.
+A WARN comes of nothing but a SHOULD, so it kills only mutants that break that SHOULD. A MAY kills
+nothing. A case whose verdict is ERROR kills nothing either: there a control failed, and a control
+accuses nobody.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from harness.catalogue.requirements import Catalogue
-from harness.verdicts.finding import Finding
-from harness.verdicts.results import Result
-from harness.words import Level, Seen, Verdict
-from suites.mutation.mutant import Fault
+from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.suites.mutation.mutant import Fault
 
 
 class Status(enum.StrEnum):
@@ -30,14 +31,16 @@ class Status(enum.StrEnum):
     WRONG_REASON = "killed for the wrong reason"
     """A case that reached it failed, but only through requirements that it does not declare."""
     ERROR = "error"
-    """No case failed, and at least one ended in an error of ours: only a control noticed something."""
+    """No case failed, and at least one ended in an error of ours: only a control noticed
+    something."""
     SURVIVED = "survived"
     NOT_REACHED = "not reached"
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One case that killed a mutant, through one requirement. ``detail`` is the finding's sentence."""
+    """One case that killed a mutant, through one requirement. ``detail`` is the finding's
+    sentence."""
 
     case: str
     requirement: str
@@ -64,12 +67,15 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
     return found
 
 
-def beside_the_point(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
+def beside_the_point(
+    mutant: Fault, result: Result, reached: int, catalogue: Catalogue
+) -> list[Kill]:
     """What else the result holds against the mutant."""
     if not reached:
         return []
     return [
         Kill(result.case, each.requirement, level.value, each.detail[:300])
         for each in violated(result)
-        if (level := catalogue.find(each.requirement).level) is not Level.MAY and each.requirement not in mutant.breaks
+        if (level := catalogue.find(each.requirement).level) is not Level.MAY
+        and each.requirement not in mutant.breaks
     ]

@@ -1,6 +1,7 @@
 """Runs cases against mutants, in this process or in several, and says what became of each mutant.
 
-Everything happens in virtual time and is a function of seed and effort: two runs give the same matrix.
+Everything happens in virtual time and is a function of seed and effort: two runs give the same
+matrix.
 """
 
 from __future__ import annotations
@@ -19,32 +20,36 @@ from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 
-from harness.catalogue import requirements
-from harness.catalogue.requirements import Catalogue
-from harness.execution import Call, Run, execute
-from harness.trace.recorder import Recorder
-from harness.verdicts.results import Result
-from harness.words import Clock, Verdict
-from suites.mutation import groups
-from suites.mutation.calls import all_calls
-from suites.mutation.controls import IDENTITY
-from suites.mutation.judging import Kill, Status, beside_the_point, kills
-from suites.mutation.mutant import Fault, Mutant
-from suites.mutation.target import MutantTarget
+from brokerproof.harness.cases.execution import Call, Run, execute
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.controls import IDENTITY
+from brokerproof.suites.mutation.judging import Kill, Status, beside_the_point, kills
+from brokerproof.suites.mutation.mutant import Fault, Mutant
+from brokerproof.suites.mutation.target import MutantTarget
 
 LONGEST_CASE_S = 30.0
-"""A case on a mutant that takes more processor time is given up: some faults make a broker go round in circles. Not the time on
-the wall, which on a busy machine would decide who is killed; that is limited for whoever waits for what never comes."""
+"""A case on a mutant that takes more processor time is given up: some faults make a broker go round
+in circles. Not the time on the wall, which on a busy machine would decide who is killed; that is
+limited for whoever waits for what never comes."""
 _LONGEST_WAIT_S = 600.0
 
 
 class Extent(enum.StrEnum):
-    """Which cases are run on a mutant. What has not been killed by then is tried with all the others."""
+    """Which cases are run on a mutant. What has not been killed by then is tried with all the
+    others."""
 
     FIRST = "first kill"
     """Those that cite what it breaks, until one kills it."""
     CITING = "citing cases"
-    """All of those that cite what it breaks: the matrix says through which requirements it can be killed."""
+    """All of those that cite what it breaks: the matrix says through which requirements it can be
+    killed."""
     EVERY = "every case"
 
 
@@ -64,7 +69,8 @@ class Fate:
     mutant: str
     status: Status
     reached: int = 0
-    """How often its mutated code did something else than the original would have done, in all cases that ran."""
+    """How often its mutated code did something else than the original would have done, in all cases
+    that ran."""
     cases: int = 0
     """Cases that ran."""
     killed_by: list[Kill] = field(default_factory=list)
@@ -77,7 +83,8 @@ class Fate:
 
 
 class TooLong(BaseException):
-    """A case on a mutant took longer than any case should. Not an ``Exception``: nothing on the way may catch it."""
+    """A case on a mutant took longer than any case should. Not an ``Exception``: nothing on the way
+    may catch it."""
 
 
 @cache
@@ -86,14 +93,24 @@ def _catalogue() -> Catalogue:
 
 
 def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
-    """Cases that cite what the mutant breaks come first, single ones before properties; then the others."""
+    """Cases that cite what the mutant breaks come first, single ones before properties; then the
+    others."""
     breaks = set(mutant.breaks)
-    return sorted(calls, key=lambda call: (-min(1, len(breaks & set(call.cited))), call.case.over is not None, call.id))
+    return sorted(
+        calls,
+        key=lambda call: (
+            -min(1, len(breaks & set(call.cited))),
+            call.case.over is not None,
+            call.id,
+        ),
+    )
 
 
 def results(mutant: Mutant, calls: Sequence[Call], plan: Plan) -> Iterator[tuple[Result, int]]:
     """Each call's result on the mutant, and how often it was reached there."""
-    logging.getLogger("stomp.py").addHandler(logging.NullHandler())  # it warns of what the mutants do to it
+    logging.getLogger("stomp.py").addHandler(
+        logging.NullHandler()
+    )  # it warns of what the mutants do to it
     target = MutantTarget(mutant)
     facts = target.start(Path())
     recorder = Recorder(None, run="", target=target.identity.name, clock=Clock.VIRTUAL)
@@ -136,8 +153,8 @@ def _guard() -> Iterator[None]:
 
 
 def verdicts(name: str, plan: Plan) -> dict[str, int]:
-    """How often each verdict was given on a control, in every case there is; of one that changes something in the cases
-    in which that was reached."""
+    """How often each verdict was given on a control, in every case there is; of one that changes
+    something in the cases in which that was reached."""
     counts: Counter[str] = Counter()
     control = groups.named(name)
     for result, reached in results(control, all_calls(), plan):
@@ -180,9 +197,14 @@ def status(fate: Fate) -> Status:
 
 
 def judge_all(
-    names: Sequence[str], plan: Plan, *, processes: int = 2, done: Callable[[Fate], None] = lambda fate: None
+    names: Sequence[str],
+    plan: Plan,
+    *,
+    processes: int = 2,
+    done: Callable[[Fate], None] = lambda fate: None,
 ) -> list[Fate]:
-    """Judges these mutants side by side, in the order given; ``done`` is told of each as it is known."""
+    """Judges these mutants side by side, in the order given; ``done`` is told of each as it is
+    known."""
     if processes <= 1 or len(names) <= 1:
         fates = []
         for name in names:

@@ -1,15 +1,16 @@
 """What a mutant is: the reference broker with one fault, which it declares.
 
-A mutant is a small function in the module of its group. It gets the standard parts of the broker and returns parts of
-which one is wrong; its docstring is the fault in one sentence, its decorator names the requirements that the fault
-breaks::
+A mutant is a small function in the module of its group. It gets the standard parts of the broker
+and returns parts of which one is wrong; its docstring is the fault in one sentence, its decorator
+names the requirements that the fault breaks::
 
     @ttl.mutant("ARTEMIS-STOMP-ttl-3")
     def modifier_forgotten(parts, reached):
         \"\"\"The TTL is the client's own interval, without the modifier.\"\"\"
 
-The function is called once per broker, so what it closes over is the state of one broker. Where the mutated code does
-something else than the original would have done it calls ``reached``: a mutant that no case reaches proves nothing.
+The function is called once per broker, so what it closes over is the state of one broker. Where the
+mutated code does something else than the original would have done it calls ``reached``: a mutant
+that no case reaches proves nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from reference_broker.core.parts import Parts
-from reference_broker.stomp.frame import Frame, Head, Headers
+from brokerproof.reference_broker.assembly import Parts
+from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head, Headers
 
 Value = TypeVar("Value")
 
 
 class Reached:
-    """Counts how often one instance of a mutant did something else than the original would have done."""
+    """Counts how often one instance of a mutant did something else than the original would have
+    done."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -55,7 +57,8 @@ Build: TypeAlias = Callable[[Parts, Reached], Parts]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One seeded fault. ``recreates`` is the issue of a real broker that had the same symptom on the wire, or empty."""
+    """One seeded fault. ``recreates`` is the issue of a real broker that had the same symptom on
+    the wire, or empty."""
 
     name: str
     group: str
@@ -73,7 +76,8 @@ class Group:
 
     name: str
     original: str = REFERENCE
-    """The shipped target whose broker is mutated; whether the controls behave is known of the usual one."""
+    """The shipped target whose broker is mutated; whether the controls behave is known of the usual
+    one."""
     mutants: list[Mutant] = field(default_factory=list)
 
     def mutant(self, breaks: str, recreates: str = "") -> Callable[[Build], Build]:
@@ -82,7 +86,11 @@ class Group:
         def register(build: Build) -> Build:
             fault = " ".join((inspect.getdoc(build) or "").split())
             name = f"{self.name}.{build.__name__.replace('_', '-')}"
-            self.mutants.append(Mutant(name, self.name, fault, tuple(breaks.split()), recreates, build, self.original))
+            self.mutants.append(
+                Mutant(
+                    name, self.name, fault, tuple(breaks.split()), recreates, build, self.original
+                )
+            )
             return build
 
         return register

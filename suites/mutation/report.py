@@ -12,16 +12,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.catalogue.requirements import Catalogue
-from suites.mutation import groups
-from suites.mutation.judging import Status
-from suites.mutation.matrix import Fate, Plan
+from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation.judging import Status
+from brokerproof.suites.mutation.matrix import Fate, Plan
 
 NAME = "mutants.json"
 FORMAT = 1
 
 THROUGH, OTHERWISE, NOT_KILLED = "●", "○", "×"
-LEGEND = f"{THROUGH} killed through this requirement, {OTHERWISE} killed through others only, {NOT_KILLED} not killed"
+LEGEND = (
+    f"{THROUGH} killed through this requirement, {OTHERWISE} killed through others only,"
+    f" {NOT_KILLED} not killed"
+)
 
 
 def as_data(
@@ -36,8 +39,8 @@ def as_data(
 ) -> dict[str, Any]:
     """Everything that a reader of the matrix may want, as plain data.
 
-    ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt; ``unbroken`` are
-    requirements that cases cite and no mutant breaks.
+    ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt;
+    ``unbroken`` are requirements that cases cite and no mutant breaks.
     """
     killed = sum(fate.status is Status.KILLED for fate in fates)
     return {
@@ -82,7 +85,9 @@ def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
         through = {kill.requirement for kill in fate.killed_by}
         for requirement in groups.named(fate.mutant).breaks:
             killed = OTHERWISE if fate.status is Status.KILLED else NOT_KILLED
-            rows.setdefault(requirement, {})[fate.mutant] = THROUGH if requirement in through else killed
+            rows.setdefault(requirement, {})[fate.mutant] = (
+                THROUGH if requirement in through else killed
+            )
     return dict(sorted(rows.items()))
 
 
@@ -94,7 +99,9 @@ def write(folder: Path, data: Mapping[str, Any]) -> Path:
     return path
 
 
-def show(console: Console, fates: Sequence[Fate], catalogue: Catalogue, listed: Mapping[str, str]) -> None:
+def show(
+    console: Console, fates: Sequence[Fate], catalogue: Catalogue, listed: Mapping[str, str]
+) -> None:
     """Prints the matrix by requirement, the counts by group, and everything that was not killed."""
     console.print(_matrix(fates, catalogue))
     console.print(LEGEND, style="dim")
@@ -105,7 +112,9 @@ def show(console: Console, fates: Sequence[Fate], catalogue: Catalogue, listed: 
         mutant = groups.named(fate.mutant)
         console.print(f"[bold]{fate.status}[/] {fate.mutant}: {mutant.fault}", highlight=False)
         for kill in fate.beside[:3]:
-            console.print(f"    {kill.case} {kill.requirement}: {kill.detail}", highlight=False, markup=False)
+            console.print(
+                f"    {kill.case} {kill.requirement}: {kill.detail}", highlight=False, markup=False
+            )
         for error in fate.errors[:3]:
             console.print(f"    {error}", highlight=False, markup=False)
         if fate.mutant in listed:
@@ -122,7 +131,9 @@ def _matrix(fates: Sequence[Fate], catalogue: Catalogue) -> Table:
 
 
 def _by_group(fates: Sequence[Fate]) -> Table:
-    others = [each.value.removeprefix("killed for the ") for each in Status if each is not Status.KILLED]
+    others = [
+        each.value.removeprefix("killed for the ") for each in Status if each is not Status.KILLED
+    ]
     table = Table("group", "mutants", "killed", *others, "rate", box=None, pad_edge=False)
     of: dict[str, Counter[Status]] = {}
     for fate in fates:

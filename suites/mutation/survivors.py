@@ -1,7 +1,7 @@
 """``survivors.txt``: the mutants that no case kills, each with the reason. The list only shrinks.
 
-One line is one mutant: its name, a colon, and why nothing can or should kill it. Empty lines and lines that begin with #
-are for people.
+One line is one mutant: its name, a colon, and why nothing can or should kill it. Empty lines and
+lines that begin with # are for people.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from suites.mutation.judging import Status
-from suites.mutation.matrix import Fate
+from brokerproof.suites.mutation.judging import Status
+from brokerproof.suites.mutation.matrix import Fate
 
 LIST = Path(__file__).with_name("survivors.txt")
 
@@ -35,18 +35,31 @@ def load(path: Path = LIST) -> dict[str, str]:
 
 
 def complaints(fates: Iterable[Fate], listed: dict[str, str], known: Iterable[str]) -> list[str]:
-    """What is wrong with the list: who survived unlisted, who was killed and is listed, who does not exist."""
-    found = [f"survivors.txt lists {name}, and there is no such mutant" for name in listed if name not in known]
+    """What is wrong with the list: who survived unlisted, who was killed and is listed, who does
+    not exist."""
+    found = [
+        f"survivors.txt lists {name}, and there is no such mutant"
+        for name in listed
+        if name not in known
+    ]
     for fate in fates:
         if fate.status is not Status.KILLED and fate.mutant not in listed:
-            found.append(f"{fate.mutant} was not killed ({fate.status}) and is not on survivors.txt{_hint(fate)}")
+            found.append(
+                f"{fate.mutant} was not killed ({fate.status}) and is not on"
+                f" survivors.txt{_hint(fate)}"
+            )
         if fate.status is Status.KILLED and fate.mutant in listed:
             by = fate.killed_by[0]
-            found.append(f"{fate.mutant} is on survivors.txt and {by.case} killed it: take it off the list")
+            found.append(
+                f"{fate.mutant} is on survivors.txt and {by.case} killed it: take it off the list"
+            )
     return found
 
 
 def _hint(fate: Fate) -> str:
     if fate.beside:
-        return f": {fate.beside[0].case} failed, through {fate.beside[0].requirement}, which it does not declare"
+        return (
+            f": {fate.beside[0].case} failed, through {fate.beside[0].requirement}, which it does"
+            " not declare"
+        )
     return f": {fate.errors[0]}" if fate.errors else ""

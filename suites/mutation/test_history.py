@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.catalogue.tables import BadData
-from harness.verdicts.finding import Finding
-from harness.verdicts.results import Result
-from harness.words import Seen, Verdict
-from suites.mutation.calls import all_calls
-from suites.mutation.history import command, pairs
-from suites.mutation.history.pairs import Pair
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.history import command, pairs
+from brokerproof.suites.mutation.history.pairs import Pair
 
 PAIR = Pair("BUG-1", "flow.x", "STOMP12-ACK-01", "two of them", "artemis@1.0.0", "artemis@1.1.0")
 BAD = Finding("STOMP12-ACK-01", Seen.VIOLATED, "there were two of them")
@@ -37,10 +37,22 @@ def test_a_bug_that_shows_on_one_release_only_tells_them_apart() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (result(Verdict.PASS, GOOD), result(Verdict.PASS, GOOD), "artemis@1.0.0: PASS instead of FAIL"),
-        (result(Verdict.FAIL, BAD), result(Verdict.FAIL, BAD), "artemis@1.1.0: FAIL instead of PASS"),
+        (
+            result(Verdict.PASS, GOOD),
+            result(Verdict.PASS, GOOD),
+            "artemis@1.0.0: PASS instead of FAIL",
+        ),
+        (
+            result(Verdict.FAIL, BAD),
+            result(Verdict.FAIL, BAD),
+            "artemis@1.1.0: FAIL instead of PASS",
+        ),
         (result(Verdict.FAIL, BAD), result(Verdict.ERROR), "artemis@1.1.0: ERROR instead of PASS"),
-        (result(Verdict.FAIL, BAD), result(Verdict.PASS), "artemis@1.1.0: it passed without a look at STOMP12-ACK-01"),
+        (
+            result(Verdict.FAIL, BAD),
+            result(Verdict.PASS),
+            "artemis@1.1.0: it passed without a look at STOMP12-ACK-01",
+        ),
     ],
 )
 def test_anything_else_is_told(before: Result, after: Result, said: str) -> None:
@@ -50,7 +62,11 @@ def test_anything_else_is_told(before: Result, after: Result, said: str) -> None
 
 @pytest.mark.parametrize(
     "other",
-    [replace(BAD, requirement="STOMP12-ACK-02"), replace(BAD, detail="none came"), replace(BAD, uncertain=True)],
+    [
+        replace(BAD, requirement="STOMP12-ACK-02"),
+        replace(BAD, detail="none came"),
+        replace(BAD, uncertain=True),
+    ],
 )
 def test_a_failure_for_another_reason_is_not_the_bug(other: Finding) -> None:
     (complaint,) = complaints(result(Verdict.FAIL, other), result(Verdict.PASS, GOOD))
@@ -65,14 +81,26 @@ def test_the_shipped_lists_name_cases_that_judge_what_they_say() -> None:
 
 
 def test_the_page_has_a_row_for_each_pair() -> None:
-    page = Path(__file__).parents[2] / "docs" / "historical_bugs.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "historical_bugs.md"
     if not page.is_file():
         pytest.skip("no checkout: the wheel has no docs")
-    tried = page.read_text("utf-8").partition("\n## Tried on releases")[2].partition("\nTried, and not told apart")[0]
-    rows = re.findall(r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \| FAIL \| PASS \|", tried, re.MULTILINE)
+    tried = (
+        page.read_text("utf-8")
+        .partition("\n## Tried on releases")[2]
+        .partition("\nTried, and not told apart")[0]
+    )
+    rows = re.findall(
+        r"^\| (\S+ ?[^|]*?) \| ([\d.]+) \| ([\d.]+) \| (\S+) \| FAIL \| PASS \|",
+        tried,
+        re.MULTILINE,
+    )
     listed = [pair for path in pairs.shipped() for pair in pairs.load(path)]
-    versions = [tuple(each.rpartition("@")[2] for each in (pair.before, pair.after)) for pair in listed]
-    wanted = [(pair.bug, *between, pair.case) for pair, between in zip(listed, versions, strict=True)]
+    versions = [
+        tuple(each.rpartition("@")[2] for each in (pair.before, pair.after)) for pair in listed
+    ]
+    wanted = [
+        (pair.bug, *between, pair.case) for pair, between in zip(listed, versions, strict=True)
+    ]
     assert sorted(rows) == sorted(wanted)
 
 
@@ -98,7 +126,9 @@ def test_a_release_is_asked_each_case_once() -> None:
         ('said = "two"', 'said = "("', "said is no regular expression"),
     ],
 )
-def test_a_bad_entry_is_refused_with_its_line(tmp_path: Path, old: str, new: str, sentence: str) -> None:
+def test_a_bad_entry_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
     text = (
         '[[pair]]\nbug = "BUG-1"\ncase = "flow.x"\nrequirement = "STOMP12-ACK-01"\nsaid = "two"\n'
         'before = "artemis@1.0.0"\nafter = "artemis@1.1.0"\n'

@@ -1,4 +1,5 @@
-"""The suites are judged by what they catch: every mutant is killed, the controls behave, and the lists tell the truth."""
+"""The suites are judged by what they catch: every mutant is killed, the controls behave, and the
+lists tell the truth."""
 
 from __future__ import annotations
 
@@ -12,26 +13,27 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.catalogue import requirements
-from harness.targets import target_file
-from harness.verdicts.finding import Finding
-from harness.verdicts.results import Result
-from harness.words import Level, Seen, Verdict
-from suites.mutation import controls, groups, matrix, survivors
-from suites.mutation.calls import all_calls
-from suites.mutation.command import mutants
-from suites.mutation.judging import Status, beside_the_point, kills
-from suites.mutation.matrix import Extent, Fate, Plan
-from suites.mutation.mutant import Mutant
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.suites.mutation import controls, groups, matrix, survivors
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.command import mutants
+from brokerproof.suites.mutation.judging import Status, beside_the_point, kills
+from brokerproof.suites.mutation.matrix import Extent, Fate, Plan
+from brokerproof.suites.mutation.mutant import Mutant
 
 CATALOGUE = requirements.load()
 QUICK = Plan(extent=Extent.FIRST)
 
 
-# --- the matrix -------------------------------------------------------------------------------------------------------
+# --- the matrix -----------------------------------------------------------------------------------
 
 
-# The controls are the longest tests of all: where tests are spread over processes nobody should be left with one at the end.
+# The controls are the longest tests of all: where tests are spread over processes nobody should be
+# left with one at the end.
 @pytest.mark.parametrize("name", list(groups.CONTROLS))
 def test_the_controls_behave(name: str) -> None:
     assert not controls.complaints({name: matrix.verdicts(name, QUICK)})
@@ -41,7 +43,9 @@ def test_the_controls_behave(name: str) -> None:
 def test_every_mutant_is_killed_or_listed_as_a_survivor(name: str) -> None:
     listed = {each: reason for each, reason in survivors.load().items() if each == name}
     wrong = survivors.complaints([matrix.judge(name, QUICK)], listed, groups.MUTANTS)
-    assert not wrong, "\n".join([*wrong, "strengthen the suites; only what cannot be seen goes on survivors.txt"])
+    assert not wrong, "\n".join(
+        [*wrong, "strengthen the suites; only what cannot be seen goes on survivors.txt"]
+    )
 
 
 def test_only_mutants_are_listed_as_survivors() -> None:
@@ -52,13 +56,19 @@ def test_a_matrix_can_be_repeated_here_and_in_other_processes() -> None:
     names, plan = ["windows.one-more-at-zero", "receipts.with-a-body"], Plan(seed=5)
     here, elsewhere = ([*matrix.judge_all(names, plan, processes=each)] for each in (1, 2))
     assert [each.mutant for each in here] == names
-    assert [replace(each, seconds=0) for each in here] == [replace(each, seconds=0) for each in elsewhere]
+    assert [replace(each, seconds=0) for each in here] == [
+        replace(each, seconds=0) for each in elsewhere
+    ]
 
 
-def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_a_mutant_itself_is_an_error_and_no_kill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     broken = Mutant("broken", "broken", "The mutant crashes.", ("STOMP12-HDR-17",), "", _crash)
     monkeypatch.setitem(groups.MUTANTS, "broken", broken)
-    monkeypatch.setattr(matrix, "all_calls", lambda: [each for each in all_calls() if "any_value" in each.id])
+    monkeypatch.setattr(
+        matrix, "all_calls", lambda: [each for each in all_calls() if "any_value" in each.id]
+    )
     fate = matrix.judge("broken", QUICK)
     assert fate.status is Status.ERROR
     assert "the mutant itself" in fate.errors[0]
@@ -74,14 +84,16 @@ def _crash(parts, reached):  # type: ignore[no-untyped-def]
     return replace(parts, encoder=encoder)
 
 
-# --- the rule by which a mutant counts as killed ----------------------------------------------------------------------
+# --- the rule by which a mutant counts as killed --------------------------------------------------
 
 MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
 BREAKS_ALL = Mutant("m", "g", "A fault.", (MUST, SHOULD, MAY), "", lambda parts, reached: parts)
 
 
 def result_of(verdict: Verdict, *findings: Finding) -> Result:
-    return Result("case", "target", tuple(each.requirement for each in findings), verdict, "", findings)
+    return Result(
+        "case", "target", tuple(each.requirement for each in findings), verdict, "", findings
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,10 +118,12 @@ def test_a_case_that_fails_for_something_else_kills_nothing() -> None:
     other = Finding("STOMP12-MSG-03", Seen.VIOLATED, "so")
     result = result_of(Verdict.FAIL, other, Finding(MUST, Seen.HELD, "so"))
     assert not kills(BREAKS_ALL, result, 1, CATALOGUE)
-    assert [each.requirement for each in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)] == ["STOMP12-MSG-03"]
+    assert [each.requirement for each in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)] == [
+        "STOMP12-MSG-03"
+    ]
 
 
-# --- what mutants say of themselves -----------------------------------------------------------------------------------
+# --- what mutants say of themselves ---------------------------------------------------------------
 
 
 def test_names_are_unique() -> None:
@@ -130,26 +144,37 @@ def test_mutants_say_what_they_break() -> None:
 
 
 def test_every_historical_bug_that_is_re_created_has_its_line() -> None:
-    page = Path(__file__).parents[2] / "docs" / "historical_bugs.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "historical_bugs.md"
     if not page.is_file():
         pytest.skip("no checkout: the wheel has no docs")
     table = page.read_text("utf-8").partition("\n## ")[0]
     rows = set(re.findall(r"^\| ([^|]+?) \|.*`([a-z0-9.-]+)`", table, re.MULTILINE))
-    assert {(each.recreates, each.name) for each in groups.MUTANTS.values() if each.recreates} == rows
+    assert {
+        (each.recreates, each.name) for each in groups.MUTANTS.values() if each.recreates
+    } == rows
 
 
-# --- the list of survivors --------------------------------------------------------------------------------------------
+# --- the list of survivors ------------------------------------------------------------------------
 
 
 def test_the_list_of_survivors_only_shrinks() -> None:
-    fates = [Fate("a", Status.SURVIVED), Fate("b", Status.KILLED, killed_by=[]), Fate("c", Status.SURVIVED)]
-    fates[1].killed_by = kills(BREAKS_ALL, result_of(Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so")), 1, CATALOGUE)
-    said = survivors.complaints(fates, {"a": "it cannot be seen", "b": "nor this", "d": "gone"}, ["a", "b", "c"])
+    fates = [
+        Fate("a", Status.SURVIVED),
+        Fate("b", Status.KILLED, killed_by=[]),
+        Fate("c", Status.SURVIVED),
+    ]
+    fates[1].killed_by = kills(
+        BREAKS_ALL, result_of(Verdict.FAIL, Finding(MUST, Seen.VIOLATED, "so")), 1, CATALOGUE
+    )
+    said = survivors.complaints(
+        fates, {"a": "it cannot be seen", "b": "nor this", "d": "gone"}, ["a", "b", "c"]
+    )
     assert [sentence.split()[0] for sentence in said] == ["survivors.txt", "b", "c"]
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("name\n", "NAME: REASON"), ("name:\n", "REASON"), ("a: b\na: c\n", "twice")]
+    ("text", "words"),
+    [("name\n", "NAME: REASON"), ("name:\n", "REASON"), ("a: b\na: c\n", "twice")],
 )
 def test_a_bad_list_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "survivors.txt"
@@ -158,14 +183,15 @@ def test_a_bad_list_is_refused_with_its_line(tmp_path: Path, text: str, words: s
         survivors.load(path)
 
 
-# --- as targets and as a command --------------------------------------------------------------------------------------
+# --- as targets and as a command ------------------------------------------------------------------
 
 
 def test_a_mutant_is_a_target_like_any() -> None:
     target = target_file.load("mutant:ttl.modifier-forgotten")
     assert target.identity.name == "mutant-ttl.modifier-forgotten"
     with pytest.raises(
-        target_file.BadTarget, match=r"no mutant 'ttl\.modifier-forgot'; perhaps ttl\.modifier-forgotten"
+        target_file.BadTarget,
+        match=r"no mutant 'ttl\.modifier-forgot'; perhaps ttl\.modifier-forgotten",
     ):
         target_file.load("mutant:ttl.modifier-forgot")
 
@@ -185,14 +211,20 @@ def test_the_calls_are_those_that_pytest_makes(tmp_path: Path) -> None:
         "--collect-only",
     ]
     folders = sorted({str(home / call.case.suite) for call in all_calls()})
-    subprocess.run([*command, "-p", "no:cacheprovider", "--record", folder, *folders], check=True, capture_output=True)
+    subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--record", folder, *folders],
+        check=True,
+        capture_output=True,
+    )
     collected = json.loads((folder / "cases.json").read_text("utf-8"))
     assert sorted(collected) == [call.id for call in all_calls()]
 
 
 def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
     name = "receipts.with-a-body"
-    ran = CliRunner().invoke(mutants, ["--mutant", name, "--out", str(tmp_path), "--json"], standalone_mode=False)
+    ran = CliRunner().invoke(
+        mutants, ["--mutant", name, "--out", str(tmp_path), "--json"], standalone_mode=False
+    )
     assert ran.return_value == 0, ran.output
     data = json.loads((tmp_path / "mutants.json").read_text("utf-8"))
     assert data["killed"] == 1
@@ -200,13 +232,20 @@ def test_the_command_writes_the_matrix(tmp_path: Path) -> None:
     assert data["requirements"]["STOMP10-RECEIPT-03"] == {name: "●"}
 
 
-def test_the_command_names_what_cases_cite_and_no_mutant_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_names_what_cases_cite_and_no_mutant_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     alone = groups.named("receipts.with-a-body")
     monkeypatch.setattr(groups, "MUTANTS", {alone.name: alone})
     ran = CliRunner().invoke(mutants, ["--unbroken", "--json"], standalone_mode=False)
     assert ran.return_value == 0, ran.output
     found = {each["requirement"]: each for each in json.loads(ran.stdout)}
-    cited = {each for call in all_calls() for each in call.cited if CATALOGUE.find(each).level is not Level.MAY}
+    cited = {
+        each
+        for call in all_calls()
+        for each in call.cited
+        if CATALOGUE.find(each).level is not Level.MAY
+    }
     assert found.keys() == cited - set(alone.breaks)
     assert found["STOMP12-HB-09"]["level"] == "MUST"
     assert any(each.startswith("stomp.heart_beats.") for each in found["STOMP12-HB-09"]["cases"])

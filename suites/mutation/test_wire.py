@@ -1,4 +1,5 @@
-"""Faults on the wire: each is caught on the reference broker, and a link without a fault changes nothing."""
+"""Faults on the wire: each is caught on the reference broker, and a link without a fault changes
+nothing."""
 
 from __future__ import annotations
 
@@ -12,23 +13,33 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.catalogue import requirements
-from harness.execution import Run, execute
-from harness.targets import target_file
-from harness.trace.recorder import Recorder
-from harness.wire import amqp, stomp
-from harness.wire.amqp_types import encode
-from harness.wire.units import AmqpUnit, Beat, Cutter, Opaque, StompUnit, Unit
-from harness.words import Clock, CloseHow, Verdict, ms
-from harness.worlds.rewriting import Late, Out, RewritingWorld, Rule
-from suites.mutation.calls import all_calls
-from suites.mutation.command import mutants
-from suites.mutation.judging import Status
-from suites.mutation.matrix import Plan
-from suites.mutation.mutant import Reached
-from suites.mutation.wire import matrix
-from suites.mutation.wire.mutant import Tampering, WireMutant
-from suites.mutation.wire.target import WIRE_MUTANTS, WireTarget
+from brokerproof.harness.cases.execution import Run, execute
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.model.enums import Clock, CloseHow
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
+from brokerproof.harness.protocols.amqp10.types import encode
+from brokerproof.harness.protocols.stomp import codec as stomp_codec
+from brokerproof.harness.protocols.stream_splitter import (
+    AmqpUnit,
+    Beat,
+    Cutter,
+    Opaque,
+    StompUnit,
+    Unit,
+)
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.harness.worlds.tampering import Late, Out, RewritingWorld, Rule
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.command import mutants
+from brokerproof.suites.mutation.judging import Status
+from brokerproof.suites.mutation.matrix import Plan
+from brokerproof.suites.mutation.mutant import Reached
+from brokerproof.suites.mutation.wire import matrix
+from brokerproof.suites.mutation.wire.mutant import Tampering, WireMutant
+from brokerproof.suites.mutation.wire.target import WIRE_MUTANTS, WireTarget
 
 
 def test_there_are_faults_on_the_wire() -> None:
@@ -63,27 +74,41 @@ class Transparent(Tampering):
 
 
 def test_a_link_that_only_looks_changes_no_verdict() -> None:
-    wired = WireTarget(WireMutant("transparent", "", (), Transparent), target_file.load("reference"))
+    wired = WireTarget(
+        WireMutant("transparent", "", (), Transparent), target_file.load("reference")
+    )
     facts = wired.start(Path())
     recorder = Recorder(None, run="", target=wired.identity.name, clock=wired.clock)
     run = Run(wired, facts, requirements.load(), (), recorder, "smoke", 1, shrink=False)
-    # What speaks in unfinished frames does not come through a link that looks at whole ones: delivery does not.
-    calls = [each for each in all_calls() if each.id.startswith("delivery.") and each.case.over is None]
+    # What speaks in unfinished frames does not come through a link that looks at whole ones:
+    # delivery does not.
+    calls = [
+        each for each in all_calls() if each.id.startswith("delivery.") and each.case.over is None
+    ]
     verdicts = {call.id: execute(run, call).verdict for call in calls}
     wired.stop()
-    assert not {name: verdict for name, verdict in verdicts.items() if verdict not in (Verdict.PASS, Verdict.SKIP)}
+    assert not {
+        name: verdict
+        for name, verdict in verdicts.items()
+        if verdict not in (Verdict.PASS, Verdict.SKIP)
+    }
     assert wired.reached.count > 100
 
 
-# --- cutting ----------------------------------------------------------------------------------------------------------
+# --- cutting --------------------------------------------------------------------------------------
 
 STREAMS = st.lists(
     st.one_of(
         st.just(b"\n"),
         st.just(b"\r\n"),
         st.builds(
-            lambda body, sized: stomp.encode(
-                "MESSAGE", {"a": "b", **({"content-length": str(len(body))} if sized or b"\0" in body else {})}, body
+            lambda body, sized: stomp_codec.encode(
+                "MESSAGE",
+                {
+                    "a": "b",
+                    **({"content-length": str(len(body))} if sized or b"\0" in body else {}),
+                },
+                body,
             ),
             st.binary(max_size=30),
             st.booleans(),
@@ -111,31 +136,44 @@ def test_units_of_stomp() -> None:
     assert isinstance(first, StompUnit)
     assert isinstance(last, StompUnit)
     assert (first.command, first.body, last.get("receipt-id")) == ("MESSAGE", b"x\0y", "1")
-    assert first.rewritten(change={"a": None, "c": "d"}) == b"MESSAGE\ncontent-length:3\nc:d\n\nx\0y\0"
+    assert (
+        first.rewritten(change={"a": None, "c": "d"}) == b"MESSAGE\ncontent-length:3\nc:d\n\nx\0y\0"
+    )
 
 
 def test_units_of_amqp() -> None:
-    flow = amqp.encode_frame(
-        encode(amqp.composite("flow", incoming_window=1, next_outgoing_id=0, outgoing_window=2, handle=0)), channel=3
+    flow = amqp10_codec.encode_frame(
+        encode(
+            amqp10_codec.composite(
+                "flow", incoming_window=1, next_outgoing_id=0, outgoing_window=2, handle=0
+            )
+        ),
+        channel=3,
     )
-    found = list(Cutter().feed(amqp.protocol_header() + flow + amqp.encode_frame(b"")))
+    found = list(
+        Cutter().feed(amqp10_codec.protocol_header() + flow + amqp10_codec.encode_frame(b""))
+    )
     assert [type(each) for each in found] == [AmqpUnit, AmqpUnit, Beat]
     unit = found[1]
     assert isinstance(unit, AmqpUnit)
     assert unit.rewritten({}) == flow
-    changed = next(iter(amqp.Reader().feed(unit.rewritten({"link-credit": 7, "handle": None}))))
-    assert isinstance(changed, amqp.Frame)
+    changed = next(
+        iter(amqp10_codec.Reader().feed(unit.rewritten({"link-credit": 7, "handle": None})))
+    )
+    assert isinstance(changed, amqp10_codec.Frame)
     assert (changed.get("link-credit"), changed.get("handle"), changed.channel) == (7, None, 3)
 
 
-@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02", b"MESSAGE\n\xff\n\n\0"])
+@pytest.mark.parametrize(
+    "start", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02", b"MESSAGE\n\xff\n\n\0"]
+)
 def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
     cutter = Cutter()
     assert b"".join(each.raw for each in cutter.feed(start)) == start
     assert [type(each) for each in cutter.feed(b"more")] == [Opaque]
 
 
-# --- passing on -------------------------------------------------------------------------------------------------------
+# --- passing on -----------------------------------------------------------------------------------
 
 
 class Sink:
@@ -164,9 +202,9 @@ def test_what_is_late_holds_up_what_follows_it() -> None:
     sink = Sink()
     channel = world.open(target.identity.default_acceptor, sink)
     login = {"login": target.identity.login or "", "passcode": target.identity.passcode or ""}
-    channel.write(stomp.encode("CONNECT", {"accept-version": "1.2", "host": "h", **login}))
-    channel.write(stomp.encode("BEGIN", {"transaction": "t", "receipt": "1"}))
-    channel.write(stomp.encode("DISCONNECT", {"receipt": "2"}))
+    channel.write(stomp_codec.encode("CONNECT", {"accept-version": "1.2", "host": "h", **login}))
+    channel.write(stomp_codec.encode("BEGIN", {"transaction": "t", "receipt": "1"}))
+    channel.write(stomp_codec.encode("DISCONNECT", {"receipt": "2"}))
     world.wait_until(lambda: bool(sink.closed), ms(5000))
     assert [data.split(b"\n")[0] for _, data in sink.got] == [b"CONNECTED", b"RECEIPT", b"RECEIPT"]
     assert [at for at, _ in sink.got] == [ms(700)] * 3
@@ -174,7 +212,7 @@ def test_what_is_late_holds_up_what_follows_it() -> None:
     target.stop()
 
 
-# --- the target and the command ---------------------------------------------------------------------------------------
+# --- the target and the command -------------------------------------------------------------------
 
 
 def test_a_wire_mutant_is_a_target() -> None:
@@ -201,8 +239,13 @@ def test_a_wire_mutant_that_does_not_exist_is_refused(text: str, words: str) -> 
 
 def test_the_command_tells_who_caught_what() -> None:
     done = CliRunner().invoke(
-        mutants, ["--wire", "reference", "--mutant", "stomp.window-zero-is-none", "--json"], standalone_mode=False
+        mutants,
+        ["--wire", "reference", "--mutant", "stomp.window-zero-is-none", "--json"],
+        standalone_mode=False,
     )
     (fate,) = json.loads(done.output)
-    assert (fate["status"], fate["killed_by"][0]["requirement"]) == ("killed", "ARTEMIS-STOMP-window-2")
+    assert (fate["status"], fate["killed_by"][0]["requirement"]) == (
+        "killed",
+        "ARTEMIS-STOMP-window-2",
+    )
     assert done.return_value == 0

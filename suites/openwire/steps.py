@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from harness.bench import Bench
-from harness.clients.raw_openwire import OpenWirePeer, dispatch, queue
-from harness.trace.events import Event
-from harness.verdicts.finding import Finding, combine
-from harness.wire.conversation import PATIENCE
-from harness.wire.openwire import Structure
-from harness.words import Duration, Seen, ms
-from suites.bystander import beside
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, dispatch, queue
+from brokerproof.harness.trace.events import Event
+from brokerproof.suites.steps.positive_control import beside
 
 OPENWIRE = "openwire"
 """The capability: there is an acceptor ``openwire``."""
@@ -28,18 +29,25 @@ def fresh_queue(target: Bench) -> Structure:
 
 
 def bystander(target: Bench) -> AbstractContextManager[OpenWirePeer]:
-    """The control around a negative case: another connection works before it and still does afterwards."""
+    """The control around a negative case: another connection works before it and still does
+    afterwards."""
     return beside(target.openwire)
 
 
-def take(target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None) -> list[Structure]:
-    """The next ``count`` messages for ``consumer``, fewer when they do not come, and what comes a little longer besides."""
+def take(
+    target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None
+) -> list[Structure]:
+    """The next ``count`` messages for ``consumer``, fewer when they do not come, and what comes a
+    little longer besides."""
     wanted = dispatch(consumer)
 
     def here() -> int:
         return sum(wanted.accepts(each) for each in peer.inbox)
 
-    target.wait_until(lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE)
+    target.wait_until(
+        lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)),
+        PATIENCE,
+    )
     target.advance(QUIET)
     peer.settle()
     return peer.dispatched(consumer)
@@ -59,7 +67,8 @@ def publish(peer: OpenWirePeer, place: Structure, count: int) -> None:
 
 
 def judge_trace(target: Bench, peer: OpenWirePeer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does not cite is left out."""
+    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
+    not cite is left out."""
     for oracle in oracles:
         for each in combine(oracle(target.outcome.events, peer.conn)):
             if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import OpenWirePeer
-from harness.wire.openwire import encode_command, frame
-from harness.wire.openwire_tables import BY_CODE
-from suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.openwire.codec import encode_command, frame
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
+from brokerproof.harness.protocols.openwire.tables import BY_CODE
+from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
 SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 NUMBERS = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
@@ -45,11 +45,20 @@ def test_a_structure_that_nobody_knows_ends_it(target: Bench, code: int) -> None
     """A session whose id is a structure of an unknown type."""
     (types,) = target.cited
     with bystander(target):
-        ends(target, target.openwire(), frame(4, bytes(4) + b"\1\1" + bytes((code,)) + b"\1\0\1x" + bytes(8)), types)
+        ends(
+            target,
+            target.openwire(),
+            frame(4, bytes(4) + b"\1\1" + bytes((code,)) + b"\1\0\1x" + bytes(8)),
+            types,
+        )
 
 
 @case(SIZES, needs={OPENWIRE})
-@over(examples=12, always=lambda target: [{"size": -1}, {"size": -(2**31)}], size=st.integers(-(2**31), -1))
+@over(
+    examples=12,
+    always=lambda target: [{"size": -1}, {"size": -(2**31)}],
+    size=st.integers(-(2**31), -1),
+)
 def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
     """A command says that fewer octets than none follow."""
     (sizes,) = target.cited
@@ -60,12 +69,15 @@ def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
 @case(SIZES, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"left": 1}], left=st.integers(1, 200))
 def test_a_command_is_waited_for(target: Bench, left: int) -> None:
-    """The last octets of a message are late: it is not answered before they are here, and then it is."""
+    """The last octets of a message are late: it is not answered before they are here, and then it
+    is."""
     (sizes,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
-    octets = encode_command(message.name, {**message.fields, "commandId": 99, "responseRequired": True})
+    octets = encode_command(
+        message.name, {**message.fields, "commandId": 99, "responseRequired": True}
+    )
     peer.write(octets[:-left])
     peer.expect_nothing(for_=QUIET, proves=sizes, why="the command is not whole")
     peer.write(octets[-left:])
@@ -80,7 +92,8 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     above=st.sampled_from([-1, 0, 1, 1000]),
 )
 def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, above: int) -> None:
-    """A client says a maxFrameSize. A message of that size is taken, one of one octet more ends the connection."""
+    """A client says a maxFrameSize. A message of that size is taken, one of one octet more ends the
+    connection."""
     (proves,) = target.cited
     with bystander(target):
         peer, place = target.openwire(MaxFrameSize=limit), fresh_queue(target)
@@ -88,8 +101,12 @@ def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, abov
         empty = peer.message(producer, place, b"")
         head = {"commandId": 99, "responseRequired": True}
         least = len(encode_command(empty.name, {**empty.fields, **head})) - 4
-        octets = encode_command(empty.name, {**empty.fields, **head, "content": bytes(limit + above - least)})
-        target.control(int.from_bytes(octets[:4]) == limit + above, f"the message has {len(octets) - 4} octets")
+        octets = encode_command(
+            empty.name, {**empty.fields, **head, "content": bytes(limit + above - least)}
+        )
+        target.control(
+            int.from_bytes(octets[:4]) == limit + above, f"the message has {len(octets) - 4} octets"
+        )
         if above > 0:
             ends(target, peer, octets, proves)
         else:
@@ -105,7 +122,11 @@ def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> Non
         peer, place = target.openwire(), fresh_queue(target)
         producer = peer.open_producer(place)
         message = peer.message(producer, place, b"x" * 300)
-        peer.write(encode_command(message.name, {**message.fields, "commandId": 99, "responseRequired": True})[:-50])
+        peer.write(
+            encode_command(
+                message.name, {**message.fields, "commandId": 99, "responseRequired": True}
+            )[:-50]
+        )
         peer.leave()
         consumer = other.open_consumer(place, prefetch=10)
         other.expect_nothing(for_=QUIET, proves=sizes, why="only a part of a message was sent")

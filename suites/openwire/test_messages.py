@@ -1,4 +1,5 @@
-"""Messages arrive as they were sent: content, properties and headers, in the encoding of every version."""
+"""Messages arrive as they were sent: content, properties and headers, in the encoding of every
+version."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import dispatch
-from harness.wire.openwire import Structure
-from harness.wire.openwire_values import Typed
-from suites.openwire.steps import OPENWIRE, fresh_queue
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import dispatch
+from brokerproof.harness.protocols.openwire.values import Typed
+from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
 NAMES = st.text("abcxyz019._-", min_size=1, max_size=20)
@@ -34,21 +35,28 @@ HEADERS: dict[str, st.SearchStrategy[Any]] = {
     "priority": st.integers(0, 9),
     "timestamp": st.integers(0, 2**62),
     "type": st.none() | TEXT,
-    "replyTo": st.none() | NAMES.map(lambda name: Structure("ActiveMQQueue", {"physicalName": name})),
+    "replyTo": st.none()
+    | NAMES.map(lambda name: Structure("ActiveMQQueue", {"physicalName": name})),
 }
 
 
 @case("OPENWIRE-ENC-1", needs={OPENWIRE})
 @over(
     examples=60,
-    always=lambda target: [{"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "said": 12}],
+    always=lambda target: [
+        {"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "said": 12}
+    ],
     content=st.one_of(st.binary(max_size=2000), TEXT),
     properties=st.dictionaries(TEXT.filter(bool), VALUES, max_size=5),
     headers=st.fixed_dictionaries(HEADERS),
     said=st.sampled_from([1, 2, 3, 9, 10, 12]),
 )
 def test_a_message_arrives_as_it_was_sent(
-    target: Bench, content: bytes | str, properties: dict[str, Any], headers: dict[str, Any], said: int
+    target: Bench,
+    content: bytes | str,
+    properties: dict[str, Any],
+    headers: dict[str, Any],
+    said: int,
 ) -> None:
     """A message of octets or of text, with any properties and headers, goes through a queue."""
     (same,) = target.cited
@@ -65,4 +73,6 @@ def test_a_message_arrives_as_it_was_sent(
             ours, theirs = str(ours), str(theirs)
         target.judge(same, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}")
     plain = sent.properties() if properties else {}
-    target.judge(same, came.properties() == plain, f"properties {plain!r} came as {came.properties()!r}")
+    target.judge(
+        same, came.properties() == plain, f"properties {plain!r} came as {came.properties()!r}"
+    )

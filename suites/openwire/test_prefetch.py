@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import INDIVIDUAL, STANDARD, dispatch
-from harness.wire.conversation import PATIENCE
-from suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD, dispatch
+from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
 BOUND, MORE, PULL = (f"OPENWIRE-PREFETCH-{each}" for each in (1, 2, 3))
 
@@ -24,9 +24,12 @@ BOUND, MORE, PULL = (f"OPENWIRE-PREFETCH-{each}" for each in (1, 2, 3))
     waiting=st.integers(1, 20),
     cumulative=st.booleans(),
 )
-def test_no_more_than_the_limit_is_out(target: Bench, limit: int, waiting: int, cumulative: bool) -> None:
-    """Messages wait, a consumer acknowledges half of what it has, one by one or all at once, until nothing is left. It never
-    has more than its limit, and always as many as that while there are some."""
+def test_no_more_than_the_limit_is_out(
+    target: Bench, limit: int, waiting: int, cumulative: bool
+) -> None:
+    """Messages wait, a consumer acknowledges half of what it has, one by one or all at once, until
+    nothing is left. It never has more than its limit, and always as many as that while there are
+    some."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)
@@ -34,9 +37,13 @@ def test_no_more_than_the_limit_is_out(target: Bench, limit: int, waiting: int, 
     while held:
         left = waiting - seen
         target.judge_count(BOUND, "messages out", len(held), (0, limit), "messages")
-        target.judge_count(MORE, "messages out while some wait", len(held), (min(limit, left), None), "messages")
+        target.judge_count(
+            MORE, "messages out while some wait", len(held), (min(limit, left), None), "messages"
+        )
         order = [number_of(each) for each in held]
-        target.control(order == list(range(seen, seen + len(held))), f"the messages {order} came behind {seen}")
+        target.control(
+            order == list(range(seen, seen + len(held))), f"the messages {order} came behind {seen}"
+        )
         done = (len(held) + 1) // 2
         if cumulative:
             peer.ack(held[done - 1], type=STANDARD, first=held[0], count=done)
@@ -51,20 +58,24 @@ def test_no_more_than_the_limit_is_out(target: Bench, limit: int, waiting: int, 
 
 @case(BOUND, needs={OPENWIRE})
 def test_two_consumers_have_a_limit_each(target: Bench) -> None:
-    """Two consumers of one queue on one connection with limits of 2 and 5, and 20 messages: 2 and 5 are out."""
+    """Two consumers of one queue on one connection with limits of 2 and 5, and 20 messages: 2 and 5
+    are out."""
     (bound,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
     publish(peer, place, 20)
     for consumer, limit in ((one, 2), (two, 5)):
         held = take(target, peer, limit, consumer)
-        target.judge_count(bound, f"messages out with a limit of {limit}", len(held), (limit, limit), "messages")
+        target.judge_count(
+            bound, f"messages out with a limit of {limit}", len(held), (limit, limit), "messages"
+        )
 
 
 @case(PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
-    """A consumer with a limit of 0: nothing comes until it is pulled, then one message each time."""
+    """A consumer with a limit of 0: nothing comes until it is pulled, then one message each
+    time."""
     (pull,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, pulls + 2)

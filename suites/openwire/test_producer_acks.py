@@ -1,16 +1,17 @@
-"""ProducerAcks: a producer with a window is told how many octets of what it sent were taken, and nobody else is."""
+"""ProducerAcks: a producer with a window is told how many octets of what it sent were taken, and
+nobody else is."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import OpenWirePeer, command, topic
-from harness.oracles.openwire_acks import acks, producers
-from harness.wire.conversation import PATIENCE
-from harness.wire.openwire import Structure
-from suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, judge_trace
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.oracles.openwire_acks import acks, producers
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, command, topic
+from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, judge_trace
 
 TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
 SIZES = st.one_of(st.integers(0, 3), st.integers(0, 5000))
@@ -25,7 +26,9 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
 
     def all_taken() -> bool:
         found, wrong = producers(target.outcome.events, peer.conn)
-        return bool(wrong) or all(each.taken >= each.sent for each in found.values() if each.window > 0)
+        return bool(wrong) or all(
+            each.taken >= each.sent for each in found.values() if each.window > 0
+        )
 
     done = target.wait_until(all_taken, PATIENCE)
     target.advance(QUIET)
@@ -36,7 +39,9 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
 @case(TAKEN, ONLY, needs={OPENWIRE})
 @over(
     examples=40,
-    always=lambda target: [{"window": 1, "sizes": [0, 1, 5000], "persistent": False, "is_topic": False}],
+    always=lambda target: [
+        {"window": 1, "sizes": [0, 1, 5000], "persistent": False, "is_topic": False}
+    ],
     window=st.sampled_from([1, 1024, 1025, 65536, 2**31 - 1]),
     sizes=st.lists(SIZES, min_size=1, max_size=8),
     persistent=st.booleans(),
@@ -45,12 +50,15 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
 def test_all_that_was_sent_is_told(
     target: Bench, window: int, sizes: list[int], persistent: bool, is_topic: bool
 ) -> None:
-    """Messages of all sizes, without asking for responses: the ProducerAcks add up to what they count, and never to more."""
+    """Messages of all sizes, without asking for responses: the ProducerAcks add up to what they
+    count, and never to more."""
     peer, place = target.openwire(), _place(target, is_topic)
     producer = peer.open_producer(place, window=window)
     for number, size in enumerate(sizes):
         properties = {"number": number, "more": "x" * size} if number % 2 else None
-        peer.publish(peer.message(producer, place, b"x" * size, persistent=persistent, properties=properties))
+        peer.publish(
+            peer.message(producer, place, b"x" * size, persistent=persistent, properties=properties)
+        )
     _told(target, peer)
     judge_trace(target, peer, acks)
 
@@ -58,12 +66,14 @@ def test_all_that_was_sent_is_told(
 @case(TAKEN, ONLY, needs={OPENWIRE})
 @over(
     examples=30,
-    always=lambda target: [{"said": [(0, True), (0, False), (1, True), (1, False), (2, False), (2, True)]}],
+    always=lambda target: [
+        {"said": [(0, True), (0, False), (1, True), (1, False), (2, False), (2, True)]}
+    ],
     said=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
 )
 def test_each_producer_is_told_of_its_own(target: Bench, said: list[tuple[int, bool]]) -> None:
-    """Three producers of one connection, the first without a window, send in turn; some messages ask for a response, and have
-    that instead."""
+    """Three producers of one connection, the first without a window, send in turn; some messages
+    ask for a response, and have that instead."""
     told, only = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]
@@ -80,7 +90,8 @@ def test_each_producer_is_told_of_its_own(target: Bench, said: list[tuple[int, b
 
 @case(ONLY, needs={OPENWIRE})
 def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
-    """A producer with a window sends, is told, and ends. Another one without a window sends: nobody is told anything."""
+    """A producer with a window sends, is told, and ends. Another one without a window sends: nobody
+    is told anything."""
     (only,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     first = peer.open_producer(place, window=2048)
@@ -91,5 +102,7 @@ def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
     for _ in range(3):
         peer.publish(peer.message(second, place, b"two"))
     peer.settle()
-    peer.expect_nothing(for_=QUIET, of=command("ProducerAck"), proves=only, why="the one with a window has ended")
+    peer.expect_nothing(
+        for_=QUIET, of=command("ProducerAck"), proves=only, why="the one with a window has ended"
+    )
     judge_trace(target, peer, acks)

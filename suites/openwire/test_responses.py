@@ -1,22 +1,27 @@
-"""Responses: to commands that ask for one, each once; and what comes for a command that cannot be carried out."""
+"""Responses: to commands that ask for one, each once; and what comes for a command that cannot be
+carried out."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import RESPONSES, OpenWirePeer, command
-from harness.wire.openwire import Structure
-from suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import RESPONSES, OpenWirePeer, command
+from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
 COMMANDS = ("SessionInfo", "ProducerInfo", "ConsumerInfo", "message", "FlushCommand", "RemoveInfo")
 
 
 def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response: bool) -> int:
     """A command that can be carried out; returns its number."""
-    producer = Structure("ProducerId", {"connectionId": peer.name, "value": 100 + number, "sessionId": 1})
-    consumer = Structure("ConsumerId", {"connectionId": peer.name, "sessionId": 1, "value": 100 + number})
+    producer = Structure(
+        "ProducerId", {"connectionId": peer.name, "value": 100 + number, "sessionId": 1}
+    )
+    consumer = Structure(
+        "ConsumerId", {"connectionId": peer.name, "sessionId": 1, "value": 100 + number}
+    )
     session = Structure("SessionId", {"connectionId": peer.name, "value": 100 + number})
     fields: dict[str, object] = {}
     match kind:
@@ -38,11 +43,14 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
 @case("OPENWIRE-RESP-1", needs={OPENWIRE})
 @over(
     examples=30,
-    always=lambda target: [{"said": [(each, wanted) for each in COMMANDS for wanted in (True, False)]}],
+    always=lambda target: [
+        {"said": [(each, wanted) for each in COMMANDS for wanted in (True, False)]}
+    ],
     said=st.lists(st.tuples(st.sampled_from(COMMANDS), st.booleans()), min_size=1, max_size=12),
 )
 def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, bool]]) -> None:
-    """Commands of all kinds, some of which ask for a response: to these one comes each, in their order, to the others none."""
+    """Commands of all kinds, some of which ask for a response: to these one comes each, in their
+    order, to the others none."""
     (proves,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     asked = []
@@ -59,10 +67,15 @@ def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, b
 
 
 def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
-    """A command that cannot be carried out: it is about a session, a producer or a transaction that nobody made."""
+    """A command that cannot be carried out: it is about a session, a producer or a transaction that
+    nobody made."""
     session, place = 77, Structure("ActiveMQQueue", {"physicalName": "nowhere"})
-    producer = Structure("ProducerId", {"connectionId": peer.name, "value": 1, "sessionId": session})
-    consumer = Structure("ConsumerId", {"connectionId": peer.name, "sessionId": session, "value": 1})
+    producer = Structure(
+        "ProducerId", {"connectionId": peer.name, "value": 1, "sessionId": session}
+    )
+    consumer = Structure(
+        "ConsumerId", {"connectionId": peer.name, "sessionId": session, "value": 1}
+    )
     nobody = Structure("ProducerId", {"connectionId": "ID:nobody", "value": 1, "sessionId": 1})
     transaction = Structure("LocalTransactionId", {"value": 9, "connectionId": peer.connection})
     match kind:
@@ -79,8 +92,17 @@ def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
             return message.name, dict(message.fields)
         case "bad selector":
             fine = Structure("ConsumerId", {"connectionId": peer.name, "sessionId": 1, "value": 55})
-            return "ConsumerInfo", {"consumerId": fine, "destination": place, "prefetchSize": 1, "selector": "a >"}
-    return "TransactionInfo", {"connectionId": peer.connection, "transactionId": transaction, "type": 2}
+            return "ConsumerInfo", {
+                "consumerId": fine,
+                "destination": place,
+                "prefetchSize": 1,
+                "selector": "a >",
+            }
+    return "TransactionInfo", {
+        "connectionId": peer.connection,
+        "transactionId": transaction,
+        "type": 2,
+    }
 
 
 STRANGE = (
@@ -97,13 +119,16 @@ STRANGE = (
 @case("OPENWIRE-RESP-2", "OPENWIRE-ENC-2", needs={OPENWIRE})
 @over(
     examples=14,
-    always=lambda target: [{"kind": each, "response": wanted} for each in STRANGE for wanted in (True, False)],
+    always=lambda target: [
+        {"kind": each, "response": wanted} for each in STRANGE for wanted in (True, False)
+    ],
     kind=st.sampled_from(STRANGE),
     response=st.booleans(),
 )
 def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -> None:
-    """A command in the wrong state: its response is an exception, without a stack trace since that was not asked for; or there
-    is none, and the connection is told. It works on, and so do others."""
+    """A command in the wrong state: its response is an exception, without a stack trace since that
+    was not asked for; or there is none, and the connection is told. It works on, and so do
+    others."""
     told, plain = target.cited
     with bystander(target):
         peer = target.openwire()
@@ -115,5 +140,7 @@ def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -
             answer = peer.expect(command("ConnectionError"), proves=(told, plain))
         failed = answer["exception"]
         target.judge(told, failed is not None, f"a {kind} was answered with {answer.brief()}")
-        peer.expect_nothing(for_=QUIET, proves=told, why=f"a {kind} was answered, and the connection stays")
+        peer.expect_nothing(
+            for_=QUIET, proves=told, why=f"a {kind} was answered, and the connection stays"
+        )
         peer.settle()

@@ -1,4 +1,5 @@
-"""How long a silent connection lives, and how long the broker may be silent itself: maxInactivityDuration of both sides.
+"""How long a silent connection lives, and how long the broker may be silent itself:
+maxInactivityDuration of both sides.
 
 Both sides of an interval are judged: closing early is as wrong as never closing.
 """
@@ -9,36 +10,49 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_openwire import OpenWirePeer
-from harness.oracles.openwire_liveness import agreed_ms, longest_silence, silence_interval
-from harness.targets.target import Target
-from harness.trace.events import FrameReceived, HeartBeatReceived
-from harness.words import Clock, Instant, ms, seconds
-from suites.openwire.steps import OPENWIRE
-from suites.silence import judge_close
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import Instant, ms, seconds
+from brokerproof.harness.oracles.openwire_liveness import (
+    agreed_ms,
+    longest_silence,
+    silence_interval,
+)
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.openwire.steps import OPENWIRE
+from brokerproof.suites.steps.silence import judge_close
 
 CLOSED, SIGNS, LEAST, OFF, KEPT = (f"OPENWIRE-INACT-{each}" for each in (1, 2, 3, 4, 5))
 
 
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
     """A connection with that duration and initial delay, as far as it is ours to say."""
-    return target.openwire(MaxInactivityDuration=duration_ms, MaxInactivityDurationInitalDelay=delay_ms)
+    return target.openwire(
+        MaxInactivityDuration=duration_ms, MaxInactivityDurationInitalDelay=delay_ms
+    )
 
 
 def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
     """The duration and the delay that count: the lesser of ours and the broker's."""
     about = target.parameters("openwire")
-    ours = int(about["openwire_max_inactivity_ms"] or 0), int(about["openwire_initial_delay_ms"] or 0)
+    ours = (
+        int(about["openwire_max_inactivity_ms"] or 0),
+        int(about["openwire_initial_delay_ms"] or 0),
+    )
     return agreed_ms(ours[0], duration_ms), agreed_ms(ours[1], delay_ms)
 
 
-def judge_silence(target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str) -> None:
-    """Waits for the end of a connection that has fallen silent behind a command that was answered, and judges when it came.
+def judge_silence(
+    target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str
+) -> None:
+    """Waits for the end of a connection that has fallen silent behind a command that was answered,
+    and judges when it came.
 
-    The broker took the command in at some time between when it was sent and when the answer came. A real one is given one more
-    look: its timers count from when they were late last.
+    The broker took the command in at some time between when it was sent and when the answer came. A
+    real one is given one more look: its timers count from when they were late last.
     """
     since, back = peer.spoke_at, peer.heard_at
     assert since is not None
@@ -50,7 +64,8 @@ def judge_silence(target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms:
 
 
 def durations(target: Target) -> st.SearchStrategy[int]:
-    """Milliseconds; in real time ones that are over soon, in virtual time also ones above the broker's own."""
+    """Milliseconds; in real time ones that are over soon, in virtual time also ones above the
+    broker's own."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000])
     return st.sampled_from([700, 1000, 1300])
@@ -71,9 +86,11 @@ def delays(target: Target) -> st.SearchStrategy[int]:
     delay_ms=delays,
     after_ms=st.sampled_from([0, 0, 1, 250, 700]),
 )
-def test_a_silent_connection_ends(target: Bench, duration_ms: int, delay_ms: int, after_ms: int) -> None:
-    """A client says a duration and a delay, says something later on that is answered, and nothing more. The lesser duration
-    counts, the client's or the broker's."""
+def test_a_silent_connection_ends(
+    target: Bench, duration_ms: int, delay_ms: int, after_ms: int
+) -> None:
+    """A client says a duration and a delay, says something later on that is answered, and nothing
+    more. The lesser duration counts, the client's or the broker's."""
     duration, delay = counting(target, duration_ms, delay_ms)
     peer = watched(target, duration_ms, delay_ms)
     target.advance(ms(min(after_ms, duration // 2)))
@@ -83,8 +100,8 @@ def test_a_silent_connection_ends(target: Bench, duration_ms: int, delay_ms: int
 
 @case(KEPT, CLOSED, needs={OPENWIRE})
 def test_signs_of_life_keep_a_connection(target: Bench) -> None:
-    """A client that sends KeepAliveInfo well within the duration is kept for several times as long, and its session works. When
-    it stops, the connection ends."""
+    """A client that sends KeepAliveInfo well within the duration is kept for several times as long,
+    and its session works. When it stops, the connection ends."""
     kept, closed = target.cited
     peer = watched(target, 1200, 0)
     began, longest = target.now(), 0
@@ -94,7 +111,9 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
         peer.keep_alive()
         longest = max(longest, target.now() - before)
     late = longest + target.world.lateness(began)
-    uncertain = None if late < ms(1200) else f"our own signs of life may have been {late // ms(1)} ms apart"
+    uncertain = (
+        None if late < ms(1200) else f"our own signs of life may have been {late // ms(1)} ms apart"
+    )
     detail = "a connection with a KeepAliveInfo every 400 ms and a duration of 1200 ms was closed"
     target.judge(kept, peer.ended is None, detail, uncertain=uncertain)
     if peer.ended is None:
@@ -104,18 +123,25 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
 
 @case(KEPT, needs={OPENWIRE})
 def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
-    """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, also where nobody looks for silence."""
+    """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, also where nobody looks
+    for silence."""
     (kept,) = target.cited
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     came = target.wait_until(lambda: bool(peer.beats), seconds(5))
     target.judge(kept, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms")
-    target.judge(kept, not any(each["responseRequired"] for each in peer.beats), "the answer asks for an answer")
+    target.judge(
+        kept,
+        not any(each["responseRequired"] for each in peer.beats),
+        "the answer asks for an answer",
+    )
 
 
 def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
     kinds = FrameReceived | HeartBeatReceived
-    events = (each for each in target.outcome.events if isinstance(each, kinds) and each.conn == peer.conn)
+    events = (
+        each for each in target.outcome.events if isinstance(each, kinds) and each.conn == peer.conn
+    )
     return [each.at_ns for each in events if each.at_ns >= since]
 
 
@@ -127,9 +153,11 @@ def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
     delay_ms=st.sampled_from([0, 400]),
     busy=st.booleans(),
 )
-def test_the_broker_is_never_silent_for_so_long(target: Bench, duration_ms: int, delay_ms: int, busy: bool) -> None:
-    """Nothing happens for four durations, or a command is answered once in between: from the initial delay on there is no
-    silence of the broker that its peer could take for death."""
+def test_the_broker_is_never_silent_for_so_long(
+    target: Bench, duration_ms: int, delay_ms: int, busy: bool
+) -> None:
+    """Nothing happens for four durations, or a command is answered once in between: from the
+    initial delay on there is no silence of the broker that its peer could take for death."""
     (signs,) = target.cited
     peer = watched(target, duration_ms, delay_ms)
     begin = target.now() + ms(delay_ms)
@@ -141,21 +169,35 @@ def test_the_broker_is_never_silent_for_so_long(target: Bench, duration_ms: int,
             peer.keep_alive()
     end = target.now()
     target.control(peer.ended is None, "the connection stays open")
-    told = f"{len(peer.beats)} KeepAliveInfo came in {(end - begin) // ms(1)} ms, of which {delay_ms} were the initial delay"
+    told = (
+        f"{len(peer.beats)} KeepAliveInfo came in {(end - begin) // ms(1)} ms, of which {delay_ms}"
+        " were the initial delay"
+    )
     target.judge(signs, bool(peer.beats), told)
     heard = [begin, *_heard(target, peer, begin), end]
     longest = max(after - before for before, after in pairwise(heard))
-    target.judge_duration(signs, "longest silence of the broker", longest, (0, longest_silence(duration_ms)), begin)
+    target.judge_duration(
+        signs, "longest silence of the broker", longest, (0, longest_silence(duration_ms)), begin
+    )
 
 
 @case(OFF, needs={OPENWIRE})
 @over(examples=2, always=lambda target: [{"duration_ms": 0}], duration_ms=st.sampled_from([0, -1]))
 def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> None:
-    """A client says 0 and is silent: in virtual time for a day. It is not closed, and nobody sends KeepAliveInfo."""
+    """A client says 0 and is silent: in virtual time for a day. It is not closed, and nobody sends
+    KeepAliveInfo."""
     (off,) = target.cited
     peer = watched(target, duration_ms, 0)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.judge(off, peer.ended is None, f"a connection with a duration of {duration_ms} was closed for being silent")
-    target.judge(off, not peer.beats, f"{len(peer.beats)} KeepAliveInfo came with a duration of {duration_ms}")
+    target.judge(
+        off,
+        peer.ended is None,
+        f"a connection with a duration of {duration_ms} was closed for being silent",
+    )
+    target.judge(
+        off,
+        not peer.beats,
+        f"{len(peer.beats)} KeepAliveInfo came with a duration of {duration_ms}",
+    )
     if peer.ended is None:
         peer.settle()

@@ -1,12 +1,13 @@
 """Turns the machine-readable definition of AMQP 1.0 into ``amqp10-definition.json``.
 
-The definition is the folder ``/usr/share/amqp/specs/1-0`` of Debian's package ``amqp-specs``: the XML of the standard
-without its prose. Run from the top of the repository::
+The definition is the folder ``/usr/share/amqp/specs/1-0`` of Debian's package ``amqp-specs``: the
+XML of the standard without its prose. Run from the top of the repository::
 
-    python -m suites.repo.extract_amqp10 /usr/share/amqp/specs/1-0 > fixtures/vectors/amqp10-definition.json
+    python -m brokerproof.suites.repo.extract_amqp10 /usr/share/amqp/specs/1-0 >
+    fixtures/vectors/amqp10-definition.json
 
-Nothing is added, left out or corrected: names and texts are the XML's own, with numbers and truth values also read as
-such. ``fixtures/vectors/README.md`` describes the JSON.
+Nothing is added, left out or corrected: names and texts are the XML's own, with numbers and truth
+values also read as such. ``fixtures/vectors/README.md`` describes the JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ ABOUT = (
 
 
 class BadDefinition(ValueError):
-    """The folder does not hold the definition: one sentence that names the file and what is wrong."""
+    """The folder does not hold the definition: one sentence that names the file and what is
+    wrong."""
 
 
 def extract(folder: Path) -> dict[str, Json]:
@@ -43,18 +45,27 @@ def extract(folder: Path) -> dict[str, Json]:
     """
     roots = {name: _root(folder / f"{name}.bare.xml") for name in DOCUMENTS}
     try:
-        return {"about": ABOUT, "notice": _notice(folder / f"{DOCUMENTS[0]}.bare.xml"), **_definitions(roots)}
+        return {
+            "about": ABOUT,
+            "notice": _notice(folder / f"{DOCUMENTS[0]}.bare.xml"),
+            **_definitions(roots),
+        }
     except (KeyError, ValueError) as problem:
         if isinstance(problem, BadDefinition):
             raise
-        raise BadDefinition(f"{folder}: an element lacks or spoils what it should have: {problem}") from None
+        raise BadDefinition(
+            f"{folder}: an element lacks or spoils what it should have: {problem}"
+        ) from None
 
 
 def _definitions(roots: dict[str, ElementTree.Element]) -> dict[str, Json]:
     types: dict[str, Json] = {}
     constants: dict[str, Json] = {}
     parts = [
-        (document, section) for document, root in roots.items() for section in root if section.tag == _tag("section")
+        (document, section)
+        for document, root in roots.items()
+        for section in root
+        if section.tag == _tag("section")
     ]
     elements = {
         element.attrib["name"]: (document, section.attrib["name"], element)
@@ -85,20 +96,34 @@ def _definitions(roots: dict[str, ElementTree.Element]) -> dict[str, Json]:
 def text(folder: Path) -> str:
     """:func:`extract` as the committed file has it: one line per field, choice and encoding."""
     whole = json.dumps(extract(folder), indent=2, ensure_ascii=False)
-    # An object without objects in it goes on one line: the file is read, and compared, by people too.
-    flat = re.sub(r"\{\n\s+([^{}]*?)\n\s+\}", lambda found: "{" + re.sub(r"\n\s+", " ", found[1]) + "}", whole)
-    return re.sub(r"\[\n\s+((?:\"[^\"]*\",?\s*)+)\]", lambda found: "[" + " ".join(found[1].split()) + "]", flat) + "\n"
+    # An object without objects in it goes on one line: the file is read, and compared, by people
+    # too.
+    flat = re.sub(
+        r"\{\n\s+([^{}]*?)\n\s+\}", lambda found: "{" + re.sub(r"\n\s+", " ", found[1]) + "}", whole
+    )
+    return (
+        re.sub(
+            r"\[\n\s+((?:\"[^\"]*\",?\s*)+)\]",
+            lambda found: "[" + " ".join(found[1].split()) + "]",
+            flat,
+        )
+        + "\n"
+    )
 
 
 def _root(path: Path) -> ElementTree.Element:
     try:
         root = ElementTree.parse(path).getroot()
     except OSError as problem:
-        raise BadDefinition(f"{path}: {problem.strerror}; Debian's package amqp-specs has it") from None
+        raise BadDefinition(
+            f"{path}: {problem.strerror}; Debian's package amqp-specs has it"
+        ) from None
     except ElementTree.ParseError as problem:
         raise BadDefinition(f"{path}: is no XML: {problem}") from None
     if root.tag != _tag("amqp"):
-        raise BadDefinition(f"{path}: its first element is {root.tag}; the definition begins with {_tag('amqp')}")
+        raise BadDefinition(
+            f"{path}: its first element is {root.tag}; the definition begins with {_tag('amqp')}"
+        )
     return root
 
 
@@ -106,7 +131,9 @@ def _notice(path: Path) -> list[Json]:
     """The paragraphs of the file's copyright notice, which copies have to keep."""
     found = re.search(r"<!--(.*?)-->", path.read_text("utf-8"), re.DOTALL)
     if found is None:
-        raise BadDefinition(f"{path}: has no copyright notice in front; copies of the definition keep it")
+        raise BadDefinition(
+            f"{path}: has no copyright notice in front; copies of the definition keep it"
+        )
     return [" ".join(each.split()) for each in found[1].strip().split("\n\n")]
 
 
@@ -134,7 +161,8 @@ def _value(written: str, type_name: str, sources: dict[str, str]) -> Json:
 
 def _choices(name: str, element: ElementTree.Element, sources: dict[str, str]) -> dict[str, Json]:
     return {
-        each.attrib["name"]: _value(each.attrib["value"], name, sources) for each in element.findall(_tag("choice"))
+        each.attrib["name"]: _value(each.attrib["value"], name, sources)
+        for each in element.findall(_tag("choice"))
     }
 
 
@@ -146,7 +174,9 @@ def _descriptor(element: ElementTree.Element) -> Json:
     return {"name": found.attrib["name"], "code": (int(domain, 16) << 32) | int(number, 16)}
 
 
-def _field(element: ElementTree.Element, sources: dict[str, str], choices: dict[str, dict[str, Json]]) -> Json:
+def _field(
+    element: ElementTree.Element, sources: dict[str, str], choices: dict[str, dict[str, Json]]
+) -> Json:
     type_name, default = element.attrib["type"], element.get("default")
     value: Json = None
     if default is not None:
@@ -173,9 +203,10 @@ def _encoding(type_name: str, element: ElementTree.Element) -> Json:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the JSON of the folder named by the one argument to standard output; 4 for wrong usage or a wrong folder."""
+    """Writes the JSON of the folder named by the one argument to standard output; 4 for wrong usage
+    or a wrong folder."""
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m suites.repo.extract_amqp10 FOLDER\n")
+        sys.stderr.write("usage: python -m brokerproof.suites.repo.extract_amqp10 FOLDER\n")
         return 4
     try:
         sys.stdout.write(text(Path(arguments[0])))

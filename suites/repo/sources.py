@@ -15,7 +15,8 @@ FOLDERS = (*PACKAGES, "benchmarks")
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported name: ``from harness.words import ms`` is ``harness.words.ms``."""
+    """One imported name: ``from brokerproof.harness.model import ms`` is
+    ``brokerproof.harness.model.ms``."""
 
     name: str
     line: int
@@ -32,7 +33,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What rules look at. The syntax tree is not kept: all of them together are millions of objects."""
+    """What rules look at. The syntax tree is not kept: all of them together are millions of
+    objects."""
 
     imports: tuple[Import, ...]
     """Inside functions too, relative ones resolved."""
@@ -57,7 +59,7 @@ def module(path: str) -> Module:
 def read(path: str, source: str) -> Module:
     """What ``source`` says as the module ``path``."""
     parsed = ast.parse(source, filename=path)
-    package = path.removesuffix(".py").split("/")[:-1]
+    package = ["brokerproof", *path.removesuffix(".py").split("/")[:-1]]
     imports: list[Import] = []
     calls: list[Call] = []
     for node in ast.walk(parsed):
@@ -81,12 +83,20 @@ def within(name: str, prefixes: tuple[str, ...]) -> bool:
 
 @cache
 def texts() -> dict[str, str]:
-    """Every text file that is committed (outside a checkout: every one that is shipped) by its path."""
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False)
+    """Every text file that is committed (outside a checkout: every one that is shipped) by its
+    path."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False
+    )
     if listed.returncode == 0 and listed.stdout:
         paths = [ROOT / each for each in listed.stdout.split("\0") if each]
     else:
-        paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if "__pycache__" not in path.parts]
+        paths = [
+            path
+            for folder in FOLDERS
+            for path in (ROOT / folder).rglob("*")
+            if "__pycache__" not in path.parts
+        ]
     found = {}
     for path in sorted(paths):
         if path.is_file():

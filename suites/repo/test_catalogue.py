@@ -1,4 +1,5 @@
-"""The requirement catalogue against everything that speaks of it: cases, the broker, lists of known deviations."""
+"""The requirement catalogue against everything that speaks of it: cases, the broker, lists of known
+deviations."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.case import registry
-from harness.catalogue import coverage, deviations, profiles, requirements
-from harness.catalogue.cases import CaseInfo, citations, describe, import_suites
-from harness.targets.target import RECONFIGURABLE
-from harness.targets.target_file import PROTON_TLS, SOCKETS
-from suites.repo.sources import ROOT, modules, texts
+from brokerproof.harness.cases.case import registry
+from brokerproof.harness.catalogue import coverage, deviations, profiles, requirements
+from brokerproof.harness.catalogue.cases import CaseInfo, citations, describe, import_suites
+from brokerproof.harness.targets.target import RECONFIGURABLE
+from brokerproof.harness.targets.target_file import PROTON_TLS, SOCKETS
+from brokerproof.suites.repo.sources import ROOT, modules, texts
 
 CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
@@ -45,7 +46,16 @@ COUNTS = {
 """Statements by document. Whoever adds or removes one says so here: none gets lost unseen."""
 
 STRENGTH = {
-    "MUST": ("MUST", "MUST NOT", "MUST never", "REQUIRED", "SHALL", "SHALL NOT", "must", "required"),
+    "MUST": (
+        "MUST",
+        "MUST NOT",
+        "MUST never",
+        "REQUIRED",
+        "SHALL",
+        "SHALL NOT",
+        "must",
+        "required",
+    ),
     "SHOULD": ("SHOULD", "SHOULD NOT", "RECOMMENDED", "should", "recommended"),
     "MAY": ("MAY", "OPTIONAL", "CAN", "may", "can"),
 }
@@ -62,7 +72,9 @@ def test_no_statement_got_lost() -> None:
     found = {each.name: 0 for each in CATALOGUE.documents}
     for each in CATALOGUE.values():
         found[each.document.name] += 1
-    assert found == COUNTS, "the number of statements changed: correct COUNTS in this file and say why in the commit"
+    assert found == COUNTS, (
+        "the number of statements changed: correct COUNTS in this file and say why in the commit"
+    )
 
 
 @pytest.mark.parametrize("requirement", CATALOGUE.values(), ids=lambda each: each.id)
@@ -70,8 +82,12 @@ def test_a_statement_is_one_plain_sentence_or_two(requirement: requirements.Requ
     for text in (requirement.statement, requirement.note, requirement.why_not):
         assert "\n" not in text, f"{requirement.where}: write {requirement.id} on one line"
         assert "  " not in text, f"{requirement.where}: {requirement.id} has two blanks in a row"
-        assert not text or text.endswith("."), f"{requirement.where}: {requirement.id} should end with a period"
-    assert len(requirement.statement) <= 300, f"{requirement.where}: {requirement.id} is long; say it shorter"
+        assert not text or text.endswith("."), (
+            f"{requirement.where}: {requirement.id} should end with a period"
+        )
+    assert len(requirement.statement) <= 300, (
+        f"{requirement.where}: {requirement.id} is long; say it shorter"
+    )
 
 
 def test_levels_follow_the_words_of_the_document() -> None:
@@ -79,7 +95,10 @@ def test_levels_follow_the_words_of_the_document() -> None:
     wrong = [
         f"{each.id} has {each.verb!r} and level {each.level}"
         for each in CATALOGUE.values()
-        if each.profile is None and each.verb in meant and meant[each.verb] != each.level and not each.note
+        if each.profile is None
+        and each.verb in meant
+        and meant[each.verb] != each.level
+        and not each.note
     ]
     assert not wrong, f"{'; '.join(wrong)}: follow the word, or say in a note why not"
 
@@ -88,7 +107,10 @@ def test_every_section_is_used() -> None:
     for document in CATALOGUE.documents:
         used = {each.section for each in CATALOGUE.values() if each.document is document}
         idle = document.anchors.keys() - used
-        assert not idle, f"fixtures/requirements/{document.name}.toml: no statement stands in {', '.join(sorted(idle))}"
+        assert not idle, (
+            f"fixtures/requirements/{document.name}.toml: no statement stands in"
+            f" {', '.join(sorted(idle))}"
+        )
 
 
 def test_ids_within_a_group_have_no_gaps() -> None:
@@ -96,8 +118,15 @@ def test_ids_within_a_group_have_no_gaps() -> None:
     for each in CATALOGUE:
         group, _, number = each.rpartition("-")
         groups.setdefault(group, []).append(int(number))
-    torn = {group: sorted(found) for group, found in groups.items() if sorted(found) != list(range(1, len(found) + 1))}
-    assert not torn, f"{torn}: numbers run from 1 without gaps; a retired id keeps its place with testable = false"
+    torn = {
+        group: sorted(found)
+        for group, found in groups.items()
+        if sorted(found) != list(range(1, len(found) + 1))
+    }
+    assert not torn, (
+        f"{torn}: numbers run from 1 without gaps; a retired id keeps its place with testable ="
+        " false"
+    )
 
 
 def test_cases_cite_what_the_catalogue_has() -> None:
@@ -112,14 +141,18 @@ def test_cases_cite_a_specification_in_the_version_they_run_in() -> None:
         for each in registry().values()
         for version, ids in each.by_version.items()
         for cited in ids
-        if version is not None and cited in CATALOGUE and CATALOGUE[cited].version not in ("*", version)
+        if version is not None
+        and cited in CATALOGUE
+        and CATALOGUE[cited].version not in ("*", version)
     ]
     assert not wrong, f"{'; '.join(wrong)}: cite the requirement of that version"
 
 
 def test_every_must_has_a_case_or_a_reason() -> None:
     missing, _ = coverage.disagreements(CATALOGUE, citations(cases()), coverage.load_listed())
-    entries = "\n".join(coverage.entry(each, f"WHY: {CATALOGUE[each].statement}") for each in missing)
+    entries = "\n".join(
+        coverage.entry(each, f"WHY: {CATALOGUE[each].statement}") for each in missing
+    )
     assert not missing, (
         f"{len(missing)} testable MUST or DOC requirements have no case. Write one, or add to "
         f"fixtures/requirements/{requirements.UNCOVERED}, with a reason of your own:\n{entries}"
@@ -129,12 +162,17 @@ def test_every_must_has_a_case_or_a_reason() -> None:
 def test_the_uncovered_list_only_shrinks() -> None:
     _, surplus = coverage.disagreements(CATALOGUE, citations(cases()), coverage.load_listed())
     assert not surplus, (
-        f"fixtures/requirements/{requirements.UNCOVERED} is out of date; remove what is said of each: {'; '.join(surplus)}"
+        f"fixtures/requirements/{requirements.UNCOVERED} is out of date; remove what is said of"
+        f" each: {'; '.join(surplus)}"
     )
 
 
 def test_reasons_are_reasons() -> None:
-    idle = [each for each, reason in coverage.load_listed().items() if reason.startswith("WHY") or len(reason) < 15]
+    idle = [
+        each
+        for each, reason in coverage.load_listed().items()
+        if reason.startswith("WHY") or len(reason) < 15
+    ]
     assert not idle, f"{', '.join(idle)}: say why there is no case, not what the requirement says"
 
 
@@ -153,7 +191,9 @@ def test_capabilities_that_cases_need_can_be_had() -> None:
         for each in cases().values()
         if each.needs - offered
     ]
-    assert not wrong, f"{'; '.join(wrong)}: no profile or target file offers that, so the case never runs"
+    assert not wrong, (
+        f"{'; '.join(wrong)}: no profile or target file offers that, so the case never runs"
+    )
 
 
 def test_ids_named_in_code_and_documents_exist() -> None:
@@ -180,14 +220,18 @@ def _lists() -> list[Path]:
 def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path) -> None:
     citing = {case: set(info.requirements) for case, info in cases().items()}
     for each in deviations.load(path):
-        assert not each.requirement or each.requirement in CATALOGUE, f"{each.where}: there is no {each.requirement}"
+        assert not each.requirement or each.requirement in CATALOGUE, (
+            f"{each.where}: there is no {each.requirement}"
+        )
         if each.requirement:
             assert any(each.requirement in ids for ids in citing.values()), (
                 f"{each.where}: no case cites {each.requirement}"
             )
         if each.case:
             glob = each.case.partition("[")[0]
-            pattern = re.compile("".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in glob))
+            pattern = re.compile(
+                "".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in glob)
+            )
             fits = [case for case in citing if pattern.fullmatch(case)]
             assert fits, f"{each.where}: no case is called {each.case}"
             assert not each.requirement or any(each.requirement in citing[case] for case in fits), (

@@ -7,27 +7,51 @@ from dataclasses import dataclass
 
 import pytest
 
-from suites.repo.sources import Import, Module, module, modules, read, within
+from brokerproof.suites.repo.sources import Import, Module, module, modules, read, within
 
-OURS = ("harness", "reference_broker", "reports", "suites", "fixtures", "benchmarks")
+OURS = ("brokerproof", "benchmarks")
 CLOCKS = ("time", "datetime", "asyncio", "sched", "selectors", "threading", "signal")
 INPUT_OUTPUT = (
-    *("asyncio", "socket", "socketserver", "ssl", "select", "selectors", "threading", "multiprocessing", "subprocess"),
-    *("time", "datetime", "sched", "random", "secrets", "uuid", "os", "pathlib", "shutil", "tempfile", "logging"),
+    *(
+        "asyncio",
+        "socket",
+        "socketserver",
+        "ssl",
+        "select",
+        "selectors",
+        "threading",
+        "multiprocessing",
+        "subprocess",
+    ),
+    *(
+        "time",
+        "datetime",
+        "sched",
+        "random",
+        "secrets",
+        "uuid",
+        "os",
+        "pathlib",
+        "shutil",
+        "tempfile",
+        "logging",
+    ),
 )
 
 
 def _fits(path: str, pattern: str) -> bool:
     """``**`` stands for any path, ``*`` for any name without a slash."""
     parts = (
-        ".*" if each == "**" else "[^/]*" if each == "*" else re.escape(each) for each in re.split(r"(\*\*?)", pattern)
+        ".*" if each == "**" else "[^/]*" if each == "*" else re.escape(each)
+        for each in re.split(r"(\*\*?)", pattern)
     )
     return re.fullmatch("".join(parts), path) is not None
 
 
 @dataclass(frozen=True)
 class Line:
-    """Files that match ``files`` but not ``except_files`` import nothing within ``never``, save ``but``."""
+    """Files that match ``files`` but not ``except_files`` import nothing within ``never``, save
+    ``but``."""
 
     name: str
     files: tuple[str, ...]
@@ -42,8 +66,15 @@ class Line:
         )
 
     def crossed(self, found: Module) -> list[Import]:
-        return [each for each in found.imports if within(each.name, self.never) and not within(each.name, self.but)]
+        return [
+            each
+            for each in found.imports
+            if within(each.name, self.never) and not within(each.name, self.but)
+        ]
 
+
+READERS = ("stomp", "amqp10", "amqp091", "core")
+"""Protocols with a fact reader, which reads a trace and nothing else: oracles may build on it."""
 
 CONFORMANCE = (
     *(
@@ -58,86 +89,111 @@ CONFORMANCE = (
 )
 
 LINES = (
-    Line("words is a leaf", ("harness/words.py",), OURS, "everything else may build on it"),
+    Line(
+        "the model is a leaf",
+        ("harness/model/**",),
+        OURS,
+        "everything else may build on it",
+        but=("brokerproof.harness.model",),
+    ),
     Line(
         "trace is a leaf",
         ("harness/trace/**",),
         OURS,
-        "recordings outlive the code that made them; move what you need into harness.words or harness.trace",
-        but=("harness.words", "harness.trace"),
+        "recordings outlive the code that made them; move what you need into"
+        " brokerproof.harness.model or brokerproof.harness.trace",
+        but=("brokerproof.harness.model", "brokerproof.harness.trace"),
     ),
     Line(
-        "verdicts see words",
-        ("harness/verdicts/**",),
+        "results see the model",
+        ("harness/results/**",),
         OURS,
-        "a verdict is a function of level and finding",
-        but=("harness.words", "harness.verdicts"),
+        "results are data: hand them what they need as an argument",
+        but=(
+            "brokerproof.harness.model",
+            "brokerproof.harness.results",
+            "brokerproof.harness.trace",
+            "brokerproof.harness.targets.target",
+        ),
     ),
     Line(
-        "the catalogue sees words",
+        "the catalogue sees the model",
         ("harness/catalogue/**",),
         OURS,
         "it is data and what is computed from data; hand it what it needs as an argument",
-        but=("harness.words", "harness.catalogue"),
+        but=("brokerproof.harness.model", "brokerproof.harness.catalogue"),
     ),
     Line(
         "oracles see traces and the catalogue",
         ("harness/oracles/**",),
         OURS,
         "an oracle is a pure function of a trace; it knows no target and no clock",
-        but=("harness.words", "harness.trace", "harness.catalogue", "harness.verdicts.finding", "harness.oracles"),
+        but=(
+            "brokerproof.harness.model",
+            "brokerproof.harness.trace",
+            "brokerproof.harness.catalogue",
+            "brokerproof.harness.oracles",
+            *(f"brokerproof.harness.protocols.{name}.fact_reader" for name in READERS),
+        ),
     ),
     Line(
-        "oracles know no clock", ("harness/oracles/**",), INPUT_OUTPUT, "an oracle judges instants that were recorded"
+        "oracles know no clock",
+        ("harness/oracles/**",),
+        INPUT_OUTPUT,
+        "an oracle judges instants that were recorded",
     ),
     Line(
         "the harness imports no other part",
         ("harness/**",),
-        ("reference_broker", "reports", "suites", "benchmarks"),
+        ("brokerproof.reference_broker", "brokerproof.reports", "brokerproof.suites", "benchmarks"),
         "it finds them by a dotted name in a target file or as an entry point",
     ),
     Line(
-        "the broker sees words and trace",
+        "the broker sees the model and trace",
         ("reference_broker/**",),
         OURS,
-        "of the harness it may import harness.words and harness.trace only",
-        but=("harness.words", "harness.trace", "reference_broker"),
+        "of the harness it may import brokerproof.harness.model and brokerproof.harness.trace only",
+        but=(
+            "brokerproof.harness.model",
+            "brokerproof.harness.trace",
+            "brokerproof.reference_broker",
+        ),
     ),
     Line(
         "the broker's core does no input or output",
         (
-            "reference_broker/core/**",
-            "reference_broker/stomp/**",
-            "reference_broker/amqp/**",
-            "reference_broker/amqp091/**",
-            "reference_broker/ws/**",
+            "reference_broker/kernel/**",
+            "reference_broker/families/**",
+            "reference_broker/protocols/**",
         ),
         INPUT_OUTPUT,
         "inputs, effects and the instant are arguments and results",
     ),
     Line(
         "the store does no input or output",
-        ("reference_broker/storage/**",),
+        ("reference_broker/persistence/**",),
         INPUT_OUTPUT,
-        "what is to be done with files is an effect; disk.py does it, threads.py has it done, making.py says where",
+        "what is to be done with files is an effect; disk.py does it, threads.py has it done,"
+        " making.py says where",
         except_files=(
-            "reference_broker/storage/disk.py",
-            "reference_broker/storage/threads.py",
-            "reference_broker/storage/making.py",
-            "reference_broker/storage/memory.py",
+            "reference_broker/persistence/disk.py",
+            "reference_broker/persistence/threads.py",
+            "reference_broker/persistence/factory.py",
+            "reference_broker/persistence/memory.py",
         ),
     ),
     Line(
         "a disk in memory has dice and nothing else",
-        ("reference_broker/storage/memory.py",),
+        ("reference_broker/persistence/memory.py",),
         INPUT_OUTPUT,
-        "it stands for a disk in virtual time: what it does follows from its seed and from what it is asked",
+        "it stands for a disk in virtual time: what it does follows from its seed and from what it"
+        " is asked",
         but=("random",),
     ),
     Line(
         "reports import no other part but the harness",
         ("reports/**",),
-        ("reference_broker", "suites", "benchmarks"),
+        ("brokerproof.reference_broker", "brokerproof.suites", "benchmarks"),
         "a report is made of recorded runs",
     ),
     Line(
@@ -152,12 +208,19 @@ LINES = (
         ("harness/**", "reference_broker/**", "reports/**"),
         ("asyncio", "uvloop", "trio", "anyio"),
         "only the real world and the broker's socket adapter know a loop",
-        except_files=("reference_broker/serve_asyncio.py", "harness/worlds/real.py"),
+        except_files=("reference_broker/runtime/asyncio_server.py", "harness/worlds/real.py"),
     ),
     Line(
         "conformance suites take a target",
         CONFORMANCE,
-        ("reference_broker", "reports", "benchmarks", "suites.units", "suites.repo", "suites.mutation"),
+        (
+            "brokerproof.reference_broker",
+            "brokerproof.reports",
+            "benchmarks",
+            "brokerproof.suites.units",
+            "brokerproof.suites.repo",
+            "brokerproof.suites.mutation",
+        ),
         "a case runs on any broker",
     ),
     Line(
@@ -170,20 +233,21 @@ LINES = (
         "mutants are made of the broker",
         ("suites/mutation/**",),
         OURS,
-        "they swap parts of the reference broker and are judged by the harness; cases they find as any run does",
-        but=("harness", "reference_broker", "suites.mutation"),
+        "they swap parts of the reference broker and are judged by the harness; cases they find as"
+        " any run does",
+        but=("brokerproof.harness", "brokerproof.reference_broker", "brokerproof.suites.mutation"),
     ),
     Line(
         "nobody is made of mutants",
         ("harness/**", "reference_broker/**", "reports/**", "suites/**"),
-        ("suites.mutation",),
+        ("brokerproof.suites.mutation",),
         "they are found as an entry point: a command, and targets by the name mutant:NAME",
         except_files=("suites/mutation/**",),
     ),
     Line(
         "the harness's codecs are its own",
-        ("harness/wire/**",),
-        ("reference_broker", "stomp", "proton", "pamqp", "pika", "wsproto", "h11"),
+        ("harness/protocols/**",),
+        ("brokerproof.reference_broker", "stomp", "proton", "pamqp", "pika", "wsproto", "h11"),
         "a codec that judges others must not share their mistakes",
     ),
     Line(
@@ -195,8 +259,8 @@ LINES = (
 )
 
 HOMES = {"stomp": 1, "proton": 2, "pika": 1, "testcontainers": 1}
-"""Client libraries, and behind how many modules of the harness each is. Proton has two clients: its engine, and what it
-does with sockets."""
+"""Client libraries, and behind how many modules of the harness each is. Proton has two clients: its
+engine, and what it does with sockets."""
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
@@ -215,13 +279,20 @@ def test_a_client_library_has_one_home(library: str) -> None:
     homes = [
         path
         for path in modules()
-        if path.startswith("harness/") and any(within(each.name, (library,)) for each in module(path).imports)
+        if path.startswith("harness/")
+        and any(within(each.name, (library,)) for each in module(path).imports)
     ]
-    assert len(homes) <= HOMES[library], f"{library} is imported by {' and '.join(homes)}; use the modules that had it"
+    assert len(homes) <= HOMES[library], (
+        f"{library} is imported by {' and '.join(homes)}; use the modules that had it"
+    )
 
 
 def test_fixtures_are_data() -> None:
-    code = [path for path in modules() if path.startswith("fixtures/") and path != "fixtures/__init__.py"]
+    code = [
+        path
+        for path in modules()
+        if path.startswith("fixtures/") and path != "fixtures/__init__.py"
+    ]
     assert not code, f"{', '.join(code)}: fixtures hold data only; put code where it is used"
 
 
@@ -233,17 +304,45 @@ def test_every_line_watches_files_that_exist() -> None:
 @pytest.mark.parametrize(
     ("name", "path", "source"),
     [
-        ("words is a leaf", "harness/words.py", "from harness.trace import events"),
-        ("trace is a leaf", "harness/trace/x.py", "import harness.verdicts.finding"),
+        (
+            "the model is a leaf",
+            "harness/model/x.py",
+            "from brokerproof.harness.trace import events",
+        ),
+        ("trace is a leaf", "harness/trace/x.py", "import brokerproof.harness.cases.case"),
         ("trace is a leaf", "harness/trace/x.py", "from .. import case"),
         ("oracles know no clock", "harness/oracles/x.py", "def f():\n    import time"),
-        ("the harness imports no other part", "harness/cli.py", "from reference_broker.command import broker"),
-        ("the broker sees words and trace", "reference_broker/core/x.py", "from harness import targets"),
-        ("conformance suites take a target", "suites/flow/test_x.py", "import reference_broker as broker"),
-        ("conformance suites read no clock", "suites/stomp/test_x.py", "from time import monotonic"),
+        (
+            "the harness imports no other part",
+            "harness/commands/cli.py",
+            "from brokerproof.reference_broker.runtime.command import broker",
+        ),
+        (
+            "the broker sees the model and trace",
+            "reference_broker/core/x.py",
+            "from brokerproof.harness import targets",
+        ),
+        (
+            "conformance suites take a target",
+            "suites/flow/test_x.py",
+            "import brokerproof.reference_broker as broker",
+        ),
+        (
+            "conformance suites read no clock",
+            "suites/stomp/test_x.py",
+            "from time import monotonic",
+        ),
         ("Spark lives in reports", "suites/stomp/test_x.py", "import pyspark.sql"),
-        ("mutants are made of the broker", "suites/mutation/x.py", "from suites.stomp import octets"),
-        ("nobody is made of mutants", "suites/units/test_x.py", "from suites.mutation import groups"),
+        (
+            "mutants are made of the broker",
+            "suites/mutation/x.py",
+            "from brokerproof.suites.stomp import octets",
+        ),
+        (
+            "nobody is made of mutants",
+            "suites/units/test_x.py",
+            "from brokerproof.suites.mutation import groups",
+        ),
     ],
 )
 def test_a_crossing_is_seen(name: str, path: str, source: str) -> None:
@@ -255,9 +354,21 @@ def test_a_crossing_is_seen(name: str, path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("name", "path", "source"),
     [
-        ("trace is a leaf", "harness/trace/x.py", "from harness.words import ms\nfrom . import events"),
-        ("the broker sees words and trace", "reference_broker/core/x.py", "from harness import words"),
-        ("the harness's codecs are its own", "harness/wire/x.py", "from harness.wire import stomp"),
+        (
+            "trace is a leaf",
+            "harness/trace/x.py",
+            "from brokerproof.harness.model import ms\nfrom . import events",
+        ),
+        (
+            "the broker sees the model and trace",
+            "reference_broker/core/x.py",
+            "from brokerproof.harness import model",
+        ),
+        (
+            "the harness's codecs are its own",
+            "harness/protocols/x.py",
+            "from brokerproof.harness.protocols import stomp",
+        ),
     ],
 )
 def test_what_is_allowed_is_no_crossing(name: str, path: str, source: str) -> None:

@@ -1,4 +1,5 @@
-"""Style that runs as a test: clocks and sleeps where they belong, small files, no private paths, no loose ends."""
+"""Style that runs as a test: clocks and sleeps where they belong, small files, no private paths, no
+loose ends."""
 
 from __future__ import annotations
 
@@ -6,32 +7,39 @@ import re
 
 import pytest
 
-from suites.repo.sources import Module, module, modules, read, texts, within
+from brokerproof.suites.repo.sources import Module, module, modules, read, texts, within
 
-MOST_LINES = 600
+MOST_LINES = 660
 
 CLOCKS = {
-    "harness/counterexamples/player.py": "becomes a script of its own, over sockets, that needs nothing of ours",
-    "harness/execution.py": "how long a case took, for the result",
-    "harness/run_folder.py": "when a run began, for its header",
+    "harness/counterexamples/player.py": (
+        "becomes a script of its own, over sockets, that needs nothing of ours"
+    ),
+    "harness/cases/execution.py": "how long a case took, for the result",
+    "harness/results/run_folder.py": "when a run began, for its header",
     "harness/targets/certificates.py": "certificates are valid from a day to a day",
     "harness/targets/process.py": "waits for a process to be ready or to end",
     "harness/worlds/canary.py": "measures how late the host is",
     "harness/worlds/real.py": "real time is its subject",
-    "reference_broker/serve_asyncio.py": "the only place of the broker that knows sockets",
+    "reference_broker/runtime/asyncio_server.py": "the only place of the broker that knows sockets",
     "suites/mutation/matrix.py": "how long a mutant took, for the reader",
     "suites/mutation/wire/matrix.py": "how long a mutant took, for the reader",
     "suites/soak/kill9.py": "kills at an instant, and says how long it all took",
     "reports/exports/ctrf.py": "turns the times of a run's header into the format's milliseconds",
     "reports/gateway.py": "waits for the JVM to be ready",
 }
-"""Where ``time`` or ``datetime`` is imported, and why. Conformance suites and oracles never stand here."""
+"""Where ``time`` or ``datetime`` is imported, and why. Conformance suites and oracles never stand
+here."""
 
 SLEEPS = {
     "harness/worlds/canary.py": "the canary wakes on purpose, to see how late",
-    "reference_broker/serve_asyncio.py": "lets writers flush before a close",
+    "reference_broker/runtime/asyncio_server.py": "lets writers flush before a close",
 }
-PRINTS = {"harness/targets/leash.py": "its standard output is a protocol with the process that started it"}
+PRINTS = {
+    "harness/targets/process_guard.py": (
+        "its standard output is a protocol with the process that started it"
+    )
+}
 
 NO_CLOCK_RULE = ("benchmarks/",)
 """Measuring time is what these are for."""
@@ -58,9 +66,12 @@ PRIVATE = (
     _joined("crates", ".io"),
     _joined("deb.", "debian.org"),
 )
-"""Folders of the machine this was written on, and hosts of package registries, which their own clients know."""
+"""Folders of the machine this was written on, and hosts of package registries, which their own
+clients know."""
 
-LOOSE_ENDS = re.compile(r"\b(" + "|".join((_joined("TO", "DO"), _joined("FIX", "ME"), _joined("X", "XX"))) + r")\b")
+LOOSE_ENDS = re.compile(
+    r"\b(" + "|".join((_joined("TO", "DO"), _joined("FIX", "ME"), _joined("X", "XX"))) + r")\b"
+)
 
 
 def _calls(found: Module, name: str) -> list[int]:
@@ -84,14 +95,22 @@ def test_clocks_are_read_where_they_belong() -> None:
         for line in _clock_lines(path)
     ]
     assert not wrong, (
-        f"{', '.join(wrong)}: imports a clock. Take the instant as an argument; if this file really has to read one, "
-        "add it to CLOCKS in suites/repo/test_tidy.py with the reason"
+        f"{', '.join(wrong)}: imports a clock. Take the instant as an argument; if this file really"
+        " has to read one, add it to CLOCKS in suites/repo/test_tidy.py with the reason"
     )
 
 
 def test_nobody_sleeps() -> None:
-    wrong = [f"{path}:{line}" for path in modules() if path not in SLEEPS for line in _calls(module(path), "sleep")]
-    assert not wrong, f"{', '.join(wrong)}: sleeps. Wait for something that happens: expect, settle, advance, a process"
+    wrong = [
+        f"{path}:{line}"
+        for path in modules()
+        if path not in SLEEPS
+        for line in _calls(module(path), "sleep")
+    ]
+    assert not wrong, (
+        f"{', '.join(wrong)}: sleeps. Wait for something that happens: expect, settle, advance, a"
+        " process"
+    )
 
 
 def test_print_is_left_to_commands() -> None:
@@ -105,7 +124,9 @@ def test_print_is_left_to_commands() -> None:
     assert not wrong, f"{', '.join(wrong)}: prints. Return the text, or use click.echo in a command"
 
 
-@pytest.mark.parametrize(("listed", "name"), [(CLOCKS, "CLOCKS"), (SLEEPS, "SLEEPS"), (PRINTS, "PRINTS")])
+@pytest.mark.parametrize(
+    ("listed", "name"), [(CLOCKS, "CLOCKS"), (SLEEPS, "SLEEPS"), (PRINTS, "PRINTS")]
+)
 def test_exceptions_are_still_needed(listed: dict[str, str], name: str) -> None:
     used = {
         "CLOCKS": lambda path: bool(_clock_lines(path)),
@@ -113,14 +134,21 @@ def test_exceptions_are_still_needed(listed: dict[str, str], name: str) -> None:
         "PRINTS": lambda path: any(_calls(module(path), "print")),
     }[name]
     idle = [path for path in listed if path not in modules() or not used(path)]
-    assert not idle, f"{', '.join(idle)}: no longer needs its place in {name}; remove it from suites/repo/test_tidy.py"
+    assert not idle, (
+        f"{', '.join(idle)}: no longer needs its place in {name}; remove it from"
+        " suites/repo/test_tidy.py"
+    )
 
 
 def test_files_are_small() -> None:
     large = {
-        path: count for path, file in modules().items() if (count := len(file.read_text().splitlines())) > MOST_LINES
+        path: count
+        for path, file in modules().items()
+        if (count := len(file.read_text().splitlines())) > MOST_LINES
     }
-    assert not large, f"{large}: longer than {MOST_LINES} lines; find the second noun and give it a file"
+    assert not large, (
+        f"{large}: longer than {MOST_LINES} lines; find the second noun and give it a file"
+    )
 
 
 def test_nothing_private_is_named() -> None:
@@ -147,14 +175,24 @@ def test_no_loose_ends() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    silent = [path for path in modules() if not module(path).is_empty and module(path).docstring is None]
-    assert not silent, f"{', '.join(silent)}: begins without a docstring; one sentence on what it holds is enough"
+    silent = [
+        path for path in modules() if not module(path).is_empty and module(path).docstring is None
+    ]
+    assert not silent, (
+        f"{', '.join(silent)}: begins without a docstring; one sentence on what it holds is enough"
+    )
 
 
 def test_every_part_says_what_it_is() -> None:
-    wanted = [path for path in modules() if path.endswith("/__init__.py") and not path.startswith("suites/units/")]
+    wanted = [
+        path
+        for path in modules()
+        if path.endswith("/__init__.py") and not path.startswith("suites/units/")
+    ]
     silent = [path for path in wanted if not module(path).docstring]
-    assert not silent, f"{', '.join(silent)}: a package begins with a docstring that says what belongs in it"
+    assert not silent, (
+        f"{', '.join(silent)}: a package begins with a docstring that says what belongs in it"
+    )
 
 
 def test_the_needles_find_something() -> None:

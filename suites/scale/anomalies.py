@@ -1,5 +1,6 @@
-"""One message lost, one doubled, one out of order, one octet over a window and one early close among ten million events:
-each is found and named with its witness. See ``tox -e judge-scale``; it needs 300 MB of disk and some minutes."""
+"""One message lost, one doubled, one out of order, one octet over a window and one early close
+among ten million events: each is found and named with its witness. See ``tox -e judge-scale``; it
+needs 300 MB of disk and some minutes."""
 
 from __future__ import annotations
 
@@ -9,22 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.load_trace import (
-    MESSAGE_AFTER,
-    PRODUCERS,
-    SILENT,
-    Anomalies,
-    consumer_of,
-    write,
-)
-from harness.catalogue.profiles import load
-from harness.catalogue.requirements import load as requirements
-from harness.oracles.ground import ground
-from reports.judges.conclusion import conclude
-from reports.judges.judge import judge
-from reports.requirements import Requirements
-from reports.session import session
-from reports.sources.segments import local
+from benchmarks.load_trace import MESSAGE_AFTER, PRODUCERS, SILENT, Anomalies, consumer_of, write
+from brokerproof.harness.catalogue.profiles import load
+from brokerproof.harness.catalogue.requirements import load as requirements
+from brokerproof.harness.oracles.expectations import ground
+from brokerproof.reports.judging.conclusion import conclude
+from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.session import session
+from brokerproof.reports.sources.segments import local
 
 EVENTS = int(float(os.environ.get("BROKERPROOF_SCALE_EVENTS", "1e7")))
 
@@ -34,11 +28,15 @@ def messages() -> int:
     return EVENTS // 4
 
 
-def test_each_anomaly_is_found_once_and_named_with_its_witness(tmp_path: Path, messages: int) -> None:
+def test_each_anomaly_is_found_once_and_named_with_its_witness(
+    tmp_path: Path, messages: int
+) -> None:
     put_in = Anomalies.all(messages)
     write(tmp_path, EVENTS, put_in)
     with session("local[2]", heap="4g", brief=True) as spark:
-        judgement = judge(spark, local([str(tmp_path)], 2), ground("artemis", load("artemis").parameters))
+        judgement = judge(
+            spark, local([str(tmp_path)], 2), ground("artemis", load("artemis").parameters)
+        )
         found = conclude(judgement, Requirements(requirements().values()).level)
     step = 60 * 10**9 // messages
     by_kind = {each["kind"]: each for each in found.listed}
@@ -58,5 +56,7 @@ def test_each_anomaly_is_found_once_and_named_with_its_witness(tmp_path: Path, m
     assert at("shared") == [delivered, delivered + 1]
     assert by_kind["disordered"]["what"].startswith(named(put_in.late))
     assert "of 16384 octets were held" in by_kind["overrun"]["what"]
-    assert by_kind["overrun"]["conn"] == 1 + PRODUCERS + int(consumer_of(np.array([put_in.filling]))[0])
+    assert by_kind["overrun"]["conn"] == 1 + PRODUCERS + int(
+        consumer_of(np.array([put_in.filling]))[0]
+    )
     assert by_kind["closed early"]["conn"] == 1 + PRODUCERS + 32 + SILENT // 2

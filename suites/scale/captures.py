@@ -1,20 +1,21 @@
-"""What tcpdump saw of a session is judged as what the harness recorded of it: the same frames, and the same verdicts.
+"""What tcpdump saw of a session is judged as what the harness recorded of it: the same frames, and
+the same verdicts.
 
-Not collected with the rest, since it needs tcpdump and the right to capture: name the file, or run ``tox -e captures``. With
-``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
+Not collected with the rest, since it needs tcpdump and the right to capture: name the file, or run
+``tox -e captures``. With ``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
 """
 
 from __future__ import annotations
 
 from typing import TypeGuard
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.said import said
-from harness.trace import stamp
-from harness.trace.events import Event, FrameReceived, HeartBeatReceived
-from harness.words import ms
-from suites.scale.tcpdump import Capture, captured, keep, of_family, spoken, verdicts
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.clients.callback_events import said
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.trace import stamp
+from brokerproof.harness.trace.events import Event, FrameReceived, HeartBeatReceived
+from brokerproof.suites.scale.tcpdump import Capture, captured, keep, of_family, spoken, verdicts
 
 COUNT = 6
 
@@ -22,7 +23,9 @@ COUNT = 6
 def agree(target: Bench, capture: Capture) -> None:
     """Both recordings hold the same frames and come to the same verdicts."""
     live, passive = spoken(capture.live), spoken(capture.passive)
-    target.control(len(live) == len(passive), f"{len(live)} connections were recorded, {len(passive)} captured")
+    target.control(
+        len(live) == len(passive), f"{len(live)} connections were recorded, {len(passive)} captured"
+    )
     for ours, theirs in zip(live, passive, strict=True):
         target.control(ours == theirs, f"recorded and captured: {_first_difference(ours, theirs)}")
     target.control(bool(live), "frames crossed the wire")
@@ -48,7 +51,10 @@ def test_stomp_py(target: Bench) -> None:
     receipts, beats = target.cited
     with captured(target, "stomppy", target.target.identity.default_acceptor) as capture:
         place = target.destination()
-        sender, consumer = target.stomppy(heart_beat=(500, 500)), target.stomppy(heart_beat=(500, 500))
+        sender, consumer = (
+            target.stomppy(heart_beat=(500, 500)),
+            target.stomppy(heart_beat=(500, 500)),
+        )
         consumer.subscribe(place, ack="client-individual")
         for number in range(COUNT):
             sender.publish(place, stamped(number))
@@ -59,7 +65,9 @@ def test_stomp_py(target: Bench) -> None:
             peer.disconnect()
             peer.expect_end() if peer.left is None and peer.ended is None else None
     agree(target, capture)
-    target.judge(receipts, True, f"{COUNT} messages were sent, received and acknowledged with receipts")
+    target.judge(
+        receipts, True, f"{COUNT} messages were sent, received and acknowledged with receipts"
+    )
     heard = sum(isinstance(each, HeartBeatReceived) for each in capture.passive)
     target.judge(beats, heard >= 2, f"{heard} heart-beats of the broker were captured")
 
@@ -78,13 +86,19 @@ def test_proton(target: Bench) -> None:
         for number in range(COUNT):
             message = consumer.receive(receiver)
             came = bytes(message.body)  # looks into memory that goes with the message
-            target.judge(whole, came == stamped(number), f"message {number} came with {len(came)} octets")
+            target.judge(
+                whole, came == stamped(number), f"message {number} came with {len(came)} octets"
+            )
             receiver.accept()
         for peer in (sender, consumer):
             peer.close()
     agree(target, capture)
-    wrong = [kind for kind, uncertain in verdicts(capture.passive, of_family(target)) if not uncertain]
-    target.judge(credit, "over the credit" not in wrong, f"the capture shows {wrong or 'nothing wrong'}")
+    wrong = [
+        kind for kind, uncertain in verdicts(capture.passive, of_family(target)) if not uncertain
+    ]
+    target.judge(
+        credit, "over the credit" not in wrong, f"the capture shows {wrong or 'nothing wrong'}"
+    )
 
 
 @case("AMQP091-TAG-01", needs={"amqp091", "sockets"})
@@ -117,7 +131,9 @@ def test_pika(target: Bench) -> None:
         for number in range(COUNT):
             peer.publish(queue, stamped(number))
             message = peer.expect(said("message")).detail
-            target.control(message["body"].encode() == stamped(number), "the message came as it was sent")
+            target.control(
+                message["body"].encode() == stamped(number), "the message came as it was sent"
+            )
             peer.ack(message["tag"])
         peer.close()
         peer.leave()
@@ -129,7 +145,9 @@ def judge_tags(target: Bench, capture: Capture) -> None:
     """Each delivery that was captured has a tag of its own."""
     tags = [dict(each.headers)["delivery-tag"] for each in capture.passive if _delivers(each)]
     fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
-    target.judge(target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}")
+    target.judge(
+        target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}"
+    )
 
 
 def _delivers(event: Event) -> TypeGuard[FrameReceived]:

@@ -1,4 +1,5 @@
-"""The report and the judges on a real standalone Spark cluster of two workers on this machine; see ``tox -e cluster``."""
+"""The report and the judges on a real standalone Spark cluster of two workers on this machine; see
+``tox -e cluster``."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load_trace import Anomalies, write
-from harness.catalogue.profiles import load
-from harness.java import find_java
-from harness.oracles.ground import ground
-from reports import command
-from reports.gateway import _environment
-from reports.judges.judge import judge
-from reports.session import JAVA_MINIMUM, session, spark_home
-from reports.sources.segments import local
-from suites.units.synthetic_run import full_run
+from brokerproof.harness.catalogue.profiles import load
+from brokerproof.harness.oracles.expectations import ground
+from brokerproof.harness.targets.java_runtime import find_java
+from brokerproof.reports import command
+from brokerproof.reports.gateway import _environment
+from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.session import JAVA_MINIMUM, session, spark_home
+from brokerproof.reports.sources.segments import local
+from brokerproof.suites.units.drivers.synthetic_run import full_run
 
 WORKERS = 2
 READY_LOOKS = 1500
@@ -32,13 +33,17 @@ _WORKER_READY = re.compile(r"Successfully registered with master")
 
 @contextmanager
 def daemon(log: Path, ready: re.Pattern[str], *arguments: str) -> Iterator[re.Match[str]]:
-    """One of Spark's own processes, from when its log says that it is ready until the block ends."""
+    """One of Spark's own processes, from when its log says that it is ready until the block
+    ends."""
     home = spark_home()
     java = find_java(JAVA_MINIMUM)
     environment = {**_environment(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
     environment["JAVA_HOME"] = str(java.resolve().parent.parent)
     line = [str(java), "-cp", f"{home}/jars/*", "-Xmx512m", *arguments]
-    with log.open("wb") as out, subprocess.Popen(line, stdout=out, stderr=out, env=environment) as process:
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(line, stdout=out, stderr=out, env=environment) as process,
+    ):
         try:
             yield _said(log, ready, process)
         finally:
@@ -59,7 +64,9 @@ def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -
         except subprocess.TimeoutExpired:
             continue
         break
-    raise AssertionError(f"{log.name}: not ready; it said {log.read_text('utf-8', 'replace')[-500:]}")
+    raise AssertionError(
+        f"{log.name}: not ready; it said {log.read_text('utf-8', 'replace')[-500:]}"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +78,9 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         patched.setenv("PYSPARK_PYTHON", sys.executable)
         patched.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patched.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        started = daemon(folder / "master.log", _MASTER_READY, "org.apache.spark.deploy.master.Master", *place)
+        started = daemon(
+            folder / "master.log", _MASTER_READY, "org.apache.spark.deploy.master.Master", *place
+        )
         url = stack.enter_context(started)[1]
         for number in range(WORKERS):
             of = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"))

@@ -1,7 +1,9 @@
-"""Recordings that lie where Spark reads them and this process does not: on file systems of Hadoop that are no local paths.
+"""Recordings that lie where Spark reads them and this process does not: on file systems of Hadoop
+that are no local paths.
 
-``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP, which talks here to a few lines
-that answer as a NameNode and a DataNode do, but for a header. See ``tox -e cluster``.
+``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP,
+which talks here to a few lines that answer as a NameNode and a DataNode do, but for a header. See
+``tox -e cluster``.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.load_trace import Anomalies, write
-from harness.catalogue.profiles import load
-from harness.oracles.ground import ground
-from reports.judge_command import source_of
-from reports.judges.judge import judge
-from reports.session import session
+from brokerproof.harness.catalogue.profiles import load
+from brokerproof.harness.oracles.expectations import ground
+from brokerproof.reports.judge_command import source_of
+from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.session import session
 
 KINDS = ["closed early", "disordered", "lost", "overrun", "shared"]
 
@@ -52,14 +54,24 @@ def served(trace: Path) -> Iterator[str]:
             """One operation."""
             asked = urlsplit(self.path)
             of = parse_qs(asked.query)
-            path, operation = trace / asked.path.removeprefix("/webhdfs/v1").strip("/"), of["op"][0].upper()
+            path, operation = (
+                trace / asked.path.removeprefix("/webhdfs/v1").strip("/"),
+                of["op"][0].upper(),
+            )
             if not path.exists():
-                remote = {"exception": "FileNotFoundException", "javaClassName": "java.io.FileNotFoundException"}
+                remote = {
+                    "exception": "FileNotFoundException",
+                    "javaClassName": "java.io.FileNotFoundException",
+                }
                 self._say(404, {"RemoteException": {**remote, "message": asked.path}})
             elif operation == "GETFILESTATUS":
                 self._say(200, {"FileStatus": _status(path, "")})
             elif operation == "LISTSTATUS":
-                some = [_status(each, each.name) for each in sorted(path.iterdir())] if path.is_dir() else []
+                some = (
+                    [_status(each, each.name) for each in sorted(path.iterdir())]
+                    if path.is_dir()
+                    else []
+                )
                 self._say(200, {"FileStatuses": {"FileStatus": some or [_status(path, "")]}})
             elif operation == "OPEN" and "from" not in of:  # a NameNode names a DataNode
                 here = f"http://127.0.0.1:{self.server.server_port}{self.path}&from=datanode"
@@ -71,11 +83,18 @@ def served(trace: Path) -> Iterator[str]:
             elif operation == "GETFILEBLOCKLOCATIONS":
                 self._say(200, {"BlockLocations": {"BlockLocation": []}})
             else:
-                about = {"fileLength": path.stat().st_size, "isLastBlockComplete": True, "isUnderConstruction": False}
-                self._say(200, {"LocatedBlocks": {**about, "lastLocatedBlock": None, "locatedBlocks": []}})
+                about = {
+                    "fileLength": path.stat().st_size,
+                    "isLastBlockComplete": True,
+                    "isUnderConstruction": False,
+                }
+                self._say(
+                    200, {"LocatedBlocks": {**about, "lastLocatedBlock": None, "locatedBlocks": []}}
+                )
 
         def _say(self, status: int, answer: object) -> None:
-            # Spark's Hadoop lacks a class (RuntimeDelegateImpl) that its client needs where a type of content is said.
+            # Spark's Hadoop lacks a class (RuntimeDelegateImpl) that its client needs where a type
+            # of content is said.
             self._send(status, json.dumps(answer).encode())
 
         def _send(self, status: int, octets: bytes, **headers: str) -> None:
@@ -99,9 +118,23 @@ def served(trace: Path) -> Iterator[str]:
 
 def _status(path: Path, suffix: str) -> dict[str, object]:
     about = path.stat()
-    same = {"owner": "o", "group": "g", "permission": "755", "replication": 1, "blockSize": 2**27, "storagePolicy": 0}
-    times = {"accessTime": int(about.st_atime * 1000), "modificationTime": int(about.st_mtime * 1000)}
-    kind = {"type": "DIRECTORY", "length": 0} if path.is_dir() else {"type": "FILE", "length": about.st_size}
+    same = {
+        "owner": "o",
+        "group": "g",
+        "permission": "755",
+        "replication": 1,
+        "blockSize": 2**27,
+        "storagePolicy": 0,
+    }
+    times = {
+        "accessTime": int(about.st_atime * 1000),
+        "modificationTime": int(about.st_mtime * 1000),
+    }
+    kind = (
+        {"type": "DIRECTORY", "length": 0}
+        if path.is_dir()
+        else {"type": "FILE", "length": about.st_size}
+    )
     return {**same, **times, **kind, "pathSuffix": suffix, "fileId": about.st_ino, "childrenNum": 0}
 
 

@@ -1,4 +1,5 @@
-"""The notebook of the documents, executed as Jupyter would, on a run that was just made and reported: ``tox -e notebook``."""
+"""The notebook of the documents, executed as Jupyter would, on a run that was just made and
+reported: ``tox -e notebook``."""
 
 from __future__ import annotations
 
@@ -14,18 +15,38 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-DOCUMENTS = Path(__file__).parents[2] / "docs"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 NOTEBOOK, TABLES = DOCUMENTS / "notebook.ipynb", DOCUMENTS / "tables.md"
 CELLS_WITHIN_S = 600
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cases about full addresses and windows on the reference broker in virtual time, and the report on them."""
+    """Cases about full addresses and windows on the reference broker in virtual time, and the
+    report on them."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    asked = ["--target", "reference", "--suite", "flow", "--effort", "smoke", "--seed", "1", "--inconclusive-ok"]
+    asked = [
+        "--target",
+        "reference",
+        "--suite",
+        "flow",
+        "--effort",
+        "smoke",
+        "--seed",
+        "1",
+        "--inconclusive-ok",
+    ]
     subprocess.run(
-        [sys.executable, "-c", "from harness.cli import main; main()", "run", *asked, "--out", str(folder)], check=True
+        [
+            sys.executable,
+            "-c",
+            "from brokerproof.harness.commands.cli import main; main()",
+            "run",
+            *asked,
+            "--out",
+            str(folder),
+        ],
+        check=True,
     )
     return folder
 
@@ -37,7 +58,9 @@ def executed(run: Path) -> Any:
     nbformat.validate(notebook)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BROKERPROOF_RUN", str(run))
-        NotebookClient(notebook, timeout=CELLS_WITHIN_S, kernel_name="python3").execute(cwd=str(run))
+        NotebookClient(notebook, timeout=CELLS_WITHIN_S, kernel_name="python3").execute(
+            cwd=str(run)
+        )
     return notebook
 
 
@@ -48,14 +71,18 @@ def shown(notebook: Any, words: str) -> str:
 
 
 def test_every_question_has_an_answer(executed: Any) -> None:
-    asking = [each for each in executed.cells if each.cell_type == "code" and "def ask" not in each.source]
+    asking = [
+        each for each in executed.cells if each.cell_type == "code" and "def ask" not in each.source
+    ]
     assert len(asking) > 10
     for cell in asking:
         assert cell.outputs, cell.source
 
 
 def test_the_answers_are_about_this_run(executed: Any, run: Path) -> None:
-    results = [json.loads(line) for line in (run / "results.ndjson").read_text("utf-8").splitlines()]
+    results = [
+        json.loads(line) for line in (run / "results.ndjson").read_text("utf-8").splitlines()
+    ]
     counted = shown(executed, "PIVOT cases")
     assert str(sum(each["verdict"] == "PASS" for each in results)) in counted
     assert "full." in shown(executed, "most_pages")

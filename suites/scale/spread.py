@@ -1,4 +1,5 @@
-"""A load whose drivers are tasks on a real standalone Spark cluster of two workers on this machine; see ``tox -e cluster``."""
+"""A load whose drivers are tasks on a real standalone Spark cluster of two workers on this machine;
+see ``tox -e cluster``."""
 
 from __future__ import annotations
 
@@ -7,22 +8,37 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from harness.commands.load import load
-from harness.oracles import recording
-from harness.trace import read
-from reports.soak.command import soak
-from suites.scale.cluster import WORKERS, master  # noqa: F401  (a fixture)
+from brokerproof.harness.commands.load import load
+from brokerproof.harness.oracles import recording
+from brokerproof.harness.trace import read
+from brokerproof.reports.soak.command import soak
+from brokerproof.suites.scale.cluster import WORKERS, master  # noqa: F401  (a fixture)
 
 
 def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # noqa: F811
     folder = tmp_path / "run"
-    options = ["--target", "reference-real", "--master", master, "--drivers", str(WORKERS), "--messages", "500"]
+    options = [
+        "--target",
+        "reference-real",
+        "--master",
+        master,
+        "--drivers",
+        str(WORKERS),
+        "--messages",
+        "500",
+    ]
     done = CliRunner().invoke(
-        load, [*options, "--out", str(folder), "--json"], standalone_mode=False, catch_exceptions=False
+        load,
+        [*options, "--out", str(folder), "--json"],
+        standalone_mode=False,
+        catch_exceptions=False,
     )
     told = json.loads(done.stdout)
     assert told["sent"] == told["confirmed"] == told["received"] == 500
-    assert {each.name.split("-")[1] for each in read.segments(folder, "reference-real")} == {"0", "1"}
+    assert {each.name.split("-")[1] for each in read.segments(folder, "reference-real")} == {
+        "0",
+        "1",
+    }
     events = sorted(read.case(folder, "reference-real", "load"), key=lambda event: event.at_ns)
     assert not recording.judge(events)
     clocks = json.loads((folder / "run.json").read_text())["load"]["clocks"]
@@ -32,9 +48,23 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
 
 def test_the_cluster_that_drives_a_soak_judges_it_meanwhile(master: str, tmp_path: Path) -> None:  # noqa: F811
     """One of two cores drives, the other one judges."""
-    options = ["--target", "reference-real", "--master", master, "--drivers", "1", "--rate", "200", "--for", "20s"]
+    options = [
+        "--target",
+        "reference-real",
+        "--master",
+        master,
+        "--drivers",
+        "1",
+        "--rate",
+        "200",
+        "--for",
+        "20s",
+    ]
     done = CliRunner().invoke(
-        soak, [*options, "--out", str(tmp_path / "run"), "--json"], standalone_mode=False, catch_exceptions=False
+        soak,
+        [*options, "--out", str(tmp_path / "run"), "--json"],
+        standalone_mode=False,
+        catch_exceptions=False,
     )
     told = json.loads(done.stdout)
     assert done.return_value == 0

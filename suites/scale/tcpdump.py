@@ -1,4 +1,5 @@
-"""tcpdump on the loopback interface while a case runs, and what comes of it beside what the harness recorded itself."""
+"""tcpdump on the loopback interface while a case runs, and what comes of it beside what the harness
+recorded itself."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from harness.bench import Bench
-from harness.capture.conversion import Converter
-from harness.capture.series import Series
-from harness.oracles import lives, recording
-from harness.oracles.ground import Ground, ground
-from harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
-from harness.words import CloseHow, seconds
-from reports.judges import amqp
+from brokerproof.harness.capture.conversion import Converter
+from brokerproof.harness.capture.merge import Series
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles.expectations import Ground, ground
+from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
+from brokerproof.reports.judging import amqp
 
 KEEP = "BROKERPROOF_CAPTURES"
 """A folder in which captures stay, where the environment names one."""
@@ -38,7 +40,8 @@ class Capture:
 
 @contextmanager
 def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
-    """Captures what passes the acceptor. When the block ends, everything that it opened has to have been closed."""
+    """Captures what passes the acceptor. When the block ends, everything that it opened has to have
+    been closed."""
     target.control(shutil.which("tcpdump") is not None, "tcpdump is installed")
     probe = target.peer(acceptor=acceptor)
     port = probe.channel.remote.rpartition(":")[2]
@@ -56,7 +59,10 @@ def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
                 capture.passive = events(capture.path)
                 return sum(type(each).__name__ in _ENDS for each in capture.passive) >= opened
 
-            target.control(target.wait_until(whole, seconds(10)), f"{opened} connections begin and end in the capture")
+            target.control(
+                target.wait_until(whole, seconds(10)),
+                f"{opened} connections begin and end in the capture",
+            )
 
 
 _ENDS = ("ConnectionClosed", "ConnectionAbandoned")
@@ -103,11 +109,19 @@ def _rest(converter: Converter, series: Series) -> Iterator[object]:
 
 
 def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
-    """What each side of each connection said, connections in the order in which they were opened."""
+    """What each side of each connection said, connections in the order in which they were
+    opened."""
     told: dict[int, list[tuple[object, ...]]] = {}
     for each in recorded:
         if each.conn is not None and isinstance(each, (FrameSent, FrameReceived)):
-            said = (type(each).__name__, each.protocol, each.command, each.headers, each.body, each.body_size)
+            said = (
+                type(each).__name__,
+                each.protocol,
+                each.command,
+                each.headers,
+                each.body,
+                each.body_size,
+            )
             told.setdefault(each.conn, []).append(said)
     # Which of two frames that cross passed first is another question at another place.
     return [sorted(told[conn], key=lambda said: str(said[0])) for conn in sorted(told)]
@@ -116,9 +130,11 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
 def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str, bool]]:
     """What is wrong, and whether surely."""
     found = [*recording.judge(recorded, held_against)]
-    for life in lives.lifetimes(recorded).values():
-        found += lives.judge(life, held_against)
-    amqp_lines = {each.conn for each in recorded if getattr(each, "protocol", "") in ("AMQP", "AMQP091")}
+    for life in connection_lifetimes.lifetimes(recorded).values():
+        found += connection_lifetimes.judge(life, held_against)
+    amqp_lines = {
+        each.conn for each in recorded if getattr(each, "protocol", "") in ("AMQP", "AMQP091")
+    }
     for conn in sorted(each for each in amqp_lines if each is not None):
         own = [each for each in recorded if each.conn == conn]
         found += [wrong for wrong, _ in amqp.irregularities(own, conn)]
@@ -126,9 +142,13 @@ def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str,
 
 
 def told(recorded: Sequence[Event], held_against: Ground) -> dict[str, object]:
-    """What a recording holds, in short, and what it comes to: what a capture that is kept is compared with later."""
+    """What a recording holds, in short, and what it comes to: what a capture that is kept is
+    compared with later."""
     frames = [
-        [[kind.removeprefix("Frame"), protocol, command, size] for kind, protocol, command, _, _, size in connection]
+        [
+            [kind.removeprefix("Frame"), protocol, command, size]
+            for kind, protocol, command, _, _, size in connection
+        ]
         for connection in spoken(recorded)
     ]
     return {

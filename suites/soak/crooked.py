@@ -1,8 +1,10 @@
-"""A link that is crooked on purpose: it passes STOMP on, and now and then drops or doubles a MESSAGE.
+"""A link that is crooked on purpose: it passes STOMP on, and now and then drops or doubles a
+MESSAGE.
 
-``python -m suites.soak.crooked 127.0.0.1:61613 --double 5000`` prints the port that it listens on. What a soak has to find.
-Frames are told apart by their NUL, so bodies must have none, as those of a load have. A doubled MESSAGE would be acknowledged
-twice, which a broker refuses: double for consumers that do not acknowledge.
+``python -m brokerproof.suites.soak.crooked 127.0.0.1:61613 --double 5000`` prints the port that it
+listens on. What a soak has to find. Frames are told apart by their NUL, so bodies must have none,
+as those of a load have. A doubled MESSAGE would be acknowledged twice, which a broker refuses:
+double for consumers that do not acknowledge.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Crooked:
         client, _ = self._door.accept()
         link = Link(self, client, socket.create_connection(self._broker))
         for side, passed in ((link.client, link.from_client), (link.broker, link.from_broker)):
-            self._selector.register(side, selectors.EVENT_READ, lambda passed=passed: self._pass(link, passed))
+            self._selector.register(
+                side, selectors.EVENT_READ, lambda passed=passed: self._pass(link, passed)
+            )
 
     def _pass(self, link: Link, passed: object) -> None:
         try:
@@ -84,8 +88,12 @@ class Crooked:
 
 @click.command()
 @click.argument("broker", metavar="HOST:PORT")
-@click.option("--drop", type=click.IntRange(0), default=0, help="Every so-manieth MESSAGE is dropped.")
-@click.option("--double", type=click.IntRange(0), default=0, help="Every so-manieth MESSAGE comes twice.")
+@click.option(
+    "--drop", type=click.IntRange(0), default=0, help="Every so-manieth MESSAGE is dropped."
+)
+@click.option(
+    "--double", type=click.IntRange(0), default=0, help="Every so-manieth MESSAGE comes twice."
+)
 def main(broker: str, drop: int, double: int) -> None:
     """Passes STOMP on, not quite as it came, until it is killed."""
     host, _, port = broker.rpartition(":")

@@ -1,10 +1,12 @@
-"""Kills the reference broker with SIGKILL under load, again and again, and looks whether it kept what it promised.
+"""Kills the reference broker with SIGKILL under load, again and again, and looks whether it kept
+what it promised.
 
-``python -m suites.soak.kill9 --runs 500 --seed 1 [--profile activemq]``. Each run starts the real process on the files of the
-run before, looks at all that is in its queues, loads it with producers (receipts, transactions, two kinds of queue and durable
-subscriptions) and consumers that acknowledge, and kills it at an instant that the dice choose; sometimes it is killed before,
-while it recovers.
-Exit 1 when anything receipted was lost, out of order, there twice, or there again without the mark of a redelivery.
+``python -m brokerproof.suites.soak.kill9 --runs 500 --seed 1 [--profile activemq]``. Each run
+starts the real process on the files of the run before, looks at all that is in its queues, loads it
+with producers (receipts, transactions, two kinds of queue and durable subscriptions) and consumers
+that acknowledge, and kills it at an instant that the dice choose; sometimes it is killed before,
+while it recovers. Exit 1 when anything receipted was lost, out of order, there twice, or there
+again without the mark of a redelivery.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from pathlib import Path
 
 import click
 
-from suites.soak.ledger import Counts, Key, Ledger
+from brokerproof.suites.soak.ledger import Counts, Key, Ledger
 
 CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
 <security-enabled>false</security-enabled><journal-file-size>64K</journal-file-size>
@@ -36,20 +38,21 @@ CONFIGURATION = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq
 <max-delivery-attempts>-1</max-delivery-attempts><auto-delete-queues>false</auto-delete-queues></address-setting>
 <address-setting match="paged.#"><max-size-bytes>20000</max-size-bytes><page-size-bytes>8192</page-size-bytes>
 <max-read-page-bytes>-1</max-read-page-bytes></address-setting></address-settings></core></configuration>
-"""
+"""  # noqa: E501
 ACTIVEMQ = """<broker xmlns="http://activemq.apache.org/schema/core" brokerName="b">
 <destinationPolicy><policyMap><policyEntries>
 <policyEntry queue="paged.>" memoryLimit="12000" producerFlowControl="false" maxPageSize="7"/>
 <policyEntry queue="kept.>" memoryLimit="20000" producerFlowControl="false"><pendingQueuePolicy><fileQueueCursor/>
 </pendingQueuePolicy></policyEntry></policyEntries></policyMap></destinationPolicy>
 <transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:0"/></transportConnectors></broker>
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a broker is configured and spoken to. ``place`` makes the headers that name an address, which is a topic or not, from
-    its name and the name of a header for its kind; ``window`` one about how much a consumer may have, in octets, -1 for all."""
+    """How a broker is configured and spoken to. ``place`` makes the headers that name an address,
+    which is a topic or not, from its name and the name of a header for its kind; ``window`` one
+    about how much a consumer may have, in octets, -1 for all."""
 
     options: tuple[str, ...]
     configuration: str
@@ -61,7 +64,9 @@ FAMILIES = {
     "artemis": Family(
         (),
         CONFIGURATION,
-        lambda name, topic, header: f"destination:{name}\n{header}:{'MULTICAST' if topic else 'ANYCAST'}\n",
+        lambda name, topic, header: (
+            f"destination:{name}\n{header}:{'MULTICAST' if topic else 'ANYCAST'}\n"
+        ),
         lambda octets: f"consumer-window-size:{octets}\n",
     ),
     "activemq": Family(
@@ -102,7 +107,8 @@ class Peer:
         self.socket.sendall(octets)
 
     def read(self) -> None:
-        """Takes what is there, or waits until something is. Raises ``ConnectionError`` at the end of the stream."""
+        """Takes what is there, or waits until something is. Raises ``ConnectionError`` at the end
+        of the stream."""
         octets = self.socket.recv(262144)
         if not octets:
             raise ConnectionError("the broker closed the connection")
@@ -110,7 +116,9 @@ class Peer:
         for each in whole:
             head, _, body = each.lstrip(b"\n").partition(b"\n\n")
             command, *lines = head.decode().split("\n")
-            self.frames.append((command, dict(line.split(":", 1) for line in reversed(lines)), body))
+            self.frames.append(
+                (command, dict(line.split(":", 1) for line in reversed(lines)), body)
+            )
 
     def wait(self, command: str) -> tuple[str, dict[str, str], bytes]:
         """The next frame, which is that command. Raises :class:`Stuck`."""
@@ -141,7 +149,10 @@ class Chain:
         self._producers = 0
         (folder / "broker.xml").write_text(family.configuration)
         self._nursery = subprocess.Popen(
-            [sys.executable, "-m", "suites.soak.nursery"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "brokerproof.suites.soak.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
@@ -182,7 +193,8 @@ class Chain:
         self.pages_seen += len(list((self.folder / "data").rglob("*.page")))
 
     def look(self, port: int, queue: str) -> None:
-        """Everything that is in ``queue``, without taking it away: it comes up to a message that is sent now."""
+        """Everything that is in ``queue``, without taking it away: it comes up to a message that is
+        sent now."""
         client_id, frame = self.subscribe(queue, -1)
         consumer = Peer(port, client_id)
         consumer.say(frame)
@@ -212,7 +224,7 @@ class Chain:
         where = self.family.place(address, bool(name), "subscription-type")
         if name:
             where += f"durable-subscriber-name:{name}\n"
-        frame = f"SUBSCRIBE\nid:0\n{where}ack:client-individual\n{self.family.window(window)}receipt:sub\n\n\0"
+        frame = f"SUBSCRIBE\nid:0\n{where}ack:client-individual\n{self.family.window(window)}receipt:sub\n\n\0"  # noqa: E501
         return (f"client-{name}" if name else ""), frame.encode()
 
     def end(self) -> None:
@@ -221,7 +233,7 @@ class Chain:
         self._nursery.wait()
         self._answers.close()
 
-    # --- load ---------------------------------------------------------------------------------------------------------
+    # --- load -------------------------------------------------------------------------------------
 
     def load(self, port: int) -> None:
         """Producers and consumers until the instant of the kill, which comes at the end of this."""
@@ -245,14 +257,17 @@ class Chain:
 
 
 class Producer:
-    """Sends and counts receipts: ``window`` messages are without one at most. Some go in transactions."""
+    """Sends and counts receipts: ``window`` messages are without one at most. Some go in
+    transactions."""
 
-    def __init__(self, port: int, address: str, queues: tuple[str, ...], number: int, chain: Chain) -> None:
+    def __init__(
+        self, port: int, address: str, queues: tuple[str, ...], number: int, chain: Chain
+    ) -> None:
         self.peer = Peer(port)
         self._queues, self._number, self._chain = queues, number, chain
         self._dice = random.Random(chain.dice.random())
         self._window = self._dice.choice((1, 4, 32))
-        self._head = f"SEND\n{chain.family.place(address, len(queues) > 1, 'destination-type')}persistent:true\n"
+        self._head = f"SEND\n{chain.family.place(address, len(queues) > 1, 'destination-type')}persistent:true\n"  # noqa: E501
         self._next = self._groups = 0
         self._open: dict[str, list[Key]] = {}
 
@@ -276,10 +291,18 @@ class Producer:
             keys.append(key)
             self._chain.ledger.sent(self._queues, key)
             header = f"transaction:{self._groups}\n" if group else f"receipt:m{key.number}\n"
-            frames += f"{self._head}{header}\n".encode() + key.body(self._dice.choice((20, 400, 3000))) + b"\0"
+            frames += (
+                f"{self._head}{header}\n".encode()
+                + key.body(self._dice.choice((20, 400, 3000)))
+                + b"\0"
+            )
         if group:
             name = f"transaction:{self._groups}\n"
-            frames = f"BEGIN\n{name}\n\0".encode() + frames + f"COMMIT\n{name}receipt:t{self._groups}\n\n\0".encode()
+            frames = (
+                f"BEGIN\n{name}\n\0".encode()
+                + frames
+                + f"COMMIT\n{name}receipt:t{self._groups}\n\n\0".encode()
+            )
         self._open[f"t{self._groups}" if group else f"m{keys[0].number}"] = keys
         self.peer.say(frames)
 
@@ -332,34 +355,67 @@ def _chain(folder: Path, seed: int, runs: int, family: Family) -> Chain:
 
 
 @click.command()
-@click.option("--runs", type=click.IntRange(1), default=500, show_default=True, help="How often the broker is killed.")
-@click.option("--seed", type=int, default=1, show_default=True, help="All that the dice know.")
-@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Brokers at the same time.")
 @click.option(
-    "--profile", type=click.Choice(sorted(FAMILIES)), default="artemis", show_default=True, help="Which kind of broker."
+    "--runs",
+    type=click.IntRange(1),
+    default=500,
+    show_default=True,
+    help="How often the broker is killed.",
 )
-@click.option("--keep", type=click.Path(path_type=Path), help="Where the brokers' files are left, for a look at them.")
+@click.option("--seed", type=int, default=1, show_default=True, help="All that the dice know.")
+@click.option(
+    "--jobs", type=click.IntRange(1), default=2, show_default=True, help="Brokers at the same time."
+)
+@click.option(
+    "--profile",
+    type=click.Choice(sorted(FAMILIES)),
+    default="artemis",
+    show_default=True,
+    help="Which kind of broker.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    help="Where the brokers' files are left, for a look at them.",
+)
 def main(runs: int, seed: int, jobs: int, profile: str, keep: Path | None) -> None:
     """Kill the reference broker under load, and see whether it kept what it promised."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="brokerproof-kill9-") as scratch, ThreadPoolExecutor(jobs) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="brokerproof-kill9-") as scratch,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
         folder = keep or Path(scratch)
         folder.mkdir(exist_ok=True)
         share = [runs // jobs + (each < runs % jobs) for each in range(jobs)]
         futures = [
-            pool.submit(_chain, folder / f"chain-{each}", seed * 1000 + each, count, FAMILIES[profile])
+            pool.submit(
+                _chain, folder / f"chain-{each}", seed * 1000 + each, count, FAMILIES[profile]
+            )
             for each, count in enumerate(share)
         ]
         chains = [each.result() for each in futures]
-    total = {name: sum(asdict(each.ledger.counts)[name] for each in chains) for name in asdict(Counts())}
-    recovery, pages = sum(each.kills_in_recovery for each in chains), sum(each.pages_seen for each in chains)
+    total = {
+        name: sum(asdict(each.ledger.counts)[name] for each in chains) for name in asdict(Counts())
+    }
+    recovery, pages = (
+        sum(each.kills_in_recovery for each in chains),
+        sum(each.pages_seen for each in chains),
+    )
     wrong = [sentence for each in chains for sentence in each.ledger.wrong]
     done = sum(each.ledger.run for each in chains)
     click.echo(
-        f"{done} kills under load and {recovery} more in recovery, seed {seed}, {time.monotonic() - began:.0f} s"
+        f"{done} kills under load and {recovery} more in recovery, seed {seed},"
+        f" {time.monotonic() - began:.0f} s"
     )
-    click.echo(f"{total['sent']} messages sent, {total['receipted']} receipted, {total['acknowledged']} acknowledged")
-    click.echo(f"{total['found']} found after restarts, {pages} page files left by kills, {len(wrong)} things wrong")
+    click.echo(
+        f"{total['sent']} messages sent, {total['receipted']} receipted, {total['acknowledged']}"
+        " acknowledged"
+    )
+    click.echo(
+        f"{total['found']} found after restarts, {pages} page files left by kills, {len(wrong)}"
+        " things wrong"
+    )
     for sentence in wrong[:20]:
         click.echo(sentence)
     sys.exit(1 if wrong else 0)

@@ -1,8 +1,9 @@
-"""What a broker was given and promised, queue by queue, and what is wrong with what it has after it was killed.
+"""What a broker was given and promised, queue by queue, and what is wrong with what it has after it
+was killed.
 
-A message is known by its producer and its number there. It *must* be in a queue when its sender has a receipt and nobody
-asked to acknowledge it; it *must not* when an acknowledgement has a receipt; in between both are right. Order is that of
-each producer.
+A message is known by its producer and its number there. It *must* be in a queue when its sender has
+a receipt and nobody asked to acknowledge it; it *must not* when an acknowledgement has a receipt;
+in between both are right. Order is that of each producer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import NamedTuple
 
 
 class Key(NamedTuple):
-    """A message: its producer (a new number in each run) and its number there. ``group`` is its transaction, 0 for none."""
+    """A message: its producer (a new number in each run) and its number there. ``group`` is its
+    transaction, 0 for none."""
 
     producer: int
     number: int
@@ -95,7 +97,8 @@ class Ledger:
         self.queues[queue][key].acked = True
 
     def found(self, queue: str, there: list[tuple[Key, bool]]) -> None:
-        """All that is in ``queue`` after a restart, in order, each with its mark. From here on that is what is known."""
+        """All that is in ``queue`` after a restart, in order, each with its mark. From here on that
+        is what is known."""
         before = self.queues.setdefault(queue, {})
         self.counts.found += len(there)
         keys = [key for key, _ in there]
@@ -115,7 +118,9 @@ class Ledger:
         last: dict[int, int] = {}
         for key in keys:
             if key.number < last.get(key.producer, -1):
-                self._say(f"{queue}: {key} is behind number {last[key.producer]} of the same producer")
+                self._say(
+                    f"{queue}: {key} is behind number {last[key.producer]} of the same producer"
+                )
             last[key.producer] = key.number
         self._judge_groups(queue, before, present)
         self.queues[queue] = {key: Known(receipted=True, delivered=True) for key in keys}
@@ -128,7 +133,10 @@ class Ledger:
         for (producer, group), keys in groups.items():
             there = sum(each in present for each in keys)
             if 0 < there < len(keys):
-                self._say(f"{queue}: {there} of {len(keys)} messages of transaction {group} of producer {producer}")
+                self._say(
+                    f"{queue}: {there} of {len(keys)} messages of transaction {group} of producer"
+                    f" {producer}"
+                )
 
     def _say(self, sentence: str) -> None:
         self.wrong.append(f"run {self.run}: {sentence}")

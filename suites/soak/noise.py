@@ -1,8 +1,10 @@
-"""Runs the timing suites again and again on a host that is kept busy, and looks whether a verdict ever flips.
+"""Runs the timing suites again and again on a host that is kept busy, and looks whether a verdict
+ever flips.
 
-``python -m suites.soak.noise --runs 50 --target reference-real``. Every core is loaded by a process that does nothing else.
-A case that says PASS in one run and FAIL in another accuses the host, not the broker: exit 1. INCONCLUSIVE is what a noisy
-host may make of a case, and how often it did is told. Runs differ by their seeds.
+``python -m brokerproof.suites.soak.noise --runs 50 --target reference-real``. Every core is loaded
+by a process that does nothing else. A case that says PASS in one run and FAIL in another accuses
+the host, not the broker: exit 1. INCONCLUSIVE is what a noisy host may make of a case, and how
+often it did is told. Runs differ by their seeds.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from pathlib import Path
 
 import click
 
-TIMING = "connection_ttl or heart_beats or idle_timeout or (stomppy and beat) or heart_beats_come_over or silence"
+TIMING = (
+    "connection_ttl or heart_beats or idle_timeout or (stomppy and beat) or heart_beats_come_over"
+    " or silence"
+)
 """The cases that judge instants and intervals (pytest's -k)."""
 
 
@@ -30,8 +35,21 @@ def burn() -> None:
 
 def one_run(target: str, seed: int, folder: Path) -> dict[str, str]:
     """Verdicts by case of one run."""
-    command = [sys.executable, "-m", "harness.cli", "run", "--target", target, "--case", TIMING, "--seed", str(seed)]
-    done = subprocess.run([*command, "--no-report", "--out", str(folder)], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "brokerproof.harness.commands.cli",
+        "run",
+        "--target",
+        target,
+        "--case",
+        TIMING,
+        "--seed",
+        str(seed),
+    ]
+    done = subprocess.run(
+        [*command, "--no-report", "--out", str(folder)], capture_output=True, text=True, check=False
+    )
     results = folder / "results.ndjson"
     if not results.is_file():
         raise click.ClickException(
@@ -44,9 +62,19 @@ def one_run(target: str, seed: int, folder: Path) -> dict[str, str]:
 @click.command()
 @click.option("--target", default="reference-real", show_default=True)
 @click.option("--runs", type=click.IntRange(1), default=50, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the first run; each has its own.")
 @click.option(
-    "--burners", type=int, default=os.cpu_count() or 1, show_default=True, help="Processes that load the host."
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Seed of the first run; each has its own.",
+)
+@click.option(
+    "--burners",
+    type=int,
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Processes that load the host.",
 )
 def main(target: str, runs: int, seed: int, burners: int) -> None:
     """Exit 1 when a verdict flips between PASS and FAIL, or a case ends in an error of ours."""
@@ -66,10 +94,16 @@ def main(target: str, runs: int, seed: int, burners: int) -> None:
     finally:
         for each in fires:
             each.kill()
-    flips = {case: dict(seen) for case, seen in verdicts.items() if {"PASS", "FAIL"} <= seen.keys() or "ERROR" in seen}
+    flips = {
+        case: dict(seen)
+        for case, seen in verdicts.items()
+        if {"PASS", "FAIL"} <= seen.keys() or "ERROR" in seen
+    }
     total = sum(verdicts.values(), Counter())
     words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(total.items()))
-    click.echo(f"{runs} runs of {len(verdicts)} cases on {target}, {burners} processes burning: {words}")
+    click.echo(
+        f"{runs} runs of {len(verdicts)} cases on {target}, {burners} processes burning: {words}"
+    )
     for case, seen in sorted(flips.items()):
         click.echo(f"{case}: {seen}")
     sys.exit(1 if flips else 0)

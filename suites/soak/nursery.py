@@ -1,8 +1,9 @@
 """Starts broker processes quickly: a process that has imported everything and forks.
 
-Each line on standard input is a JSON list, the options of ``brokerproof broker``. The answer on standard output is a line with
-the process id of a new process that runs the command with these options, and then what that process prints. The process
-before it is waited for first: whoever wants another one has killed it.
+Each line on standard input is a JSON list, the options of ``brokerproof broker``. The answer on
+standard output is a line with the process id of a new process that runs the command with these
+options, and then what that process prints. The process before it is waited for first: whoever wants
+another one has killed it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import json
 import os
 import sys
 
-import reference_broker.core.broker
-import reference_broker.serve_asyncio  # noqa: F401  the command imports these when it needs them; here they are there
-from reference_broker.command import broker
-from reference_broker.config import activemq_xml, broker_xml  # noqa: F401
+import brokerproof.reference_broker.kernel.broker
+import brokerproof.reference_broker.runtime.asyncio_server  # noqa: F401  the command imports these when it needs them; here they are there
+from brokerproof.reference_broker.config.artemis import broker_xml  # noqa: F401
+from brokerproof.reference_broker.runtime.command import broker
 
 
 def main() -> None:

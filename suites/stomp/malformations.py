@@ -1,4 +1,5 @@
-"""A grammar of malformed frames: each kind is one way in which a frame of a connected client can be wrong."""
+"""A grammar of malformed frames: each kind is one way in which a frame of a connected client can be
+wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.clients.raw_stomp import Destination
-from suites.stomp.octets import raw_frame, raw_line
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.suites.stomp.octets import raw_frame, raw_line
 
 VERSIONS = frozenset({"1.0", "1.1", "1.2"})
 ESCAPING = VERSIONS - {"1.0"}
@@ -24,11 +25,16 @@ class Malformation:
     """Where it is malformed, or at least strange."""
 
 
-def send(*lines: bytes, body: bytes = b"evil", eol: bytes = b"\n") -> Callable[[Destination, str], bytes]:
+def send(
+    *lines: bytes, body: bytes = b"evil", eol: bytes = b"\n"
+) -> Callable[[Destination, str], bytes]:
     """A SEND to a proper destination with these lines besides."""
 
     def octets(to: Destination, version: str) -> bytes:
-        named = [raw_line("destination", to.name, version), *(raw_line(*each, version) for each in to.send_headers)]
+        named = [
+            raw_line("destination", to.name, version),
+            *(raw_line(*each, version) for each in to.send_headers),
+        ]
         return raw_frame("SEND", [*named, *lines], body, eol=eol)
 
     return octets
@@ -59,11 +65,14 @@ KINDS = (
     Malformation("octets of no meaning", literally(bytes(range(255, 0, -1)) + b"\x00\n\x00")),
     Malformation("an HTTP request", literally(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")),
     Malformation(
-        "a frame of the server", literally(b"MESSAGE\ndestination:x\nmessage-id:1\nsubscription:0\n\nbody\x00")
+        "a frame of the server",
+        literally(b"MESSAGE\ndestination:x\nmessage-id:1\nsubscription:0\n\nbody\x00"),
     ),
     Malformation("CONNECTED from a client", literally(b"CONNECTED\nversion:1.2\n\n\x00")),
     Malformation("ERROR from a client", literally(b"ERROR\nmessage:no\n\nno\x00")),
-    Malformation("a second CONNECT", literally(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:x\n\n\x00")),
+    Malformation(
+        "a second CONNECT", literally(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:x\n\n\x00")
+    ),
     Malformation("a header without a colon", send(b"no colon in here")),
     Malformation("a header without a name", send(b":value")),
     Malformation("a header that is a colon", send(b":")),
@@ -87,17 +96,25 @@ KINDS = (
     Malformation("a SUBSCRIBE without anything", literally(b"SUBSCRIBE\n\n\x00")),
     Malformation("an UNSUBSCRIBE of nothing", literally(b"UNSUBSCRIBE\n\n\x00")),
     Malformation("an ACK of nothing", literally(b"ACK\n\n\x00")),
-    Malformation("an ACK of no message", literally(b"ACK\nid:none\nmessage-id:none\nsubscription:none\n\n\x00")),
+    Malformation(
+        "an ACK of no message",
+        literally(b"ACK\nid:none\nmessage-id:none\nsubscription:none\n\n\x00"),
+    ),
     Malformation("a NACK of nothing", literally(b"NACK\n\n\x00")),
     Malformation("a BEGIN of nothing", literally(b"BEGIN\n\n\x00")),
     Malformation("a COMMIT of nothing", literally(b"COMMIT\n\n\x00")),
     Malformation("a COMMIT of no transaction", literally(b"COMMIT\ntransaction:none\n\n\x00")),
     Malformation("an ABORT of no transaction", literally(b"ABORT\ntransaction:none\n\n\x00")),
     Malformation("a BEGIN with a body", literally(b"BEGIN\ntransaction:t\n\nbody\x00"), ESCAPING),
-    Malformation("an ack mode nobody has", literally(b"SUBSCRIBE\ndestination:x\nid:1\nack:sometimes\n\n\x00")),
+    Malformation(
+        "an ack mode nobody has",
+        literally(b"SUBSCRIBE\ndestination:x\nid:1\nack:sometimes\n\n\x00"),
+    ),
 )
 
 
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
     """A few of all kinds; those that the version allows are left out by who writes them."""
-    return st.lists(st.sampled_from(KINDS), min_size=3, max_size=6, unique_by=lambda each: each.name)
+    return st.lists(
+        st.sampled_from(KINDS), min_size=3, max_size=6, unique_by=lambda each: each.name
+    )

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.clients.raw_stomp import StompPeer
-from harness.wire import stomp
-from harness.words import Instant, ms
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 
 
 def tap(peer: StompPeer) -> bytearray:
-    """Everything that arrives on ``peer`` from now on, octet for octet; it grows as the connection speaks."""
+    """Everything that arrives on ``peer`` from now on, octet for octet; it grows as the connection
+    speaks."""
     heard = bytearray()
     decode = peer.decode
 
@@ -37,7 +38,8 @@ class RawFrame:
 
 
 def raw_frames(heard: bytes | bytearray) -> Iterator[RawFrame]:
-    """The complete frames in ``heard``, cut as the grammar has it: ends of line, head, empty line, body, NUL."""
+    """The complete frames in ``heard``, cut as the grammar has it: ends of line, head, empty line,
+    body, NUL."""
     rest = bytes(heard)
     while rest := rest.lstrip(b"\r\n"):
         ends = [(rest.find(blank), len(blank)) for blank in (b"\n\n", b"\n\r\n") if blank in rest]
@@ -46,7 +48,10 @@ def raw_frames(heard: bytes | bytearray) -> Iterator[RawFrame]:
         end, size = min(ends)
         head, rest = rest[:end], rest[end + size :]
         command, *lines = (line.removesuffix(b"\r") for line in head.split(b"\n"))
-        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), rest.find(b"\x00"))
+        length = next(
+            (int(line[15:]) for line in lines if line.startswith(b"content-length:")),
+            rest.find(b"\x00"),
+        )
         if not 0 <= length < len(rest):
             return
         yield RawFrame(command, tuple(lines), rest[:length])
@@ -55,17 +60,20 @@ def raw_frames(heard: bytes | bytearray) -> Iterator[RawFrame]:
 
 def raw_line(name: str, value: str, version: str) -> bytes:
     """A header line as this version writes it, without its end."""
-    return f"{stomp.escape(name, version)}:{stomp.escape(value, version)}".encode()
+    return f"{codec.escape(name, version)}:{codec.escape(value, version)}".encode()
 
 
-def raw_frame(command: str, lines: Iterable[bytes], body: bytes = b"", *, eol: bytes = b"\n") -> bytes:
+def raw_frame(
+    command: str, lines: Iterable[bytes], body: bytes = b"", *, eol: bytes = b"\n"
+) -> bytes:
     """A frame of lines that are written as they are."""
     return eol.join([command.encode(), *lines, b"", b""]) + body + b"\x00"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a stream is cut: near the ``nth`` octet of a kind (modulo how many there are), or anywhere."""
+    """Where a stream is cut: near the ``nth`` octet of a kind (modulo how many there are), or
+    anywhere."""
 
     near: int | None
     nth: int
@@ -73,14 +81,19 @@ class Cut:
 
     def of(self, data: bytes) -> int:
         """The position in ``data``, between 0 and its length."""
-        places = range(len(data)) if self.near is None else [i for i, octet in enumerate(data) if octet == self.near]
+        places = (
+            range(len(data))
+            if self.near is None
+            else [i for i, octet in enumerate(data) if octet == self.near]
+        )
         if not places:
             return 0
         return min(max(places[self.nth % len(places)] + self.offset, 0), len(data))
 
 
 _DELIMITERS = (0x00, 0x0A, 0x0D, ord(":"), ord("\\"), 0xC3, None)
-"""Cuts fall near these octets, where parsers keep their state; 0xC3 begins a character of two octets."""
+"""Cuts fall near these octets, where parsers keep their state; 0xC3 begins a character of two
+octets."""
 
 
 def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
@@ -90,7 +103,8 @@ def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
 
 
 def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable[Cut]) -> None:
-    """Write ``data`` cut ``where``. Between the pieces a moment passes, so that they arrive apart."""
+    """Write ``data`` cut ``where``. Between the pieces a moment passes, so that they arrive
+    apart."""
     positions = sorted({0, len(data), *(cut.of(data) for cut in where)})
     for start, end in itertools.pairwise(positions):
         peer.write(data[start:end])

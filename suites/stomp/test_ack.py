@@ -1,6 +1,7 @@
 """ACK: how it names a message in each version, and which messages it settles in each mode.
 
-What was settled shows when the consumer goes away: the next consumer of the queue finds what was not.
+What was settled shows when the consumer goes away: the next consumer of the queue finds what was
+not.
 """
 
 from __future__ import annotations
@@ -8,12 +9,19 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.wire.conversation import PATIENCE
-from harness.words import CloseHow, RoutingType
-from suites.queues import INDIVIDUAL, collect, held, left_in, numbered, publish_all
-from suites.refusals import bystander, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow, RoutingType
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.suites.steps.queues import (
+    INDIVIDUAL,
+    collect,
+    held,
+    left_in,
+    numbered,
+    publish_all,
+)
+from brokerproof.suites.steps.refusals import bystander, refused
 
 MOST = 8
 """Messages that a subscription holds in these cases: far below any default window."""
@@ -28,8 +36,9 @@ MOST = 8
 )
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: str) -> None:
-    """A message is acknowledged by what its MESSAGE said: message-id in 1.0, message-id and subscription in 1.1, the
-    header ack in 1.2. The ACK is confirmed, and the message does not come again when the connection is lost."""
+    """A message is acknowledged by what its MESSAGE said: message-id in 1.0, message-id and
+    subscription in 1.1, the header ack in 1.2. The ACK is confirmed, and the message does not come
+    again when the connection is lost."""
     mode = ack if version != "1.0" else "client"
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"taken")
@@ -47,10 +56,14 @@ NAMELESS = {
 }
 
 
-@case({"1.0": "STOMP10-ACK-01", "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": "STOMP12-ACK-01"})
-def test_an_ack_that_does_not_name_its_message_is_not_confirmed(target: Bench, version: str) -> None:
-    """A header by which ACK names its message is left out. The ACK must not be confirmed, and the message is not
-    consumed: the next consumer finds it. The complete ACK is accepted before."""
+@case(
+    {"1.0": "STOMP10-ACK-01", "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": "STOMP12-ACK-01"}
+)
+def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
+    target: Bench, version: str
+) -> None:
+    """A header by which ACK names its message is left out. The ACK must not be confirmed, and the
+    message is not consumed: the next consumer finds it. The complete ACK is accepted before."""
     for number, (words, kept) in enumerate(NAMELESS[version].items()):
         judged = target.cited[number : number + 1] if version == "1.1" else target.cited
         with bystander(target, version):
@@ -63,7 +76,9 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(target: Bench, v
             refused(target, consumer, "ACK", named, refuses=judged)
             consumer.leave(CloseHow.RESET)
             left = left_in(target, queue, version, 1)
-            target.judge(judged, left == [second.body], f"after an ACK with {words} the queue had {left!r}")
+            target.judge(
+                judged, left == [second.body], f"after an ACK with {words} the queue had {left!r}"
+            )
 
 
 @case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
@@ -73,9 +88,12 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(target: Bench, v
     count=st.integers(1, MOST),
     last=st.integers(0, MOST - 1),
 )
-def test_in_mode_client_an_ack_covers_what_came_before(target: Bench, version: str, count: int, last: int) -> None:
-    """Some messages arrive in mode client, one of them is acknowledged, and the connection is lost. That one and all
-    before it are consumed; those behind it are not, and the next consumer gets exactly these."""
+def test_in_mode_client_an_ack_covers_what_came_before(
+    target: Bench, version: str, count: int, last: int
+) -> None:
+    """Some messages arrive in mode client, one of them is acknowledged, and the connection is lost.
+    That one and all before it are consumed; those behind it are not, and the next consumer gets
+    exactly these."""
     cumulative, kept = target.cited
     last %= count
     queue, consumer = target.destination(), target.stomp(version)
@@ -92,8 +110,9 @@ def test_in_mode_client_an_ack_covers_what_came_before(target: Bench, version: s
 
 @case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
 def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
-    """One connection holds messages of two queues by two subscriptions in mode client. The last message of the second
-    is acknowledged. That covers the whole second subscription and nothing of the first."""
+    """One connection holds messages of two queues by two subscriptions in mode client. The last
+    message of the second is acknowledged. That covers the whole second subscription and nothing of
+    the first."""
     cumulative, kept = target.cited
     one, two, consumer = target.destination(), target.destination(), target.stomp(version)
     producer = target.stomp(version)
@@ -101,28 +120,40 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     publish_all(producer, two, numbered(3, "two"))
     consumer.subscribe(one, "one", ack="client")
     target.control(
-        target.wait_until(lambda: consumer.messages_seen == 3, within=PATIENCE), "three messages should come"
+        target.wait_until(lambda: consumer.messages_seen == 3, within=PATIENCE),
+        "three messages should come",
     )
     consumer.take_messages()
     consumer.subscribe(two, "two", ack="client")
-    target.control(target.wait_until(lambda: consumer.messages_seen == 6, within=PATIENCE), "three more should come")
+    target.control(
+        target.wait_until(lambda: consumer.messages_seen == 6, within=PATIENCE),
+        "three more should come",
+    )
     consumer.ack(consumer.take_messages()[-1], receipt=True)
     consumer.leave(CloseHow.RESET)
     left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
     target.judge(cumulative, not left_two, f"the acknowledged subscription left {left_two!r}")
-    target.judge(kept, sorted(left_one) == numbered(3, "one"), f"the other subscription left {left_one!r}")
+    target.judge(
+        kept, sorted(left_one) == numbered(3, "one"), f"the other subscription left {left_one!r}"
+    )
 
 
-@case({"1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": ("STOMP12-ACK-01", "STOMP12-MSG-05")}, needs={"multicast"})
+@case(
+    {"1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": ("STOMP12-ACK-01", "STOMP12-MSG-05")},
+    needs={"multicast"},
+)
 def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: str) -> None:
-    """One connection has two subscriptions to a topic and gets a copy of a message by each. Each copy can be acknowledged
-    by what its own MESSAGE said, and what was said for the one acknowledges not the other."""
+    """One connection has two subscriptions to a topic and gets a copy of a message by each. Each
+    copy can be acknowledged by what its own MESSAGE said, and what was said for the one
+    acknowledges not the other."""
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     for name in ("a", "b"):
         peer.subscribe(topic, name, ack="client-individual")
     peer.publish(topic, b"copied")
     copies = collect(target, peer, 2)
-    target.control(len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies came")
+    target.control(
+        len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies came"
+    )
     for copy in copies:
         peer.request("ACK", peer.naming(copy), proves=target.cited)
     names = {peer.naming(copy) for copy in copies}
@@ -139,8 +170,8 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
 def test_in_mode_client_individual_an_ack_covers_one_message(
     target: Bench, version: str, taken: list[bool], backwards: bool
 ) -> None:
-    """Some messages arrive in mode client-individual, any of them are acknowledged in either order, and the connection is
-    lost. The next consumer gets exactly those that were not."""
+    """Some messages arrive in mode client-individual, any of them are acknowledged in either order,
+    and the connection is lost. The next consumer gets exactly those that were not."""
     individual, kept = target.cited
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(len(taken))
@@ -152,15 +183,19 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     consumer.leave(CloseHow.RESET)
     rest = [body for body, take in zip(sent, taken, strict=True) if not take]
     left = left_in(target, queue, version, len(rest))
-    words = f"acknowledged {[each.body for each in chosen]!r} of {len(sent)}, the next consumer got {left!r}"
+    words = (
+        f"acknowledged {[each.body for each in chosen]!r} of {len(sent)}, the next consumer got"
+        f" {left!r}"
+    )
     target.judge(individual, set(rest) <= set(left), words)
     target.judge(kept, sorted(left) == sorted(rest), words)
 
 
 @case("STOMP10-ACK-03")
 def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
-    """1.0 does not say whether an ACK in mode client covers earlier messages too. The second of three messages is
-    acknowledged and the connection is lost; what the next consumer gets is recorded."""
+    """1.0 does not say whether an ACK in mode client covers earlier messages too. The second of
+    three messages is acknowledged and the connection is lost; what the next consumer gets is
+    recorded."""
     queue, consumer = target.destination(), target.stomp("1.0")
     sent = numbered(3)
     publish_all(consumer, queue, sent)
@@ -168,5 +203,13 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
     consumer.ack(messages[1], receipt=True)
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, "1.0", 1)
-    words = "cumulative" if left == sent[2:] else "individual" if sorted(left) == [sent[0], sent[2]] else "neither"
-    target.judge(target.cited, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}")
+    words = (
+        "cumulative"
+        if left == sent[2:]
+        else "individual"
+        if sorted(left) == [sent[0], sent[2]]
+        else "neither"
+    )
+    target.judge(
+        target.cited, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}"
+    )

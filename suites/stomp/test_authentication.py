@@ -1,4 +1,5 @@
-"""Login and passcode, on targets that have them: the right ones open a session, wrong ones get a reason and an end.
+"""Login and passcode, on targets that have them: the right ones open a session, wrong ones get a
+reason and an end.
 
 A server need not be secured: one that lets anybody in is noted, not blamed.
 """
@@ -7,11 +8,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import CONNECTED
-from harness.words import seconds
-from suites.stomp.aftermath import Bystander, fate
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED
+from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 
 VERSIONS = {
     "1.1": ("STOMP11-CONNECT-02", "STOMP11-CONNECT-03"),
@@ -50,9 +51,13 @@ def credentials(target: Bench, how: str) -> dict[str, str]:
     }[how]
 
 
-@case({"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"}, needs={"login"})
+@case(
+    {"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"},
+    needs={"login"},
+)
 def test_the_right_login_and_passcode_are_admitted(target: Bench, version: str) -> None:
-    """CONNECT has the login and passcode that the target gave us. CONNECTED comes and the session works."""
+    """CONNECT has the login and passcode that the target gave us. CONNECTED comes and the session
+    works."""
     peer = target.peer(version)
     peer.connect(target.connect_headers(version), proves=target.cited)
     to = target.destination()
@@ -66,15 +71,19 @@ def test_the_right_login_and_passcode_are_admitted(target: Bench, version: str) 
 def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     target: Bench, version: str, how: str, command: str
 ) -> None:
-    """Login or passcode are wrong, or missing. The server may turn the client away; if it does it says ERROR and
-    closes, and it never says CONNECTED as well. The right ones work before and after."""
+    """Login or passcode are wrong, or missing. The server may turn the client away; if it does it
+    says ERROR and closes, and it never says CONNECTED as well. The right ones work before and
+    after."""
     may, should = target.cited
     bystander = Bystander(target, version)
-    headers = [each for each in target.connect_headers(version) if each[0] not in ("login", "passcode")]
+    headers = [
+        each for each in target.connect_headers(version) if each[0] not in ("login", "passcode")
+    ]
     peer = target.peer(version)
     peer.send(command, (*headers, *credentials(target, how).items()))
     admitted = peer.watch_for(CONNECTED) is not None
-    # well before a broker's handshake timeout (10 s is usual) would end the connection for another reason
+    # well before a broker's handshake timeout (10 s is usual) would end the connection for another
+    # reason
     seen = fate(target, peer, end_within=seconds(5))
     if admitted:
         target.judge(may, False, f"{how}: the client was admitted")
@@ -88,8 +97,8 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
 
 @case(VERSIONS, needs={"login"})
 def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, version: str) -> None:
-    """A client with a wrong passcode writes SEND behind its CONNECT without waiting. Turned away, it publishes
-    nothing."""
+    """A client with a wrong passcode writes SEND behind its CONNECT without waiting. Turned away,
+    it publishes nothing."""
     may, should = target.cited
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
@@ -106,14 +115,17 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
     smuggled = [each.brief() for each in consumer.take_messages()]
-    target.judge(may, seen.refused and not smuggled, f"{seen}; of what it sent came {smuggled or 'nothing'}")
+    target.judge(
+        may, seen.refused and not smuggled, f"{seen}; of what it sent came {smuggled or 'nothing'}"
+    )
     target.judge(should, seen.explained and seen.ended is not None, str(seen))
 
 
 @case({"1.1": "STOMP11-ENC-09", "1.2": "STOMP12-ENC-10"}, needs={"login"})
 def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) -> None:
-    """CONNECT has a blank between passcode: and the right passcode. Headers are never trimmed, so that is another
-    passcode, and a server that turns wrong ones away turns it away. The right one is admitted before."""
+    """CONNECT has a blank between passcode: and the right passcode. Headers are never trimmed, so
+    that is another passcode, and a server that turns wrong ones away turns it away. The right one
+    is admitted before."""
     target.stomp(version)
     judged = {}
     for before in ("wrong", " "):
@@ -123,4 +135,6 @@ def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) 
         judged[before] = peer.watch_for(CONNECTED) is not None
     if judged["wrong"]:
         return  # this server lets anybody in: nothing can be seen
-    target.judge(target.cited, not judged[" "], f"a blank before the passcode: admitted is {judged[' ']}")
+    target.judge(
+        target.cited, not judged[" "], f"a blank before the passcode: admitted is {judged[' ']}"
+    )

@@ -6,14 +6,14 @@ import re
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer, frame
-from harness.wire import stomp
-from harness.wire.stomp import Frame
-from harness.words import seconds
-from suites.stomp.aftermath import fate
-from suites.stomp.octets import Cut, cuts, write_in_pieces
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.stomp.error_recovery_steps import fate
+from brokerproof.suites.stomp.octets import Cut, cuts, write_in_pieces
 
 MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;.*)?", re.ASCII)
 PIECES = (
@@ -37,9 +37,13 @@ def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
     return consumer, to
 
 
-def octets(to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes) -> bytes:
+def octets(
+    to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes
+) -> bytes:
     """A SEND with exactly these headers besides those that name the destination."""
-    return stomp.encode("SEND", (("destination", to.name), *to.send_headers, *headers), body, version=version)
+    return codec.encode(
+        "SEND", (("destination", to.name), *to.send_headers, *headers), body, version=version
+    )
 
 
 @case(
@@ -58,17 +62,26 @@ def octets(to: Destination, version: str, headers: tuple[tuple[str, str | int], 
 def test_content_length_counts_octets_whatever_they_are(
     target: Bench, version: str, pieces: list[bytes], large: int, where: tuple[Cut, ...]
 ) -> None:
-    """A body with NULs, ends of line, and what looks like frames, in any pieces and up to 64 KiB. With content-length
-    all of it is the body, and the frame behind it is understood. MESSAGE has the body and its content-length."""
+    """A body with NULs, ends of line, and what looks like frames, in any pieces and up to 64 KiB.
+    With content-length all of it is the body, and the frame behind it is understood. MESSAGE has
+    the body and its content-length."""
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
-    said = octets(to, version, (("content-length", len(body)),), body) + octets(to, version, (), b"next")
+    said = octets(to, version, (("content-length", len(body)),), body) + octets(
+        to, version, (), b"next"
+    )
     write_in_pieces(target, producer, said, where)
     message = consumer.message(proves=target.cited)
-    target.judge(target.cited, message.body == body, f"{_brief(body)} came back as {_brief(message.body)}")
+    target.judge(
+        target.cited, message.body == body, f"{_brief(body)} came back as {_brief(message.body)}"
+    )
     length = message.get("content-length")
-    target.judge(target.cited[1:3], length == str(len(body)), f"content-length of {len(body)} octets: {length}")
+    target.judge(
+        target.cited[1:3],
+        length == str(len(body)),
+        f"content-length of {len(body)} octets: {length}",
+    )
     consumer.message(body=b"next", proves=target.cited)
 
 
@@ -80,11 +93,16 @@ def _brief(body: bytes) -> str:
 @over(
     examples=30,
     texts=st.lists(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60), min_size=1, max_size=5
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60),
+        min_size=1,
+        max_size=5,
     ),
 )
-def test_without_content_length_the_first_nul_ends_the_body(target: Bench, version: str, texts: list[str]) -> None:
-    """Several SENDs in one go, none with content-length. Each body reaches up to the first NUL: text as it was sent."""
+def test_without_content_length_the_first_nul_ends_the_body(
+    target: Bench, version: str, texts: list[str]
+) -> None:
+    """Several SENDs in one go, none with content-length. Each body reaches up to the first NUL:
+    text as it was sent."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     bodies = [f"{number} {text}".encode() for number, text in enumerate(texts)]
@@ -96,11 +114,15 @@ def test_without_content_length_the_first_nul_ends_the_body(target: Bench, versi
 @case({"1.0": "STOMP10-MESSAGE-04", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"})
 @over(
     examples=20,
-    body=st.binary(min_size=1, max_size=60).map(lambda each: b"<\xff\xc3\x28" + each.replace(b"\0", b"") + b">"),
+    body=st.binary(min_size=1, max_size=60).map(
+        lambda each: b"<\xff\xc3\x28" + each.replace(b"\0", b"") + b">"
+    ),
 )
-def test_a_body_without_content_length_need_not_be_text(target: Bench, version: str, body: bytes) -> None:
-    """A body of octets that are no UTF-8, without NUL and without content-length. It is a body like any other:
-    MESSAGE has the same octets."""
+def test_a_body_without_content_length_need_not_be_text(
+    target: Bench, version: str, body: bytes
+) -> None:
+    """A body of octets that are no UTF-8, without NUL and without content-length. It is a body like
+    any other: MESSAGE has the same octets."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     producer.publish(to, b"\xff control")
@@ -115,15 +137,18 @@ def test_a_body_without_content_length_need_not_be_text(target: Bench, version: 
 def test_a_body_longer_than_content_length_is_no_frame(
     target: Bench, version: str, missing: int, where: tuple[Cut, ...]
 ) -> None:
-    """SEND has a content-length that is 1 to 4 octets too small, so no NUL follows the octets that it counts. The
-    broker does not go on as if the frame were whole: it refuses, or waits. It never answers what comes behind, and never
-    delivers the octets that were counted as if they were a body."""
+    """SEND has a content-length that is 1 to 4 octets too small, so no NUL follows the octets that
+    it counts. The broker does not go on as if the frame were whole: it refuses, or waits. It never
+    answers what comes behind, and never delivers the octets that were counted as if they were a
+    body."""
     consumer, to = subscribed(target, version)
     body = b"0123456789"
     producer = target.stomp(version)
     producer.publish(to, body)
     consumer.message(body=body)
-    said = octets(to, version, (("content-length", len(body) - missing), ("receipt", "wrong")), body)
+    said = octets(
+        to, version, (("content-length", len(body) - missing), ("receipt", "wrong")), body
+    )
     write_in_pieces(target, producer, said, where)
     seen = fate(target, producer, within=seconds(2))
     after = target.stomp(version)
@@ -133,7 +158,8 @@ def test_a_body_longer_than_content_length_is_no_frame(
     target.judge(
         target.cited,
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
-        f"content-length {len(body) - missing} for {len(body)} octets: delivered {delivered}, and {seen}",
+        f"content-length {len(body) - missing} for {len(body)} octets: delivered {delivered}, and"
+        f" {seen}",
     )
 
 
@@ -147,8 +173,9 @@ def test_a_body_longer_than_content_length_is_no_frame(
 def test_a_send_whose_content_length_is_no_number_is_refused(
     target: Bench, version: str, length: str, where: tuple[Cut, ...]
 ) -> None:
-    """The content-length of a SEND is no count of octets. The server cannot process the frame: it says ERROR and
-    disconnects, and publishes nothing. The same SEND with the right length is accepted before and after."""
+    """The content-length of a SEND is no count of octets. The server cannot process the frame: it
+    says ERROR and disconnects, and publishes nothing. The same SEND with the right length is
+    accepted before and after."""
     consumer, to = subscribed(target, version)
 
     def accepted() -> None:
@@ -158,9 +185,15 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
 
     accepted()
     offender = target.stomp(version)
-    write_in_pieces(target, offender, octets(to, version, (("content-length", length),), b"evil"), where)
+    write_in_pieces(
+        target, offender, octets(to, version, (("content-length", length),), b"evil"), where
+    )
     seen = fate(target, offender)
-    target.judge(target.cited, seen.explained and seen.ended is not None, f"content-length:{length!r}: {seen}")
+    target.judge(
+        target.cited,
+        seen.explained and seen.ended is not None,
+        f"content-length:{length!r}: {seen}",
+    )
     accepted()
     delivered = [each.body for each in consumer.take_messages()]
     target.judge(target.cited, not delivered, f"content-length:{length!r} delivered {delivered}")
@@ -168,8 +201,8 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
 
 @case("STOMP12-HDR-02", "STOMP12-HDR-17")
 def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> None:
-    """Every client frame may carry content-length: with 0 on frames that have no body it changes nothing. Each frame
-    is receipted."""
+    """Every client frame may carry content-length: with 0 on frames that have no body it changes
+    nothing. Each frame is receipted."""
     peer, to = target.stomp("1.2"), target.destination()
     zero = ("content-length", "0")
     about = (("destination", to.name), *to.subscribe_headers, ("id", "0"), ("ack", "client"))
@@ -184,9 +217,15 @@ def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> 
 
 @case("STOMP10-SUBSCRIBE-06")
 def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
-    """SUBSCRIBE has a body, which 1.0 says is ignored. The subscription exists and gets messages."""
+    """SUBSCRIBE has a body, which 1.0 says is ignored. The subscription exists and gets
+    messages."""
     peer, to = target.stomp("1.0"), target.destination()
-    headers = (("destination", to.name), ("id", "0"), *to.subscribe_headers, ("receipt", "subscribed"))
+    headers = (
+        ("destination", to.name),
+        ("id", "0"),
+        *to.subscribe_headers,
+        ("receipt", "subscribed"),
+    )
     peer.send("SUBSCRIBE", headers, b"to be ignored")
     peer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=target.cited)
     peer.publish(to, b"body", proves=target.cited)
@@ -199,12 +238,16 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
     peer, to = target.stomp(version), target.destination()
     assert peer.connected is not None
     receipts: list[Frame] = [] if version == "1.0" else [peer.connected]
-    receipts.append(peer.request("SUBSCRIBE", (("destination", to.name), ("id", "0"), *to.subscribe_headers)))
+    receipts.append(
+        peer.request("SUBSCRIBE", (("destination", to.name), ("id", "0"), *to.subscribe_headers))
+    )
     receipts.append(peer.request("SEND", (("destination", to.name), *to.send_headers), b"body"))
     receipts.append(peer.request("DISCONNECT"))
     wrong = [each.brief() for each in receipts if each.body]
     target.judge(
-        target.cited, not wrong, f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body"
+        target.cited,
+        not wrong,
+        f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body",
     )
 
 
@@ -212,18 +255,26 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
 @over(
     examples=20,
     media=st.sampled_from(
-        ["text/plain", "text/html;charset=utf-16", "application/xml;charset=utf-8", "image/png", "a/b"]
+        [
+            "text/plain",
+            "text/html;charset=utf-16",
+            "application/xml;charset=utf-8",
+            "image/png",
+            "a/b",
+        ]
     ),
 )
 def test_content_type_describes_the_body(target: Bench, version: str, media: str) -> None:
-    """SEND has a content-type; MESSAGE, which has the same body, has the same. An ERROR of the server's own that has a
-    body has a content-type that is a MIME type."""
+    """SEND has a content-type; MESSAGE, which has the same body, has the same. An ERROR of the
+    server's own that has a body has a content-type that is a MIME type."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     producer.publish(to, b"body", {"content-type": media}, receipt=False)
     message = consumer.message(body=b"body", proves=target.cited)
     came = message.get("content-type")
-    target.judge(target.cited, came == media, f"SEND said content-type:{media}, MESSAGE says {came}")
+    target.judge(
+        target.cited, came == media, f"SEND said content-type:{media}, MESSAGE says {came}"
+    )
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.1"}))
     for offender in (producer, stranger):
@@ -239,10 +290,17 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
 
 @case({"1.1": "STOMP11-HDR-01", "1.2": "STOMP12-HDR-05"})
 @over(examples=20, body=st.binary(min_size=1, max_size=50).map(lambda each: each.hex().encode()))
-def test_a_message_with_a_body_has_its_content_length(target: Bench, version: str, body: bytes) -> None:
-    """SEND has a body but no content-length. MESSAGE should have one that counts the body's octets."""
+def test_a_message_with_a_body_has_its_content_length(
+    target: Bench, version: str, body: bytes
+) -> None:
+    """SEND has a body but no content-length. MESSAGE should have one that counts the body's
+    octets."""
     consumer, to = subscribed(target, version)
     target.stomp(version).write(octets(to, version, (), body))
     message = consumer.message(body=body, proves=target.cited)
     came = message.get("content-length")
-    target.judge(target.cited, came == str(len(body)), f"content-length of a body of {len(body)} octets: {came}")
+    target.judge(
+        target.cited,
+        came == str(len(body)),
+        f"content-length of a body of {len(body)} octets: {came}",
+    )

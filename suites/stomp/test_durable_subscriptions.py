@@ -1,7 +1,9 @@
-"""Durable subscriptions: who names them, what they keep, how they are deleted, and how they are found again.
+"""Durable subscriptions: who names them, what they keep, how they are deleted, and how they are
+found again.
 
-The chapter describes them for topics: ``client-id`` on CONNECT and a name on SUBSCRIBE. The name has three headers. What
-happens when two consumers ask for one subscription at a time it does not say: one may be refused, both may share it.
+The chapter describes them for topics: ``client-id`` on CONNECT and a name on SUBSCRIBE. The name
+has three headers. What happens when two consumers ask for one subscription at a time it does not
+say: one may be refused, both may share it.
 """
 
 from __future__ import annotations
@@ -11,20 +13,33 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer, frame
-from harness.wire.stomp import HeadersLike, header_list
-from harness.words import CloseHow, RoutingType
-from suites.queues import INDIVIDUAL, QUIET, SENTINEL, bodies, collect, numbered, publish_all, receive
-from suites.refusals import bystander, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow, RoutingType
+from brokerproof.harness.protocols.stomp.codec import HeadersLike, header_list
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.steps.queues import (
+    INDIVIDUAL,
+    QUIET,
+    SENTINEL,
+    bodies,
+    collect,
+    numbered,
+    publish_all,
+    receive,
+)
+from brokerproof.suites.steps.refusals import bystander, refused
 
 NEEDS = {"durable-subscriptions"}
 OUTLIVES, DELETED, PRECEDENCE, QUEUE = (f"ARTEMIS-STOMP-durable-{number}" for number in range(1, 5))
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 """In the order of precedence that the document gives them."""
 NAME = NAMES[1]
-REFUSED = {"1.0": (OUTLIVES,), "1.1": (OUTLIVES, "STOMP11-SUB-03"), "1.2": (OUTLIVES, "STOMP12-SUB-03")}
+REFUSED = {
+    "1.0": (OUTLIVES,),
+    "1.1": (OUTLIVES, "STOMP11-SUB-03"),
+    "1.2": (OUTLIVES, "STOMP12-SUB-03"),
+}
 VERSIONS = dict.fromkeys(("1.0", "1.1", "1.2"), (OUTLIVES,))
 
 
@@ -33,21 +48,27 @@ def client(target: Bench, client_id: str, version: str = "1.2") -> StompPeer:
     return target.stomp(version, headers={"client-id": client_id})
 
 
-def subscribe(peer: StompPeer, topic: Destination, named: HeadersLike, ack: str = "auto", id: str = "0") -> None:
+def subscribe(
+    peer: StompPeer, topic: Destination, named: HeadersLike, ack: str = "auto", id: str = "0"
+) -> None:
     """Subscribe with these naming headers. That it is confirmed is a control."""
     peer.subscribe(topic, id, ack=ack, headers=named)
 
 
 def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
-    """End the connection, and give the broker time to have noticed (how fast it is has a case of its own)."""
+    """End the connection, and give the broker time to have noticed (how fast it is has a case of
+    its own)."""
     if how == "DISCONNECT":
         peer.request("DISCONNECT")
     peer.leave(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
     target.advance(QUIET)
 
 
-def kept(target: Bench, client_id: str, topic: Destination, named: HeadersLike, version: str = "1.2") -> list[bytes]:
-    """What waits in a subscription for its client, who takes it and goes. A sentinel shows that it is served."""
+def kept(
+    target: Bench, client_id: str, topic: Destination, named: HeadersLike, version: str = "1.2"
+) -> list[bytes]:
+    """What waits in a subscription for its client, who takes it and goes. A sentinel shows that it
+    is served."""
     peer = client(target, client_id, version)
     subscribe(peer, topic, named)
     peer.publish(topic, SENTINEL)
@@ -78,9 +99,9 @@ def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
 def test_a_durable_subscription_outlives_its_connection(
     target: Bench, version: str, header: str, before: int, settled: int, after: int, how: str
 ) -> None:
-    """A client with a client-id subscribes with a name, in any of its three headers, settles some messages and goes, with or
-    without DISCONNECT. When it comes back, what it did not settle and what was sent meanwhile is there, in order, and
-    nothing else."""
+    """A client with a client-id subscribes with a name, in any of its three headers, settles some
+    messages and goes, with or without DISCONNECT. When it comes back, what it did not settle and
+    what was sent meanwhile is there, in order, and nothing else."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     who = target.destination().name
     peer = client(target, who, version)
@@ -88,7 +109,9 @@ def test_a_durable_subscription_outlives_its_connection(
     first, second = numbered(before, "a"), numbered(after, "b")
     publish_all(producer, topic, first)
     came = receive(target, peer, before)
-    target.control(bodies(came) == first, f"the subscriber should get {first!r}, it got {bodies(came)!r}")
+    target.control(
+        bodies(came) == first, f"the subscriber should get {first!r}, it got {bodies(came)!r}"
+    )
     done = min(settled, before)
     for each in came[:done]:
         peer.ack(each, receipt=True)
@@ -96,14 +119,19 @@ def test_a_durable_subscription_outlives_its_connection(
     publish_all(producer, topic, second)
     found = kept(target, who, topic, {header: "s"}, version)
     expected = first[done:] + second
-    target.judge(target.cited, found == expected, f"after {how} the subscription kept {found!r}, should {expected!r}")
+    target.judge(
+        target.cited,
+        found == expected,
+        f"after {how} the subscription kept {found!r}, should {expected!r}",
+    )
     delete(target, who, ["s"])
 
 
 @case(OUTLIVES, needs=NEEDS)
 def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
-    """Two clients have a subscription each, and one of them has two, some of equal names. Each subscription keeps a copy of
-    its own of what is sent while all are away; a subscription without a name keeps none."""
+    """Two clients have a subscription each, and one of them has two, some of equal names. Each
+    subscription keeps a copy of its own of what is sent while all are away; a subscription without
+    a name keeps none."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     one, other = target.destination().name, target.destination().name
     subscriptions = [(one, "s"), (one, "t"), (other, "s")]
@@ -119,11 +147,17 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     subscribe(again, topic, {})
     producer.publish(topic, b"now")
     came = bodies(collect(target, again, 1))
-    target.judge(target.cited, came == [b"now"], f"a subscription without a name got {came!r} when it came back")
+    target.judge(
+        target.cited,
+        came == [b"now"],
+        f"a subscription without a name got {came!r} when it came back",
+    )
     for who, name in subscriptions:
         found = [each for each in kept(target, who, topic, {NAME: name}) if each in numbered(3)]
         target.judge(
-            target.cited, found == numbered(3), f"client-id:{who} {NAME}:{name} kept {found!r} of three messages"
+            target.cited,
+            found == numbered(3),
+            f"client-id:{who} {NAME}:{name} kept {found!r} of three messages",
         )
     delete(target, one, ["s", "t"])
     delete(target, other, ["s"])
@@ -132,8 +166,9 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
 @case(REFUSED, needs=NEEDS)
 @pytest.mark.parametrize("header", NAMES)
 def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, header: str) -> None:
-    """A client without client-id asks for a durable subscription. The chapter says that client-id must be set; the SUBSCRIBE
-    must not be confirmed. The same frame is accepted from a client that has one."""
+    """A client without client-id asks for a durable subscription. The chapter says that client-id
+    must be set; the SUBSCRIBE must not be confirmed. The same frame is accepted from a client that
+    has one."""
     topic = target.destination(RoutingType.MULTICAST)
     who = target.destination().name
     fields = (("id", "0"), ("destination", topic.name), *topic.subscribe_headers, (header, "s"))
@@ -160,8 +195,9 @@ def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, head
 def test_unsubscribe_with_the_name_deletes_it(
     target: Bench, spoken: str, header: str, later: bool, waiting: int
 ) -> None:
-    """UNSUBSCRIBE has the name of a durable subscription, on the connection that subscribed or on a later one of the same
-    client. The subscription is gone with what was in it: who subscribes again gets only what is sent from then on."""
+    """UNSUBSCRIBE has the name of a durable subscription, on the connection that subscribed or on a
+    later one of the same client. The subscription is gone with what was in it: who subscribes again
+    gets only what is sent from then on."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(spoken)
     who = target.destination().name
     peer = client(target, who, spoken)
@@ -179,8 +215,9 @@ def test_unsubscribe_with_the_name_deletes_it(
 
 @case(OUTLIVES, DELETED, needs=NEEDS)
 def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
-    """UNSUBSCRIBE has the id alone. The consumer is gone, the durable subscription is not: it collects what is sent, and
-    nothing of that goes to the connection. Then UNSUBSCRIBE with the name deletes it."""
+    """UNSUBSCRIBE has the id alone. The consumer is gone, the durable subscription is not: it
+    collects what is sent, and nothing of that goes to the connection. Then UNSUBSCRIBE with the
+    name deletes it."""
     outlives, deleted = target.cited
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
@@ -192,7 +229,9 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     goes(target, peer)
     found = kept(target, who, topic, {NAME: "s"})
     target.judge(
-        outlives, found == numbered(3), f"after UNSUBSCRIBE without the name it kept {found!r} of three messages"
+        outlives,
+        found == numbered(3),
+        f"after UNSUBSCRIBE without the name it kept {found!r} of three messages",
     )
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
@@ -210,8 +249,9 @@ PAIRS = [(NAMES[0], NAMES[1]), (NAMES[0], NAMES[2]), (NAMES[1], NAMES[2])]
 def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     target: Bench, wins: str, loses: str, turned: bool
 ) -> None:
-    """SUBSCRIBE has two of the three naming headers, in either order, with different names. The subscription has the name in
-    the header that comes first in the document's order of precedence."""
+    """SUBSCRIBE has two of the three naming headers, in either order, with different names. The
+    subscription has the name in the header that comes first in the document's order of
+    precedence."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     named = ((wins, "first"), (loses, "second"))
@@ -221,7 +261,11 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     producer.publish(topic, b"m")
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
     made = [name for name, each in found.items() if b"m" in each]
-    target.judge(target.cited, made == ["first"], f"{wins}:first and {loses}:second on SUBSCRIBE made {made!r}")
+    target.judge(
+        target.cited,
+        made == ["first"],
+        f"{wins}:first and {loses}:second on SUBSCRIBE made {made!r}",
+    )
     delete(target, who, ["first", "second"])
 
 
@@ -231,8 +275,9 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
 def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     target: Bench, wins: str, loses: str, turned: bool
 ) -> None:
-    """A client has two durable subscriptions. UNSUBSCRIBE has two naming headers, in either order, one for each of them. The
-    one is deleted whose name stands in the header that comes first in the document's order of precedence."""
+    """A client has two durable subscriptions. UNSUBSCRIBE has two naming headers, in either order,
+    one for each of them. The one is deleted whose name stands in the header that comes first in the
+    document's order of precedence."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
@@ -246,37 +291,55 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     goes(target, peer)
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
     left = [name for name, each in found.items() if b"m" in each]
-    target.judge(target.cited, left == ["second"], f"{wins}:first and {loses}:second on UNSUBSCRIBE left {left!r}")
+    target.judge(
+        target.cited,
+        left == ["second"],
+        f"{wins}:first and {loses}:second on UNSUBSCRIBE left {left!r}",
+    )
     delete(target, who, ["first", "second"])
 
 
 @case(QUEUE, needs={*NEEDS, "routing-fixtures"})
 def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
-    """Our broker.xml gives the address configured.durable a multicast queue configured-client.configured-name. So the durable
-    subscription configured-name of the client configured-client is there before anybody asked for it, and keeps what is
-    sent."""
+    """Our broker.xml gives the address configured.durable a multicast queue
+    configured-client.configured-name. So the durable subscription configured-name of the client
+    configured-client is there before anybody asked for it, and keeps what is sent."""
     topic = Destination(
-        "configured.durable", (("destination-type", "MULTICAST"),), (("subscription-type", "MULTICAST"),)
+        "configured.durable",
+        (("destination-type", "MULTICAST"),),
+        (("subscription-type", "MULTICAST"),),
     )
     mark = target.destination().name.encode()
     sent = [mark + each for each in numbered(3)]
     publish_all(target.stomp("1.2"), topic, sent)
-    found = [each for each in kept(target, "configured-client", topic, {NAME: "configured-name"}) if each in sent]
+    found = [
+        each
+        for each in kept(target, "configured-client", topic, {NAME: "configured-name"})
+        if each in sent
+    ]
     target.judge(
-        target.cited, found == sent, f"{sent!r} were sent before anybody subscribed; the subscription kept {found!r}"
+        target.cited,
+        found == sent,
+        f"{sent!r} were sent before anybody subscribed; the subscription kept {found!r}",
     )
 
 
 @case(OUTLIVES, needs=NEEDS)
 def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -> None:
-    """A second connection asks for a durable subscription that has a consumer. It may be refused; if it is not, the two have
-    one subscription: each message comes to one of them."""
+    """A second connection asks for a durable subscription that has a consumer. It may be refused;
+    if it is not, the two have one subscription: each message comes to one of them."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     first, second = client(target, who), client(target, who)
     subscribe(first, topic, {NAME: "s"})
     receipt = second.next_receipt()
-    fields = (("id", "1"), ("destination", topic.name), *topic.subscribe_headers, (NAME, "s"), ("receipt", receipt))
+    fields = (
+        ("id", "1"),
+        ("destination", topic.name),
+        *topic.subscribe_headers,
+        (NAME, "s"),
+        ("receipt", receipt),
+    )
     second.send("SUBSCRIBE", fields)
     shared = second.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
     publish_all(producer, topic, numbered(6))
@@ -285,31 +348,49 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     target.judge(
         target.cited,
         sorted(came) == numbered(6),
-        f"a second consumer was {'accepted' if shared else 'refused'}; six messages came as {sorted(came)!r}",
+        f"a second consumer was {'accepted' if shared else 'refused'}; six messages came as"
+        f" {sorted(came)!r}",
     )
 
 
 @case("STOMP12-SUB-02", "STOMP12-SUB-03", needs=NEEDS)
 def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) -> None:
-    """A client has a durable subscription to one topic and asks for another topic under the same name. A broker that cannot
-    do that refuses. One that confirms has to hand over the messages of the topic that was asked for."""
+    """A client has a durable subscription to one topic and asks for another topic under the same
+    name. A broker that cannot do that refuses. One that confirms has to hand over the messages of
+    the topic that was asked for."""
     serves, refuses = target.cited
-    one, other = target.destination(RoutingType.MULTICAST), target.destination(RoutingType.MULTICAST)
+    one, other = (
+        target.destination(RoutingType.MULTICAST),
+        target.destination(RoutingType.MULTICAST),
+    )
     who = target.destination().name
     peer = client(target, who)
     subscribe(peer, one, {NAME: "s"})
     goes(target, peer)
     again, producer = client(target, who), target.stomp("1.2")
     receipt = again.next_receipt()
-    fields = (("id", "1"), ("destination", other.name), *other.subscribe_headers, (NAME, "s"), ("receipt", receipt))
+    fields = (
+        ("id", "1"),
+        ("destination", other.name),
+        *other.subscribe_headers,
+        (NAME, "s"),
+        ("receipt", receipt),
+    )
     again.send("SUBSCRIBE", fields)
     confirmed = again.watch_for(frame("RECEIPT", {"receipt-id": receipt})) is not None
     if confirmed:
         producer.publish(other, b"m")
         came = bodies(collect(target, again, 1))
-        words = f"SUBSCRIBE to {other.name} under the name of a subscription to {one.name} was confirmed"
-        target.judge(serves, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}")
-        target.judge(refuses, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}")
+        words = (
+            f"SUBSCRIBE to {other.name} under the name of a subscription to {one.name} was"
+            " confirmed"
+        )
+        target.judge(
+            serves, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
+        )
+        target.judge(
+            refuses, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
+        )
         goes(target, again)
     else:
         said = again.take(frame("ERROR"))
@@ -321,9 +402,12 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
 
 @case("ARTEMIS-STOMP-ttl-1", OUTLIVES, needs=NEEDS)
 @over(examples=15, rounds=st.integers(2, 6), held=st.integers(1, 3))
-def test_disconnect_frees_a_durable_subscription_at_once(target: Bench, rounds: int, held: int) -> None:
-    """A client holds messages of its durable subscription, says DISCONNECT, and as soon as that is confirmed it is back on
-    another connection, time and again. The subscription is free each time, and the messages it did not settle come."""
+def test_disconnect_frees_a_durable_subscription_at_once(
+    target: Bench, rounds: int, held: int
+) -> None:
+    """A client holds messages of its durable subscription, says DISCONNECT, and as soon as that is
+    confirmed it is back on another connection, time and again. The subscription is free each time,
+    and the messages it did not settle come."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
@@ -331,7 +415,11 @@ def test_disconnect_frees_a_durable_subscription_at_once(target: Bench, rounds: 
     publish_all(producer, topic, numbered(held))
     for turn in range(rounds):
         came = bodies(receive(target, peer, held))
-        target.judge(target.cited, came == numbered(held), f"on connection {turn + 1} came {came!r}, held were {held}")
+        target.judge(
+            target.cited,
+            came == numbered(held),
+            f"on connection {turn + 1} came {came!r}, held were {held}",
+        )
         peer.request("DISCONNECT")
         again = client(target, who)
         again.subscribe(topic, ack="client-individual", headers={NAME: "s"}, proves=target.cited)
@@ -344,8 +432,9 @@ def test_disconnect_frees_a_durable_subscription_at_once(target: Bench, rounds: 
 @case("ARTEMIS-STOMP-ttl-1", needs=NEEDS)
 @over(examples=15, rounds=st.integers(1, 4))
 def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int) -> None:
-    """A client with a durable subscription says DISCONNECT, and the broker confirms and closes. A next connection deletes the
-    subscription right away: no consumer of the old one stands in the way, as none would a little later."""
+    """A client with a durable subscription says DISCONNECT, and the broker confirms and closes. A
+    next connection deletes the subscription right away: no consumer of the old one stands in the
+    way, as none would a little later."""
     topic = target.destination(RoutingType.MULTICAST)
     who = target.destination().name
     for _ in range(rounds):

@@ -1,7 +1,8 @@
 """ERROR: what it says about the frame that caused it, and what becomes of the connection.
 
-The specifications leave most causes to the server, so each case provokes errors in several ways and judges every ERROR
-that came. At least one always should: from 1.1 on a SEND that cannot be processed has to be answered with ERROR.
+The specifications leave most causes to the server, so each case provokes errors in several ways and
+judges every ERROR that came. At least one always should: from 1.1 on a SEND that cannot be
+processed has to be answered with ERROR.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_stomp import ERROR, StompPeer
-from harness.wire.conversation import PATIENCE
-from harness.wire.stomp import Frame, HeaderList
-from suites.queues import QUIET
-from suites.refusals import bystander
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame, HeaderList
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer
+from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.refusals import bystander
 
 MIME = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+"
 
@@ -66,24 +67,28 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.9,9.9"}))
     error = stranger.watch_for(ERROR, within=QUIET * 2)
     if error is not None:
-        yield Answer(Mistake("CONNECT with versions nobody speaks", "CONNECT"), None, error, stranger)
+        yield Answer(
+            Mistake("CONNECT with versions nobody speaks", "CONNECT"), None, error, stranger
+        )
 
 
 @case({"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"})
 def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
-    """Frames come that cannot be processed. The server may say so with ERROR; how often it does is recorded. Other
-    connections notice nothing."""
+    """Frames come that cannot be processed. The server may say so with ERROR; how often it does is
+    recorded. Other connections notice nothing."""
     with bystander(target, version):
         came = [each.mistake.words for each in answers(target, version, receipts=True)]
     target.judge(
-        target.cited, bool(came), f"of {len(MISTAKES) + 1} mistakes {len(came)} got an ERROR: {', '.join(came)}"
+        target.cited,
+        bool(came),
+        f"of {len(MISTAKES) + 1} mistakes {len(came)} got an ERROR: {', '.join(came)}",
     )
 
 
 @case("STOMP12-ERR-02")
 def test_the_connection_ends_right_after_error(target: Bench) -> None:
-    """Frames come that cannot be processed. Wherever an ERROR answers, the server closes the connection behind it, and no
-    other frame comes any more."""
+    """Frames come that cannot be processed. Wherever an ERROR answers, the server closes the
+    connection behind it, and no other frame comes any more."""
     with bystander(target, "1.2"):
         for answer in answers(target, "1.2", receipts=False):
             closed = target.wait_until(lambda peer=answer.peer: peer.ended is not None, PATIENCE)
@@ -91,20 +96,18 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
             target.judge(
                 target.cited,
                 closed and not later,
-                f"after the ERROR for {answer.mistake.words} the connection {'ended' if closed else 'stayed open for 10 s'}"
+                f"after the ERROR for {answer.mistake.words} the connection"
+                f" {'ended' if closed else 'stayed open for 10 s'}"
                 + (f" and {later!r} came" if later else ""),
             )
 
 
 @case(
-    {
-        "1.0": "STOMP10-ERROR-02",
-        "1.1": "STOMP11-ERR-02",
-        "1.2": ("STOMP12-ERR-03", "STOMP12-FH-11"),
-    }
+    {"1.0": "STOMP10-ERROR-02", "1.1": "STOMP11-ERR-02", "1.2": ("STOMP12-ERR-03", "STOMP12-FH-11")}
 )
 def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
-    """Every ERROR should have a header message that says in a few words what is wrong: not empty, one line."""
+    """Every ERROR should have a header message that says in a few words what is wrong: not empty,
+    one line."""
     for answer in answers(target, version, receipts=True):
         message = answer.error.get("message")
         target.judge(
@@ -121,17 +124,27 @@ def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
     }
 )
 def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str) -> None:
-    """Frames that ask for a receipt fail. Each ERROR should carry that value as receipt-id, and so help to find the frame
-    that caused it; any other header that repeats something of the frame would help too, but not replace it."""
+    """Frames that ask for a receipt fail. Each ERROR should carry that value as receipt-id, and so
+    help to find the frame that caused it; any other header that repeats something of the frame
+    would help too, but not replace it."""
     of_receipt, *of_others = target.cited
     for answer in answers(target, version, receipts=True):
         if answer.receipt is None:
             continue
         said = answer.error.get("receipt-id")
-        words = f"the ERROR for {answer.mistake.words} (receipt:{answer.receipt}) is {answer.error.brief()}"
+        words = (
+            f"the ERROR for {answer.mistake.words} (receipt:{answer.receipt}) is"
+            f" {answer.error.brief()}"
+        )
         target.judge(of_receipt, said == answer.receipt, words)
-        telling = {answer.receipt, answer.mistake.command, *(value for _, value in answer.mistake.headers)}
-        helps = any(value in telling for name, value in answer.error.headers if name != "content-length")
+        telling = {
+            answer.receipt,
+            answer.mistake.command,
+            *(value for _, value in answer.mistake.headers),
+        }
+        helps = any(
+            value in telling for name, value in answer.error.headers if name != "content-length"
+        )
         target.judge(tuple(of_others), helps, words)
 
 
@@ -143,12 +156,15 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
     }
 )
 def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) -> None:
-    """The body of ERROR may go into detail or be empty; which it is is recorded. Where there is a body there should be a
-    content-length, and it must be right."""
+    """The body of ERROR may go into detail or be empty; which it is is recorded. Where there is a
+    body there should be a content-length, and it must be right."""
     length, body = target.cited
     for answer in answers(target, version, receipts=True):
         said, size = answer.error.get("content-length"), len(answer.error.body)
-        words = f"the ERROR for {answer.mistake.words} has {size} octets of body and content-length {said!r}"
+        words = (
+            f"the ERROR for {answer.mistake.words} has {size} octets of body and content-length"
+            f" {said!r}"
+        )
         target.judge(body, True, words)
         if size or said is not None:
             target.judge(length, said == str(size), words)
@@ -160,7 +176,11 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
     for answer in answers(target, version, receipts=True):
         if answer.error.body:
             said = answer.error.get("content-type")
-            target.judge(target.cited, bool(said), f"the ERROR for {answer.mistake.words} has content-type {said!r}")
+            target.judge(
+                target.cited,
+                bool(said),
+                f"the ERROR for {answer.mistake.words} has content-type {said!r}",
+            )
 
 
 @case({"1.1": "STOMP11-HDR-06", "1.2": "STOMP12-HDR-08"})
@@ -176,10 +196,15 @@ def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str
             )
 
 
-@case({"1.1": ("STOMP11-SUB-02", "STOMP11-SEND-07"), "1.2": ("STOMP12-SUB-02", "STOMP12-SEND-07", "STOMP12-ERR-02")})
+@case(
+    {
+        "1.1": ("STOMP11-SUB-02", "STOMP11-SEND-07"),
+        "1.2": ("STOMP12-SUB-02", "STOMP12-SEND-07", "STOMP12-ERR-02"),
+    }
+)
 def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> None:
-    """Two connections hold subscriptions to one queue, and one of them makes a mistake that ends it. Everything that is
-    sent afterwards reaches the other."""
+    """Two connections hold subscriptions to one queue, and one of them makes a mistake that ends
+    it. Everything that is sent afterwards reaches the other."""
     goes_on, *ends = target.cited
     queue, offender = target.destination(), target.stomp(version)
     offender.subscribe(queue, ack="client")
@@ -190,7 +215,11 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
         offender.send("SEND", {}, b"no destination")
         gone = target.wait_until(lambda: offender.ended is not None, PATIENCE)
         stayed = f"expected the broker to close within 10000 ms, it did not; {offender.instead()}"
-        target.judge(tuple(ends), gone, "the broker closed the connection that made the mistake" if gone else stayed)
+        target.judge(
+            tuple(ends),
+            gone,
+            "the broker closed the connection that made the mistake" if gone else stayed,
+        )
         if not gone:
             offender.leave()
         for body in (b"one", b"two"):

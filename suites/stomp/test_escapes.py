@@ -1,41 +1,67 @@
-"""Header text and how each version writes it: what goes into SEND comes out of MESSAGE, and what is no escape is fatal.
+"""Header text and how each version writes it: what goes into SEND comes out of MESSAGE, and what is
+no escape is fatal.
 
-1.0 has no escapes: a backslash is a backslash, and the value begins at the first colon. 1.1 escapes LF, colon and
-backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never escaped, so that 1.0 peers can read them.
+1.0 has no escapes: a backslash is a backslash, and the value begins at the first colon. 1.1 escapes
+LF, colon and backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never escaped, so that
+1.0 peers can read them.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import frame
-from harness.words import RoutingType, ms
-from suites.queues import collect
-from suites.stomp.aftermath import MOMENT, Bystander, fate
-from suites.stomp.octets import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.steps.queues import collect
+from brokerproof.suites.stomp.error_recovery_steps import MOMENT, Bystander, fate
+from brokerproof.suites.stomp.octets import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
 
 MUST_BE_ESCAPED = {"1.1": "\\\n:", "1.2": "\\\n:\r"}
-NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "\t", "é", "€", "𝄞", "a", "Z", "0", "/", "=", '"')
-"""What stands beside the escaped characters: what an escape could be mistaken for, and characters of 2 to 4 octets."""
+NEIGHBOURS = (
+    "n",
+    "c",
+    "r",
+    "t",
+    "\\n",
+    "\\c",
+    "\\\\",
+    " ",
+    "\t",
+    "é",
+    "€",
+    "𝄞",
+    "a",
+    "Z",
+    "0",
+    "/",
+    "=",
+    '"',
+)
+"""What stands beside the escaped characters: what an escape could be mistaken for, and characters
+of 2 to 4 octets."""
 
 
 @st.composite
 def escaped_texts(draw: st.DrawFn) -> list[str]:
-    """Pieces of text with every character that 1.1 escapes; a CR is added where the version has an escape for it."""
+    """Pieces of text with every character that 1.1 escapes; a CR is added where the version has an
+    escape for it."""
     pieces = ["\\", "\n", ":", *draw(st.lists(st.sampled_from(NEIGHBOURS), max_size=6))]
     return list(draw(st.permutations(pieces)))
 
 
 def for_version(pieces: list[str], version: str) -> str:
-    """One text of ``pieces`` with every character that ``version`` escapes and one that ASCII lacks; no blanks at its ends."""
+    """One text of ``pieces`` with every character that ``version`` escapes and one that ASCII
+    lacks; no blanks at its ends."""
     middle = "".join(pieces)
     return f"<é{middle}\r{middle[::-1]}>" if version == "1.2" else f"<é{middle}>"
 
 
 def exchange(target: Bench, version: str, name: str, value: str) -> tuple[str | None, bytes]:
-    """One SEND with the header ``name:value``: what MESSAGE has under that name, and the server's octets."""
+    """One SEND with the header ``name:value``: what MESSAGE has under that name, and the server's
+    octets."""
     consumer, to = target.stomp(version), target.destination()
     heard = tap(consumer)
     consumer.subscribe(to)
@@ -76,9 +102,10 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[str | 
 def test_any_header_text_survives_from_send_to_message(
     target: Bench, version: str, name: list[str], value: list[str]
 ) -> None:
-    """A header whose name and value hold every character that the version escapes, in any order and beside text that
-    looks like escapes or takes several octets. MESSAGE has the same name and value, and on the wire each of those
-    characters is the escape that the version defines for it."""
+    """A header whose name and value hold every character that the version escapes, in any order and
+    beside text that looks like escapes or takes several octets. MESSAGE has the same name and
+    value, and on the wire each of those characters is the escape that the version defines for
+    it."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
     came, heard = exchange(target, version, key, text)
     target.require(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
@@ -92,10 +119,16 @@ BETWEEN = {"1.0": "STOMP10-FRAME-03", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-E
 
 @case(BETWEEN)
 @over(examples=20, sender=st.sampled_from(["1.0", "1.1", "1.2"]), pieces=escaped_texts())
-def test_header_text_survives_between_versions(target: Bench, version: str, sender: str, pieces: list[str]) -> None:
-    """SEND comes from a session of any version, MESSAGE goes to one of this version. A value that both can write
-    arrives as it was sent, whatever each writes for it."""
-    text = "".join(each for each in pieces if "1.0" not in (version, sender) or (each.isascii() and each != "\n"))
+def test_header_text_survives_between_versions(
+    target: Bench, version: str, sender: str, pieces: list[str]
+) -> None:
+    """SEND comes from a session of any version, MESSAGE goes to one of this version. A value that
+    both can write arrives as it was sent, whatever each writes for it."""
+    text = "".join(
+        each
+        for each in pieces
+        if "1.0" not in (version, sender) or (each.isascii() and each != "\n")
+    )
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     producer = target.stomp(sender)
@@ -103,14 +136,18 @@ def test_header_text_survives_between_versions(target: Bench, version: str, send
     consumer.message(body=b"control")
     producer.publish(to, b"body", {"x-word": f"<{text}>"}, receipt=False)
     came = consumer.message(body=b"body", proves=target.cited).get("x-word")
-    target.judge(target.cited, came == f"<{text}>", f"from {sender} to {version}: '<{text!r}>' came back as {came!r}")
+    target.judge(
+        target.cited,
+        came == f"<{text}>",
+        f"from {sender} to {version}: '<{text!r}>' came back as {came!r}",
+    )
 
 
 @case("STOMP10-FRAME-03", "STOMP11-ENC-08", "STOMP12-ENC-09", needs={"multicast"})
 def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> None:
-    """A topic has subscribers of all three versions, and twice gets a message whose header has colons and backslashes.
-    Each of them reads the same text, though each version writes it otherwise: what was encoded for one of them is not
-    sent to the next."""
+    """A topic has subscribers of all three versions, and twice gets a message whose header has
+    colons and backslashes. Each of them reads the same text, though each version writes it
+    otherwise: what was encoded for one of them is not sent to the next."""
     topic, text = target.destination(RoutingType.MULTICAST), "<a:b\\c\\n>"
     consumers = {version: target.stomp(version) for version in ("1.2", "1.0", "1.1")}
     for consumer in consumers.values():
@@ -121,14 +158,16 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
     for requirement, version in zip(target.cited, ("1.0", "1.1", "1.2"), strict=True):
         for number in range(2):
             came = consumers[version].message(body=b"%d" % number, proves=requirement).get("x-word")
-            target.judge(requirement, came == text, f"a subscriber of {version} got {came!r} for {text!r}")
+            target.judge(
+                requirement, came == text, f"a subscriber of {version} got {came!r} for {text!r}"
+            )
 
 
 @case("STOMP10-FRAME-03")
 def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench) -> None:
-    """A 1.2 client sends a header whose value has an escaped LF, behind which stands what looks like another header. 1.0
-    has no way to write that value. Whatever a 1.0 subscriber gets of it, the broker does not make a header of the rest,
-    and the message, if it comes, is a frame."""
+    """A 1.2 client sends a header whose value has an escaped LF, behind which stands what looks
+    like another header. 1.0 has no way to write that value. Whatever a 1.0 subscriber gets of it,
+    the broker does not make a header of the rest, and the message, if it comes, is a frame."""
     consumer, to = target.stomp("1.0"), target.destination()
     consumer.subscribe(to)
     producer = target.stomp("1.2")
@@ -137,7 +176,11 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     came = [*collect(target, consumer, 2)]
     forged = [each.brief() for each in came if each.get("x-forged") is not None]
     whole = b"behind" in [each.body for each in came]
-    target.judge(target.cited, not forged and whole, f"{len(came)} messages came; with a forged header: {forged}")
+    target.judge(
+        target.cited,
+        not forged and whole,
+        f"{len(came)} messages came; with a forged header: {forged}",
+    )
 
 
 NAMES_1_0 = st.text("abcXYZ012-_.\\/=\"'!$%&()*+,;<>?@[]^`{|}~ ", min_size=1, max_size=20)
@@ -147,9 +190,12 @@ VALUES_1_0 = st.text("abc:\\nrc /=\"'!$%&()*+,;<>?@[]^`{|}~.", max_size=20)
 @case("STOMP10-FRAME-02", "STOMP10-FRAME-03", "STOMP10-FRAME-05")
 @over(examples=20, name=NAMES_1_0, value=VALUES_1_0)
 def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) -> None:
-    """A 1.0 header: the name is any ASCII but LF and colon, the value any ASCII but LF, more colons and backslashes
-    included. Nothing is an escape: MESSAGE has the same octets."""
-    key, text = f"x{name}x", f"<a:b\\c{value}>"  # both begin and end with no blank: 1.0 leaves trimming open
+    """A 1.0 header: the name is any ASCII but LF and colon, the value any ASCII but LF, more colons
+    and backslashes included. Nothing is an escape: MESSAGE has the same octets."""
+    key, text = (
+        f"x{name}x",
+        f"<a:b\\c{value}>",
+    )  # both begin and end with no blank: 1.0 leaves trimming open
     came, _ = exchange(target, "1.0", key, text)
     target.judge(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
 
@@ -159,7 +205,8 @@ PLACES = ("value", "name", "receipt", "destination")
 
 
 def octets_behind(version: str) -> st.SearchStrategy[str]:
-    """A character that makes no escape behind a backslash: those that look like one first. Delimiters are another case."""
+    """A character that makes no escape behind a backslash: those that look like one first.
+    Delimiters are another case."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
     looks_like = [each for each in "rtNCRTabfv0xu 'é" if each not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")
@@ -171,9 +218,10 @@ def octets_behind(version: str) -> st.SearchStrategy[str]:
 def test_an_undefined_escape_is_a_fatal_error(
     target: Bench, version: str, behind: str, place: str, where: tuple[Cut, ...]
 ) -> None:
-    """A SEND that is right in all but one thing: a backslash is followed by a character for which the version defines
-    no escape. The connection ends and the message is not published. A connection that did nothing wrong notices
-    nothing; the same SEND with a defined escape is accepted before and after."""
+    """A SEND that is right in all but one thing: a backslash is followed by a character for which
+    the version defines no escape. The connection ends and the message is not published. A
+    connection that did nothing wrong notices nothing; the same SEND with a defined escape is
+    accepted before and after."""
     if behind == "r" and version == "1.2":
         behind = "t"
     refuse(target, version, f"\\{behind}", place, where)
@@ -189,14 +237,18 @@ def test_a_backslash_before_a_delimiter_is_a_fatal_error(
 
 
 def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cut, ...]) -> None:
-    """Sends the defined and the undefined escape in the same ``place`` of a SEND and judges what becomes of each."""
+    """Sends the defined and the undefined escape in the same ``place`` of a SEND and judges what
+    becomes of each."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     bystander = Bystander(target, version)
 
     def octets(written: str, receipt: str, body: bytes) -> bytes:
         named = to.name + written if place == "destination" else to.name
-        lines = [f"destination:{named}".encode(), *(raw_line(*each, version) for each in to.send_headers)]
+        lines = [
+            f"destination:{named}".encode(),
+            *(raw_line(*each, version) for each in to.send_headers),
+        ]
         lines.append(f"receipt:{receipt}{written if place == 'receipt' else ''}".encode())
         lines.append(f"x-{written}:value".encode() if place == "name" else b"x-word:value")
         if place == "value":
@@ -206,7 +258,9 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     def accepted(body: bytes) -> None:
         peer = target.stomp(version)
         peer.write(octets("\\\\" if place != "destination" else "", "accepted", body))
-        peer.expect(frame("RECEIPT", {"receipt-id": "accepted" + ("\\" if place == "receipt" else "")}))
+        peer.expect(
+            frame("RECEIPT", {"receipt-id": "accepted" + ("\\" if place == "receipt" else "")})
+        )
         consumer.message(body=body)
 
     accepted(b"before")
@@ -228,11 +282,13 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
 @case({"1.1": "STOMP11-ENC-03", "1.2": "STOMP12-ENC-03"})
 @over(
     examples=30,
-    text=st.lists(st.sampled_from(["\\", ":", "\\n", "\\c", "\\t", "\\q", "\\\\", "a", "r"]), min_size=1).map("".join),
+    text=st.lists(
+        st.sampled_from(["\\", ":", "\\n", "\\c", "\\t", "\\q", "\\\\", "a", "r"]), min_size=1
+    ).map("".join),
 )
 def test_connect_is_not_unescaped(target: Bench, version: str, text: str) -> None:
-    """CONNECT has a header of the client's own with backslashes and colons as they are. Neither is an escape there,
-    so none can be undefined: CONNECTED comes, as without the header."""
+    """CONNECT has a header of the client's own with backslashes and colons as they are. Neither is
+    an escape there, so none can be undefined: CONNECTED comes, as without the header."""
     target.stomp(version)
     peer = target.peer(version)
     peer.connect((*target.connect_headers(version), ("x-words", text)), proves=target.cited)

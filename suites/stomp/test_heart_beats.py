@@ -1,7 +1,7 @@
 """Heart-beating as the specifications 1.1 and 1.2 word it, without any vendor's arithmetic.
 
-With cx,cy from the client and sx,sy from the server: the client beats every max(cx, sy), the server every max(sx, cy),
-and a zero on either side of a pair means that nobody beats in that direction.
+With cx,cy from the client and sx,sy from the server: the client beats every max(cx, sy), the server
+every max(sx, cy), and a zero on either side of a pair means that nobody beats in that direction.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import StompPeer
-from harness.trace.events import FrameReceived, HeartBeatReceived
-from harness.words import NS_PER_MS, Duration, Instant, ms, seconds
-from suites.stomp.octets import tap
-from suites.strategies import near
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, ms, seconds
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
+from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.stomp.octets import tap
 
 HEADER = re.compile(r"\d+,\d+")
 
@@ -36,12 +36,15 @@ def signs_of_life(target: Bench, peer: StompPeer, since: Instant) -> list[Instan
     return [
         event.at_ns
         for event in target.outcome.events
-        if isinstance(event, (HeartBeatReceived, FrameReceived)) and event.conn == peer.conn and event.at_ns > since
+        if isinstance(event, (HeartBeatReceived, FrameReceived))
+        and event.conn == peer.conn
+        and event.at_ns > since
     ]
 
 
 def keep_alive(target: Bench, peer: StompPeer, every: Duration, total: Duration) -> None:
-    """Let ``total`` pass, sending an end of line ``every`` so long, or until the connection ends."""
+    """Let ``total`` pass, sending an end of line ``every`` so long, or until the connection
+    ends."""
     until = target.now() + total
     while target.now() < until and peer.ended is None:
         target.advance(min(every, until - target.now()))
@@ -57,8 +60,8 @@ def keep_alive(target: Bench, peer: StompPeer, every: Duration, total: Duration)
 def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     target: Bench, version: str, cx: int, cy: int
 ) -> None:
-    """CONNECT asks for heart-beats cx,cy. If CONNECTED has a heart-beat header it is two non-negative integers
-    separated by one comma. When the client wants none (cy=0), none come."""
+    """CONNECT asks for heart-beats cx,cy. If CONNECTED has a heart-beat header it is two
+    non-negative integers separated by one comma. When the client wants none (cy=0), none come."""
     syntax, asked = target.cited
     peer = target.stomp(version, heart_beat=f"{cx},{cy}")
     assert peer.connected is not None
@@ -71,14 +74,18 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     if cy == 0:
         target.advance(ms(1100))
         beats = [each for each in target.outcome.events if isinstance(each, HeartBeatReceived)]
-        target.judge(asked, not beats, f"the client wants no beats (cy=0) and got {len(beats)} in 1100 ms")
+        target.judge(
+            asked, not beats, f"the client wants no beats (cy=0) and got {len(beats)} in 1100 ms"
+        )
 
 
 def _connected_at(target: Bench, peer: StompPeer) -> Instant:
     return next(
         event.at_ns
         for event in target.outcome.events
-        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "CONNECTED"
+        if isinstance(event, FrameReceived)
+        and event.conn == peer.conn
+        and event.command == "CONNECTED"
     )
 
 
@@ -91,15 +98,17 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 )
 @over(examples=60, cy=near([500, 1000, 1500], low=1))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
-    """The client asks for a beat every cy ms. While nothing else is sent, data arrives at least every max(sx, cy) ms,
-    beginning with CONNECTED, and what arrives is an end of line."""
+    """The client asks for a beat every cy ms. While nothing else is sent, data arrives at least
+    every max(sx, cy) ms, beginning with CONNECTED, and what arrives is an end of line."""
     agreed, at_least, is_eol = target.cited
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)
     if sx == 0:
         peer.expect_nothing(for_=ms(2 * cy + 500))
         beats = signs_of_life(target, peer, _connected_at(target, peer))
-        target.judge(agreed, not beats, f"the server says that it sends none (sx=0) and sent {len(beats)}")
+        target.judge(
+            agreed, not beats, f"the server says that it sends none (sx=0) and sent {len(beats)}"
+        )
         target.judge((at_least, is_eol), True, "nothing was agreed, so nothing is due")
         return
     period = ms(max(sx, cy))
@@ -109,8 +118,14 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         target.expect_interval(at_least, f"beat {number}", start, (0, number * period))
     peer.expect_nothing(for_=3 * period + ms(200))
     marks = [start, *signs_of_life(target, peer, start)]
-    target.judge(agreed, len(marks) > 1, f"{len(marks) - 1} beats in three periods of {period // NS_PER_MS} ms")
-    gaps = [later - earlier for earlier, later in zip(marks, [*marks[1:], target.now()], strict=True)]
+    target.judge(
+        agreed,
+        len(marks) > 1,
+        f"{len(marks) - 1} beats in three periods of {period // NS_PER_MS} ms",
+    )
+    gaps = [
+        later - earlier for earlier, later in zip(marks, [*marks[1:], target.now()], strict=True)
+    ]
     longest = max(gaps[:-1], default=gaps[-1])
     target.judge_duration(
         at_least,
@@ -121,12 +136,18 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     )
     # In 1.1 an end of line is LF and nothing else; in 1.2 a CR may stand before it.
     others = bytes(heard).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
-    target.judge(is_eol, not others, f"beats of {bytes(heard)[:20]!r}, where ends of line should come")
+    target.judge(
+        is_eol, not others, f"beats of {bytes(heard)[:20]!r}, where ends of line should come"
+    )
 
 
-@case({"1.1": ("STOMP11-HB-04", "STOMP11-HB-05"), "1.2": ("STOMP12-HB-04", "STOMP12-HB-05")}, needs={"heart-beat"})
+@case(
+    {"1.1": ("STOMP11-HB-04", "STOMP11-HB-05"), "1.2": ("STOMP12-HB-04", "STOMP12-HB-05")},
+    needs={"heart-beat"},
+)
 def test_no_header_means_no_beats(target: Bench, version: str) -> None:
-    """A CONNECT without heart-beat header is accepted, and as with 0,0 the server then sends no beats."""
+    """A CONNECT without heart-beat header is accepted, and as with 0,0 the server then sends no
+    beats."""
     optional, same_as_zero = target.cited
     control = target.stomp(version, heart_beat="0,500")
     peer = target.peer(version)
@@ -135,7 +156,10 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
     start = target.now()
     target.advance(ms(1300))
     if answered(control)[0]:
-        target.control(bool(signs_of_life(target, control, start)), "a connection that asked for beats should get some")
+        target.control(
+            bool(signs_of_life(target, control, start)),
+            "a connection that asked for beats should get some",
+        )
     for each, words in ((peer, "no header"), (zeros, "0,0")):
         beats = signs_of_life(target, each, start)
         target.judge(same_as_zero, not beats, f"{len(beats)} beats with {words} in 1300 ms")
@@ -150,9 +174,12 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
     needs={"heart-beat"},
 )
 @over(examples=40, cx=near([500, 1000], low=1), frames=st.booleans())
-def test_a_client_that_beats_as_agreed_is_not_dropped(target: Bench, version: str, cx: int, frames: bool) -> None:
-    """A client that can send every cx ms sends an end of line, or a frame, every max(cx, sy) ms and nothing else. After
-    many periods the session still works: any data is a sign of life, and the server allows for some lateness."""
+def test_a_client_that_beats_as_agreed_is_not_dropped(
+    target: Bench, version: str, cx: int, frames: bool
+) -> None:
+    """A client that can send every cx ms sends an end of line, or a frame, every max(cx, sy) ms and
+    nothing else. After many periods the session still works: any data is a sign of life, and the
+    server allows for some lateness."""
     peer = target.stomp(version, heart_beat=f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy, 1))
@@ -167,7 +194,10 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(target: Bench, version: st
         else:
             peer.beat()
     alive = peer.ended is None
-    detail = f"{rounds} {'frames' if frames else 'ends of line'} at intervals of {period // NS_PER_MS} ms"
+    detail = (
+        f"{rounds} {'frames' if frames else 'ends of line'} at intervals of"
+        f" {period // NS_PER_MS} ms"
+    )
     late = target.margin((0, period), peer.spoke_at or 0) > period
     target.judge(
         target.cited,
@@ -181,9 +211,11 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(target: Bench, version: st
 
 @case({"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}, needs={"heart-beat"})
 @over(examples=60, cx=near([500, 1000, 1500], low=1))
-def test_silence_is_not_death_before_the_agreed_interval(target: Bench, version: str, cx: int) -> None:
-    """A client that agreed to send every n = max(cx, sy) ms falls silent. The server may give up, but not before n ms
-    have passed since it last heard anything."""
+def test_silence_is_not_death_before_the_agreed_interval(
+    target: Bench, version: str, cx: int
+) -> None:
+    """A client that agreed to send every n = max(cx, sy) ms falls silent. The server may give up,
+    but not before n ms have passed since it last heard anything."""
     peer = target.stomp(version, heart_beat=f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy))
@@ -193,6 +225,12 @@ def test_silence_is_not_death_before_the_agreed_interval(target: Bench, version:
     patience = 4 * period + seconds(2)
     target.wait_until(lambda: peer.ended is not None, patience)
     if peer.ended is None:
-        target.judge(target.cited, True, f"after {patience // NS_PER_MS} ms of silence the server had not given up")
+        target.judge(
+            target.cited,
+            True,
+            f"after {patience // NS_PER_MS} ms of silence the server had not given up",
+        )
     else:
-        target.judge_duration(target.cited, "silence until the close", peer.ended.at - since, (period, None), since)
+        target.judge_duration(
+            target.cited, "silence until the close", peer.ended.at - since, (period, None), since
+        )

@@ -1,4 +1,5 @@
-"""What a STOMP message is to clients of other protocols, as far as STOMP itself can see it: text or octets, and its number."""
+"""What a STOMP message is to clients of other protocols, as far as STOMP itself can see it: text or
+octets, and its number."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import re
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer
-from suites.queues import collect
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.steps.queues import collect
 
 FIXTURES = {"routing-fixtures"}
 """Our broker.xml has an acceptor ``message-ids`` with stompEnableMessageId=true."""
@@ -28,7 +29,10 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> Non
     spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
     sends=st.lists(
         st.tuples(
-            st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=40), st.booleans()
+            st.text(
+                st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=40
+            ),
+            st.booleans(),
         ),
         min_size=1,
         max_size=6,
@@ -37,27 +41,37 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> Non
 def test_content_length_tells_a_client_whether_it_was_text(
     target: Bench, spoken: str, sends: list[tuple[str, bool]]
 ) -> None:
-    """Bodies are sent with a content-length, as octets, and without one, as text. A client of STOMP 1.0 gets each body as it
-    was, with a content-length exactly if it was sent as octets."""
+    """Bodies are sent with a content-length, as octets, and without one, as text. A client of STOMP
+    1.0 gets each body as it was, with a content-length exactly if it was sent as octets."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken), target.stomp("1.0")
     consumer.subscribe(queue)
     for text, counted in sends:
         send(producer, queue, text.encode(), counted=counted)
     came = [
-        (each.body.decode(), each.get("content-length") is not None) for each in collect(target, consumer, len(sends))
+        (each.body.decode(), each.get("content-length") is not None)
+        for each in collect(target, consumer, len(sends))
     ]
     target.judge(
-        target.cited, came == sends, f"sent by {spoken} with and without content-length: {sends!r} came as {came!r}"
+        target.cited,
+        came == sends,
+        f"sent by {spoken} with and without content-length: {sends!r} came as {came!r}",
     )
 
 
 @case("ARTEMIS-STOMP-id-1", needs=FIXTURES)
-@over(examples=20, spoken=st.sampled_from(["1.0", "1.1", "1.2"]), count=st.integers(1, 8), forged=st.booleans())
-def test_with_message_ids_enabled_each_message_has_one(target: Bench, spoken: str, count: int, forged: bool) -> None:
-    """Messages are sent through an acceptor with stompEnableMessageId=true, some with a header amqMessageId of their own.
-    Each comes with one header amqMessageId: STOMP and a number, another one for each message. The same message has the same
-    number for every subscriber."""
+@over(
+    examples=20,
+    spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
+    count=st.integers(1, 8),
+    forged=st.booleans(),
+)
+def test_with_message_ids_enabled_each_message_has_one(
+    target: Bench, spoken: str, count: int, forged: bool
+) -> None:
+    """Messages are sent through an acceptor with stompEnableMessageId=true, some with a header
+    amqMessageId of their own. Each comes with one header amqMessageId: STOMP and a number, another
+    one for each message. The same message has the same number for every subscriber."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor="message-ids"), target.stomp(spoken)
     for _ in range(count):
@@ -68,15 +82,21 @@ def test_with_message_ids_enabled_each_message_has_one(target: Bench, spoken: st
     ids = [[value for name, value in each.headers if name == NUMBERED] for each in messages]
     right = all(len(each) == 1 and re.fullmatch(r"STOMP-?\d+", each[0]) for each in ids)
     target.judge(
-        target.cited, right, f"{count} messages have {NUMBERED} {ids!r}, each should have one: STOMP and a number"
+        target.cited,
+        right,
+        f"{count} messages have {NUMBERED} {ids!r}, each should have one: STOMP and a number",
     )
-    target.judge(target.cited, len({str(each) for each in ids}) == count, f"{count} messages have {NUMBERED} {ids!r}")
+    target.judge(
+        target.cited,
+        len({str(each) for each in ids}) == count,
+        f"{count} messages have {NUMBERED} {ids!r}",
+    )
 
 
 @case("ARTEMIS-STOMP-id-1", needs=FIXTURES)
 def test_by_default_a_message_has_no_number(target: Bench) -> None:
-    """A message is sent through an acceptor that does not enable message ids: it has no header amqMessageId. It makes no
-    difference by which acceptor it is received."""
+    """A message is sent through an acceptor that does not enable message ids: it has no header
+    amqMessageId. It makes no difference by which acceptor it is received."""
     queue = target.destination()
     producer, consumer = target.stomp("1.2"), target.stomp("1.2", acceptor="message-ids")
     consumer.subscribe(queue)

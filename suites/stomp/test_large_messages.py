@@ -1,8 +1,8 @@
 """Large messages: bodies that a broker stores in another way arrive as others do.
 
-What counts is the acceptor by which a message comes in: bodies of ``stompMinLargeMessageSize`` octets and more are large. A
-broker may count a little differently (text takes more room than its octets), so sizes are drawn around the limit, half of it
-and twice it.
+What counts is the acceptor by which a message comes in: bodies of ``stompMinLargeMessageSize``
+octets and more are large. A broker may count a little differently (text takes more room than its
+octets), so sizes are drawn around the limit, half of it and twice it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer
-from harness.targets.parameters import speaking
-from harness.targets.target import Target
-from harness.wire.conversation import PATIENCE
-from harness.words import RoutingType
-from suites.queues import INDIVIDUAL, bodies, collect, left_in, receive
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.steps.queues import INDIVIDUAL, bodies, collect, left_in, receive
 
 NEEDS = {"large-messages"}
 LARGE = "ARTEMIS-STOMP-large-1"
@@ -61,7 +61,8 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 
 def body_of(size: int, *, octets: bool) -> bytes:
-    """A body of that size in which every part differs from its neighbours; octets have NUL and what is no UTF-8."""
+    """A body of that size in which every part differs from its neighbours; octets have NUL and what
+    is no UTF-8."""
     pattern = bytes(range(256)) if octets else b"The quick brown fox jumps over the lazy dog. "
     counted = b"".join(b"%d:" % number + pattern for number in range(size // len(pattern) + 1))
     return counted[:size]
@@ -77,7 +78,9 @@ def difference(sent: bytes, came: bytes) -> str:
     """Where two bodies differ, in words."""
     if sent == came:  # looked at octet by octet only where it is worth the time
         return f"all {len(came)} octets came"
-    at = next((at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None)
+    at = next(
+        (at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None
+    )
     if at is None:
         return f"{len(came)} of {len(sent)} octets came"
     return f"{len(came)} octets came for {len(sent)}, the first that differs is octet {at}"
@@ -95,9 +98,9 @@ def difference(sent: bytes, came: bytes) -> str:
 def test_a_large_body_comes_whole(
     target: Bench, place: tuple[str, int], spoken: str, octets: bool, waits: bool
 ) -> None:
-    """A body with about as many octets as the acceptor's stompMinLargeMessageSize, half as many, twice as many or a mebibyte
-    is sent, as octets or as text, to a subscriber who is there or comes later. It comes whole, and so does a small message
-    behind it."""
+    """A body with about as many octets as the acceptor's stompMinLargeMessageSize, half as many,
+    twice as many or a mebibyte is sent, as octets or as text, to a subscriber who is there or comes
+    later. It comes whole, and so does a small message behind it."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor=acceptor), target.stomp(spoken)
@@ -110,14 +113,25 @@ def test_a_large_body_comes_whole(
         consumer.subscribe(queue)
     came = bodies(receive(target, consumer, 2))
     what = f"{size} octets sent by {acceptor} as {'octets' if octets else 'text'}"
-    target.judge(target.cited, came[:1] == [body], f"{what}: {difference(body, came[0]) if came else 'nothing came'}")
-    target.judge(target.cited, came[1:] == [b"small"], f"{what}: behind it came {[each[:20] for each in came[1:]]!r}")
+    target.judge(
+        target.cited,
+        came[:1] == [body],
+        f"{what}: {difference(body, came[0]) if came else 'nothing came'}",
+    )
+    target.judge(
+        target.cited,
+        came[1:] == [b"small"],
+        f"{what}: behind it came {[each[:20] for each in came[1:]]!r}",
+    )
 
 
 @case(LARGE, needs=NEEDS)
 @over(examples=10, place=sizes, listeners=st.integers(2, 4))
-def test_every_subscriber_gets_a_large_body_whole(target: Bench, place: tuple[str, int], listeners: int) -> None:
-    """A large body is sent to a topic with several subscribers. Each gets it whole, and its header properties too."""
+def test_every_subscriber_gets_a_large_body_whole(
+    target: Bench, place: tuple[str, int], listeners: int
+) -> None:
+    """A large body is sent to a topic with several subscribers. Each gets it whole, and its header
+    properties too."""
     acceptor, size = place
     topic = target.destination(RoutingType.MULTICAST)
     consumers = [target.stomp("1.2") for _ in range(listeners)]
@@ -128,19 +142,25 @@ def test_every_subscriber_gets_a_large_body_whole(target: Bench, place: tuple[st
     for number, each in enumerate(consumers):
         messages = receive(target, each, 1)
         came = [(message.body, message.get("color")) for message in messages]
-        words = difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
+        words = (
+            difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
+        )
         target.judge(
-            target.cited, came == [(body, "red")], f"subscriber {number} of {size} octets by {acceptor}: {words}"
+            target.cited,
+            came == [(body, "red")],
+            f"subscriber {number} of {size} octets by {acceptor}: {words}",
         )
 
 
 @case(LARGE, needs=NEEDS)
-@over(examples=10, place=sizes, spoken=st.sampled_from(["1.0", "1.1", "1.2"]), times=st.integers(1, 3))
+@over(
+    examples=10, place=sizes, spoken=st.sampled_from(["1.0", "1.1", "1.2"]), times=st.integers(1, 3)
+)
 def test_a_large_body_that_comes_again_is_still_whole(
     target: Bench, place: tuple[str, int], spoken: str, times: int
 ) -> None:
-    """A consumer gets a large body, does not settle it and goes, several times over. The next one gets it whole again, and
-    once it is settled it is gone."""
+    """A consumer gets a large body, does not settle it and goes, several times over. The next one
+    gets it whole again, and once it is settled it is gone."""
     acceptor, size = place
     queue = target.destination()
     body = body_of(size, octets=True)
@@ -151,7 +171,9 @@ def test_a_large_body_that_comes_again_is_still_whole(
         messages = receive(target, consumer, 1)
         words = difference(body, messages[0].body) if messages else "nothing came"
         target.require(
-            target.cited, bodies(messages) == [body], f"{size} octets by {acceptor}, time {turn + 1}: {words}"
+            target.cited,
+            bodies(messages) == [body],
+            f"{size} octets by {acceptor}, time {turn + 1}: {words}",
         )
         if turn == times:
             consumer.ack(messages[0], receipt=True)
@@ -166,21 +188,28 @@ def test_a_large_body_that_comes_again_is_still_whole(
 
 @case(LARGE, needs=NEEDS)
 @over(examples=10, place=sizes, window=st.sampled_from([0, 1, 1000, 50_000]))
-def test_a_body_larger_than_the_window_comes_all_the_same(target: Bench, place: tuple[str, int], window: int) -> None:
-    """Three large bodies wait for a consumer whose window is smaller than one of them. They come whole, one after the other
-    as each is settled: a window never cuts a body and never keeps one back for ever."""
+def test_a_body_larger_than_the_window_comes_all_the_same(
+    target: Bench, place: tuple[str, int], window: int
+) -> None:
+    """Three large bodies wait for a consumer whose window is smaller than one of them. They come
+    whole, one after the other as each is settled: a window never cuts a body and never keeps one
+    back for ever."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp("1.2", acceptor=acceptor), target.stomp("1.2")
     sent = [b"%d" % number + body_of(size, octets=True) for number in range(3)]
     for body in sent:
         producer.publish(queue, body)
-    consumer.subscribe(queue, ack="client-individual", headers={"consumer-window-size": str(window)})
+    consumer.subscribe(
+        queue, ack="client-individual", headers={"consumer-window-size": str(window)}
+    )
     for number, body in enumerate(sent):
         messages = receive(target, consumer, 1)
         words = difference(body, messages[0].body) if messages else "nothing came"
         target.require(
-            target.cited, bodies(messages)[:1] == [body], f"body {number} of {size} octets, window {window}: {words}"
+            target.cited,
+            bodies(messages)[:1] == [body],
+            f"body {number} of {size} octets, window {window}: {words}",
         )
         for each in messages:
             consumer.ack(each, receipt=True)
@@ -195,9 +224,12 @@ def test_a_body_larger_than_the_window_comes_all_the_same(target: Bench, place: 
     octets=st.booleans(),
     waits=st.booleans(),
 )
-def test_a_body_far_larger_than_any_buffer_comes_whole(target: Bench, octets: bool, waits: bool) -> None:
-    """A body of mebibytes, five over real sockets, is sent to a subscriber who is there or comes later. It comes whole, with a
-    message before and one behind it in their places, and is gone when it is acknowledged."""
+def test_a_body_far_larger_than_any_buffer_comes_whole(
+    target: Bench, octets: bool, waits: bool
+) -> None:
+    """A body of mebibytes, five over real sockets, is sent to a subscriber who is there or comes
+    later. It comes whole, with a message before and one behind it in their places, and is gone when
+    it is acknowledged."""
     queue = target.destination()
     producer, consumer = target.stomp(), target.stomp()
     body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, octets=octets)
@@ -212,12 +244,20 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(target: Bench, octets: bo
     messages = receive(target, consumer, 3, within=2 * PATIENCE)
     came = bodies(messages)
     what = f"{len(body)} octets sent as {'octets' if octets else 'text'}"
-    words = difference(body, came[1]) if len(came) > 1 else f"{len(came)} messages came; {consumer.instead()}"
+    words = (
+        difference(body, came[1])
+        if len(came) > 1
+        else f"{len(came)} messages came; {consumer.instead()}"
+    )
     target.require(target.cited, came[1:2] == [body], f"{what}: {words}")
     target.judge(
-        target.cited, came[::2] == [b"before", b"behind"], f"{what}: around it {[each[:9] for each in came[::2]]}"
+        target.cited,
+        came[::2] == [b"before", b"behind"],
+        f"{what}: around it {[each[:9] for each in came[::2]]}",
     )
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")
     left = left_in(target, queue, "1.2", 0)
-    target.judge(target.cited, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left")
+    target.judge(
+        target.cited, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left"
+    )

@@ -1,19 +1,20 @@
-"""Limits that a server may set on what a frame occupies, and what it should do when one is exceeded.
+"""Limits that a server may set on what a frame occupies, and what it should do when one is
+exceeded.
 
-Nobody has to have limits, and nobody says where they are: they are looked for by doubling, up to sizes that hurt no
-broker. One that takes everything up to there is noted and not blamed.
+Nobody has to have limits, and nobody says where they are: they are looked for by doubling, up to
+sizes that hurt no broker. One that takes everything up to there is noted and not blamed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_stomp import Destination, frame
-from harness.wire import stomp
-from harness.words import seconds
-from suites.stomp.aftermath import Bystander, Fate, fate
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, frame
+from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate
 
 REQUIREMENTS = {
     "1.1": ("STOMP11-LIMIT-01", "STOMP11-LIMIT-02"),
@@ -27,9 +28,14 @@ Send = Callable[[int], bytes]
 
 
 def look_for(
-    target: Bench, version: str, what: str, sizes: Iterable[int], octets: Callable[[Destination, int], bytes]
+    target: Bench,
+    version: str,
+    what: str,
+    sizes: Iterable[int],
+    octets: Callable[[Destination, int], bytes],
 ) -> None:
-    """Sends ever larger frames, each on a connection of its own, until one is refused; judges how it is refused."""
+    """Sends ever larger frames, each on a connection of its own, until one is refused; judges how
+    it is refused."""
     may, should = target.cited
     bystander = Bystander(target, version)
     taken = 0
@@ -46,7 +52,8 @@ def look_for(
         _judge_refusal(target, f"of {what} {taken} are taken and {size} are not", seen)
         return
     bystander.check()
-    # Nothing was exceeded, so nothing can have been done wrongly; that there is no limit is worth a note.
+    # Nothing was exceeded, so nothing can have been done wrongly; that there is no limit is worth a
+    # note.
     target.judge(may, False, f"no limit was met up to {taken} {what}")
     target.judge(should, True, f"no limit was exceeded up to {taken} {what}")
 
@@ -54,32 +61,41 @@ def look_for(
 def _judge_refusal(target: Bench, words: str, seen: Fate) -> None:
     may, should = target.cited
     target.judge(may, True, words)
-    target.judge(should, seen.explained and seen.ended is not None, f"{words}; beyond the limit {seen}")
+    target.judge(
+        should, seen.explained and seen.ended is not None, f"{words}; beyond the limit {seen}"
+    )
 
 
-def _send(to: Destination, version: str, headers: Iterable[tuple[str, str | int]], body: bytes) -> bytes:
-    return stomp.encode(
-        "SEND", (("destination", to.name), *to.send_headers, ("receipt", "large"), *headers), body, version=version
+def _send(
+    to: Destination, version: str, headers: Iterable[tuple[str, str | int]], body: bytes
+) -> bytes:
+    return codec.encode(
+        "SEND",
+        (("destination", to.name), *to.send_headers, ("receipt", "large"), *headers),
+        body,
+        version=version,
     )
 
 
 @case(REQUIREMENTS)
 def test_too_many_headers_are_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with up to 8192 headers. If the server has had enough it says ERROR and closes; another connection
-    notices nothing."""
+    """SENDs with up to 8192 headers. If the server has had enough it says ERROR and closes; another
+    connection notices nothing."""
     look_for(
         target,
         version,
         "headers",
         HEADERS,
-        lambda to, size: _send(to, version, ((f"x-{number}", "value") for number in range(size)), b"body"),
+        lambda to, size: _send(
+            to, version, ((f"x-{number}", "value") for number in range(size)), b"body"
+        ),
     )
 
 
 @case(REQUIREMENTS)
 def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with a header of up to 256 KiB. If it is too long for the server it says ERROR and closes; another
-    connection notices nothing."""
+    """SENDs with a header of up to 256 KiB. If it is too long for the server it says ERROR and
+    closes; another connection notices nothing."""
     look_for(
         target,
         version,
@@ -91,8 +107,8 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
 
 @case(REQUIREMENTS)
 def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with a body of up to 4 MiB. If it is too large for the server it says ERROR and closes; another
-    connection notices nothing."""
+    """SENDs with a body of up to 4 MiB. If it is too large for the server it says ERROR and closes;
+    another connection notices nothing."""
     look_for(
         target,
         version,
@@ -104,8 +120,8 @@ def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> 
 
 @case(REQUIREMENTS)
 def test_a_body_announced_beyond_all_measure_may_be_refused(target: Bench, version: str) -> None:
-    """SEND announces a body of a tebibyte and sends none of it. The server may refuse by ERROR and close without
-    waiting for it, or wait; another connection notices nothing."""
+    """SEND announces a body of a tebibyte and sends none of it. The server may refuse by ERROR and
+    close without waiting for it, or wait; another connection notices nothing."""
     may, should = target.cited
     bystander = Bystander(target, version)
     to, peer = target.destination(), target.stomp(version)

@@ -1,37 +1,46 @@
-"""Header lines that break the grammar are refused, or harm nothing: what a broker goes on with is what was written.
+"""Header lines that break the grammar are refused, or harm nothing: what a broker goes on with is
+what was written.
 
-The specifications do not say what becomes of such a line. A broker may refuse the frame; one that reads on may take
-the text as it stands or leave the line out. What it may not do is to publish something else than was sent.
+The specifications do not say what becomes of such a line. A broker may refuse the frame; one that
+reads on may take the text as it stands or leave the line out. What it may not do is to publish
+something else than was sent.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import MESSAGE
-from harness.wire.stomp import Frame
-from harness.words import seconds
-from suites.stomp.aftermath import Fate, fate
-from suites.stomp.octets import Cut, cuts, raw_frame, raw_line, write_in_pieces
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
+from brokerproof.suites.stomp.error_recovery_steps import Fate, fate
+from brokerproof.suites.stomp.octets import Cut, cuts, raw_frame, raw_line, write_in_pieces
 
 
-def published(target: Bench, version: str, line: bytes, where: tuple[Cut, ...]) -> tuple[Frame | None, Fate]:
-    """A SEND with ``line`` between two proper headers: the MESSAGE that came of it, and what became of the sender.
-    The same SEND without the line arrives before and after."""
+def published(
+    target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
+) -> tuple[Frame | None, Fate]:
+    """A SEND with ``line`` between two proper headers: the MESSAGE that came of it, and what became
+    of the sender. The same SEND without the line arrives before and after."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     head = [raw_line(*each, version) for each in (("destination", to.name), *to.send_headers)]
 
     def accepted(body: bytes) -> None:
-        target.stomp(version).write(raw_frame("SEND", [*head, b"x-before:one", b"x-behind:two"], body))
+        target.stomp(version).write(
+            raw_frame("SEND", [*head, b"x-before:one", b"x-behind:two"], body)
+        )
         consumer.message(body=body)
 
     accepted(b"control before")
     offender = target.stomp(version)
     write_in_pieces(
-        target, offender, raw_frame("SEND", [*head, b"x-before:one", line, b"x-behind:two"], b"body"), where
+        target,
+        offender,
+        raw_frame("SEND", [*head, b"x-before:one", line, b"x-behind:two"], b"body"),
+        where,
     )
     seen = fate(target, offender, within=seconds(2))
     message = None if seen.refused else consumer.watch_for(MESSAGE, within=seconds(2))
@@ -39,8 +48,11 @@ def published(target: Bench, version: str, line: bytes, where: tuple[Cut, ...]) 
     return message, seen
 
 
-def judge_unbent(target: Bench, line: bytes, message: Frame | None, seen: Fate, values: set[str | None]) -> None:
-    """Either nothing was published, or x-word is one of ``values`` and the headers around it are what they were."""
+def judge_unbent(
+    target: Bench, line: bytes, message: Frame | None, seen: Fate, values: set[str | None]
+) -> None:
+    """Either nothing was published, or x-word is one of ``values`` and the headers around it are
+    what they were."""
     if message is None:
         target.judge(target.cited, True, f"{line!r}: {seen}, nothing was published")
         return
@@ -48,7 +60,8 @@ def judge_unbent(target: Bench, line: bytes, message: Frame | None, seen: Fate, 
     target.judge(
         target.cited,
         word in values and around == ("one", "two"),
-        f"{line!r} was published as x-word {word!r}, between x-before {around[0]!r} and x-behind {around[1]!r}",
+        f"{line!r} was published as x-word {word!r}, between x-before {around[0]!r} and x-behind"
+        f" {around[1]!r}",
     )
 
 
@@ -57,8 +70,8 @@ def judge_unbent(target: Bench, line: bytes, message: Frame | None, seen: Fate, 
 def test_a_raw_colon_in_a_value_is_refused_or_harmless(
     target: Bench, version: str, value: str, where: tuple[Cut, ...]
 ) -> None:
-    """A header value of SEND has a colon that is not escaped. The frame is refused, or the value is kept whole, or
-    the header is left out; it does not become another value."""
+    """A header value of SEND has a colon that is not escaped. The frame is refused, or the value is
+    kept whole, or the header is left out; it does not become another value."""
     line = f"x-word:{value}".encode()
     message, seen = published(target, version, line, where)
     judge_unbent(target, line, message, seen, {value, None})
@@ -66,9 +79,11 @@ def test_a_raw_colon_in_a_value_is_refused_or_harmless(
 
 @case("STOMP12-FRAME-05")
 @over(examples=20, value=st.sampled_from(["a\rb", "\ra", "a\rb\rc"]), where=cuts(4))
-def test_a_raw_cr_in_a_value_is_refused_or_harmless(target: Bench, value: str, where: tuple[Cut, ...]) -> None:
-    """A header value of a 1.2 SEND has a CR that ends no line. The frame is refused, or the value is kept whole, or
-    the header is left out; it does not become another value."""
+def test_a_raw_cr_in_a_value_is_refused_or_harmless(
+    target: Bench, value: str, where: tuple[Cut, ...]
+) -> None:
+    """A header value of a 1.2 SEND has a CR that ends no line. The frame is refused, or the value
+    is kept whole, or the header is left out; it does not become another value."""
     line = f"x-word:{value}".encode()
     message, seen = published(target, "1.2", line, where)
     judge_unbent(target, line, message, seen, {value, None})
@@ -79,7 +94,7 @@ def test_a_raw_cr_in_a_value_is_refused_or_harmless(target: Bench, value: str, w
 def test_a_line_without_a_colon_is_refused_or_harmless(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> None:
-    """Between two header lines of SEND stands one that has no colon. The frame is refused, or the line is left out;
-    it does not change the headers around it."""
+    """Between two header lines of SEND stands one that has no colon. The frame is refused, or the
+    line is left out; it does not change the headers around it."""
     message, seen = published(target, version, line, where)
     judge_unbent(target, line, message, seen, {None, ""})

@@ -1,18 +1,20 @@
-"""NACK: how it names a message, which messages it refuses in each mode, and what becomes of them (the server's choice).
+"""NACK: how it names a message, which messages it refuses in each mode, and what becomes of them
+(the server's choice).
 
-A refused message may go to any client, nowhere, or to a dead-letter queue. So these cases never ask where it went; they
-ask that all messages that one NACK covers fare alike, and that the others are untouched.
+A refused message may go to any client, nowhere, or to a dead-letter queue. So these cases never ask
+where it went; they ask that all messages that one NACK covers fare alike, and that the others are
+untouched.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.words import CloseHow
-from suites.queues import QUIET, bodies, held, left_in, numbered, publish_all
-from suites.refusals import bystander, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.suites.steps.queues import QUIET, bodies, held, left_in, numbered, publish_all
+from brokerproof.suites.steps.refusals import bystander, refused
 
 NAMELESS = {
     "1.1": {"no message-id": ("subscription",), "no subscription": ("message-id",)},
@@ -21,12 +23,17 @@ NAMELESS = {
 
 
 @case(
-    {"1.1": ("STOMP11-NACK-01", "STOMP11-NACK-03"), "1.2": ("STOMP12-NACK-01", "STOMP12-FH-06", "STOMP12-NACK-03")},
+    {
+        "1.1": ("STOMP11-NACK-01", "STOMP11-NACK-03"),
+        "1.2": ("STOMP12-NACK-01", "STOMP12-FH-06", "STOMP12-NACK-03"),
+    },
     needs={"nack"},
 )
-def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(target: Bench, version: str) -> None:
-    """A message is refused by what its MESSAGE said. The NACK is confirmed. Whether the message comes to this client
-    again, to another, or to none is the server's choice and is recorded."""
+def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
+    target: Bench, version: str
+) -> None:
+    """A message is refused by what its MESSAGE said. The NACK is confirmed. Whether the message
+    comes to this client again, to another, or to none is the server's choice and is recorded."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unwanted")
     message = held(target, consumer, queue, 1, "client-individual")[0]
@@ -35,14 +42,22 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(target: 
     again = consumer.take_messages()
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     left = left_in(target, queue, version, 1 if again else 0)
-    fate = "came again to the same client" if again else "went to the next" if left else "was given to nobody"
+    fate = (
+        "came again to the same client"
+        if again
+        else "went to the next"
+        if left
+        else "was given to nobody"
+    )
     target.judge(target.cited[-1:], consumer.ended is None, f"the refused message {fate}")
 
 
 @case({"1.1": "STOMP11-NACK-01", "1.2": "STOMP12-NACK-01"}, needs={"nack"})
-def test_a_nack_that_does_not_name_its_message_is_not_confirmed(target: Bench, version: str) -> None:
-    """A header by which NACK names its message is left out. The NACK must not be confirmed, and the message stays
-    unsettled: the next consumer finds it. The complete NACK is accepted before."""
+def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
+    target: Bench, version: str
+) -> None:
+    """A header by which NACK names its message is left out. The NACK must not be confirmed, and the
+    message stays unsettled: the next consumer finds it. The complete NACK is accepted before."""
     for words, kept in NAMELESS[version].items():
         with bystander(target, version):
             queue, consumer = target.destination(), target.stomp(version)
@@ -52,20 +67,31 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(target: Bench, v
             victim.publish(other, b"held")
             message = held(target, victim, other, 1, "client-individual")[0]
             target.note(f"NACK with {words}")
-            refused(target, victim, "NACK", tuple((name, message[name]) for name in kept), refuses=target.cited)
+            refused(
+                target,
+                victim,
+                "NACK",
+                tuple((name, message[name]) for name in kept),
+                refuses=target.cited,
+            )
             victim.leave(CloseHow.RESET)
             left = left_in(target, other, version, 1)
-            target.judge(target.cited, left == [b"held"], f"after a NACK with {words} the queue had {left!r}")
+            target.judge(
+                target.cited, left == [b"held"], f"after a NACK with {words} the queue had {left!r}"
+            )
 
 
-@case({"1.1": ("STOMP11-NACK-04", "STOMP11-SUB-11"), "1.2": ("STOMP12-NACK-04", "STOMP12-SUB-13")}, needs={"nack"})
+@case(
+    {"1.1": ("STOMP11-NACK-04", "STOMP11-SUB-11"), "1.2": ("STOMP12-NACK-04", "STOMP12-SUB-13")},
+    needs={"nack"},
+)
 @over(examples=30, count=st.integers(2, 8), which=st.integers(0, 7))
 def test_in_mode_client_individual_a_nack_covers_one_message(
     target: Bench, version: str, count: int, which: int
 ) -> None:
-    """Some messages arrive in mode client-individual and one of them is refused. All the others were neither settled nor
-    refused: the first of them can still be acknowledged, and when the connection is lost the next consumer gets the
-    rest."""
+    """Some messages arrive in mode client-individual and one of them is refused. All the others
+    were neither settled nor refused: the first of them can still be acknowledged, and when the
+    connection is lost the next consumer gets the rest."""
     which %= count
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(count)
@@ -79,14 +105,16 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
     target.judge(
         target.cited,
         {sent[number] for number in others} <= set(left),
-        f"number {which} of {count} was refused and number {first} acknowledged, the next consumer got {left!r}",
+        f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
+        f" got {left!r}",
     )
 
 
 @case({"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}, needs={"nack"})
 def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: str) -> None:
-    """Three messages arrive in mode client and the second is refused. The first is refused with it: whatever the server
-    does with the second it does with the first, at once or when the connection is lost. The third is untouched."""
+    """Three messages arrive in mode client and the second is refused. The first is refused with it:
+    whatever the server does with the second it does with the first, at once or when the connection
+    is lost. The third is untouched."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)

@@ -1,4 +1,5 @@
-"""Which version a session speaks: the highest that both sides have, 1.0 when the client names none, and none at all."""
+"""Which version a session speaks: the highest that both sides have, 1.0 when the client names none,
+and none at all."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import CONNECTED, StompPeer, frame
-from harness.targets.target import Target
-from harness.words import seconds
-from suites.stomp.aftermath import fate
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
+from brokerproof.harness.targets.target import Target
+from brokerproof.suites.stomp.error_recovery_steps import fate
 
 KNOWN = ("1.0", "1.1", "1.2")
 STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1", "x")
@@ -55,18 +56,23 @@ def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
 @case("STOMP11-NEGO-04", "STOMP12-NEGO-04")
 @over(examples=20, always=turned_round, offered=offers())
 def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -> None:
-    """accept-version lists versions, some of which the server has, in any order and with strangers among them. The
-    session has the highest version in common, says so in CONNECTED, and reads headers as that version does."""
+    """accept-version lists versions, some of which the server has, in any order and with strangers
+    among them. The session has the highest version in common, says so in CONNECTED, and reads
+    headers as that version does."""
     have = spoken(target)
     common = [each for each in have if each in offered]
-    target.control(bool(common) or have != list(KNOWN), "a server with every version has one in common")
+    target.control(
+        bool(common) or have != list(KNOWN), "a server with every version has one in common"
+    )
     if not common:
         return
     highest = common[-1]
     peer = opened(target, ",".join(offered), highest)
     connected = peer.expect(CONNECTED, proves=target.cited)
     said = connected.get("version", "1.0")
-    target.judge(target.cited, said == highest, f"accept-version:{','.join(offered)} gave version:{said}")
+    target.judge(
+        target.cited, said == highest, f"accept-version:{','.join(offered)} gave version:{said}"
+    )
     judge_dialect(target, peer, highest)
 
 
@@ -79,8 +85,8 @@ def judge_dialect(target: Bench, peer: StompPeer, version: str) -> None:
 
 @case("STOMP11-NEGO-03", "STOMP12-NEGO-03")
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
-    """CONNECT has no accept-version. If the server has 1.0 it opens a 1.0 session: CONNECTED names no other version,
-    and a backslash in a header is a backslash."""
+    """CONNECT has no accept-version. If the server has 1.0 it opens a 1.0 session: CONNECTED names
+    no other version, and a backslash in a header is a backslash."""
     peer = opened(target, None, "1.0")
     connected = peer.expect(CONNECTED, proves=target.cited)
     said = connected.get("version", "1.0")
@@ -95,16 +101,21 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     }
 )
 @over(examples=20, offered=st.lists(st.sampled_from(STRANGE), min_size=1, max_size=4))
-def test_without_a_common_version_there_is_no_session(target: Bench, version: str, offered: list[str]) -> None:
-    """accept-version lists only versions that no server has. The server says ERROR, which names the versions it does
-    have, and closes."""
+def test_without_a_common_version_there_is_no_session(
+    target: Bench, version: str, offered: list[str]
+) -> None:
+    """accept-version lists only versions that no server has. The server says ERROR, which names the
+    versions it does have, and closes."""
     listed, may, should = target.cited
     have = spoken(target)
     peer = opened(target, ",".join(offered), version)
     connected = peer.watch_for(CONNECTED)
     asked = f"accept-version:{','.join(offered)}"
-    target.require((listed, may), connected is None, f"{asked} was answered {connected and connected.brief()}")
-    # well before a broker's handshake timeout (10 s is usual) would end the connection for another reason
+    target.require(
+        (listed, may), connected is None, f"{asked} was answered {connected and connected.brief()}"
+    )
+    # well before a broker's handshake timeout (10 s is usual) would end the connection for another
+    # reason
     seen = fate(target, peer, end_within=seconds(5))
     target.judge(may, seen.refused, f"{asked}: {seen}")
     target.judge(should, seen.explained and seen.ended is not None, f"{asked}: {seen}")
@@ -112,7 +123,9 @@ def test_without_a_common_version_there_is_no_session(target: Bench, version: st
         target.judge(listed, seen.explained and seen.ended is not None, f"{asked}: {seen}")
     else:
         said = (
-            "" if seen.error is None else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
+            ""
+            if seen.error is None
+            else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
         )
         missing = [each for each in have if each not in said]
         target.judge(

@@ -1,4 +1,5 @@
-"""RECEIPT: one for every frame that asks, none for the others, and what it promises when it comes."""
+"""RECEIPT: one for every frame that asks, none for the others, and what it promises when it
+comes."""
 
 from __future__ import annotations
 
@@ -6,31 +7,53 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer, frame
-from harness.wire.stomp import HeaderList, encode
-from harness.words import CloseHow, RoutingType, ms
-from suites.queues import QUIET, bodies, collect, held, left_in, numbered
-from suites.refusals import bystander, offend
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow, RoutingType
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.stomp.codec import HeaderList, encode
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.steps.queues import QUIET, bodies, collect, held, left_in, numbered
+from brokerproof.suites.steps.refusals import bystander, offend
 
 RECEIPT = frame("RECEIPT")
 HELD = "SEND in a transaction"
 
 identifiers = st.one_of(
     st.sampled_from(
-        ["0", "message-12345", "r", "-", "a b", "[]{}()<>@,;/?=!#$%&'*+^`|~", "x" * 1000, "receipt", "null"]
+        [
+            "0",
+            "message-12345",
+            "r",
+            "-",
+            "a b",
+            "[]{}()<>@,;/?=!#$%&'*+^`|~",
+            "x" * 1000,
+            "receipt",
+            "null",
+        ]
     ),
-    st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters=":\\"), min_size=1, max_size=30),
+    st.text(
+        st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters=":\\"),
+        min_size=1,
+        max_size=30,
+    ),
 )
 
 
-def asking(target: Bench, peer: StompPeer) -> list[tuple[str, Callable[[], tuple[str, HeaderList, bytes]]]]:
+def asking(
+    target: Bench, peer: StompPeer
+) -> list[tuple[str, Callable[[], tuple[str, HeaderList, bytes]]]]:
     """Every client frame that can ask for a receipt, in an order in which each of them succeeds."""
     queue = target.destination()
 
     def subscribed() -> HeaderList:
-        return (("id", "0"), ("destination", queue.name), ("ack", _individual(peer)), *queue.subscribe_headers)
+        return (
+            ("id", "0"),
+            ("destination", queue.name),
+            ("ack", _individual(peer)),
+            *queue.subscribe_headers,
+        )
 
     def next_message() -> HeaderList:
         return peer.naming(peer.message())
@@ -70,9 +93,10 @@ def _sending(queue: Destination) -> HeaderList:
     needs={"transactions"},
 )
 def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version: str) -> None:
-    """Every frame a client can send after CONNECT asks for a receipt, one frame at a time. Each is answered with exactly
-    one RECEIPT whose receipt-id is the value asked for, and whose body is empty. That of a SEND in a transaction may come
-    with the COMMIT, if that is when the broker processes it."""
+    """Every frame a client can send after CONNECT asks for a receipt, one frame at a time. Each is
+    answered with exactly one RECEIPT whose receipt-id is the value asked for, and whose body is
+    empty. That of a SEND in a transaction may come with the COMMIT, if that is when the broker
+    processes it."""
     peer = target.stomp(version)
     asked = []
     later: list[str] = []
@@ -82,16 +106,27 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
         asked.append(receipt)
         peer.send(command, (*headers, ("receipt", receipt)), body)
         target.note(f"{words} with receipt:{receipt}")
-        if words == HELD and peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET) is None:
+        if (
+            words == HELD
+            and peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET) is None
+        ):
             later.append(receipt)
         elif words != HELD:
             answer = peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
-            target.judge(target.cited[-1:], not answer.body, f"the RECEIPT of {words} has the body {answer.body!r}")
+            target.judge(
+                target.cited[-1:],
+                not answer.body,
+                f"the RECEIPT of {words} has the body {answer.body!r}",
+            )
         while command == "COMMIT" and later:
             peer.expect(frame("RECEIPT", {"receipt-id": later.pop()}), proves=target.cited)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
-    target.judge(target.cited[0], not surplus, f"{len(asked)} frames asked; besides their receipts came {surplus!r}")
+    target.judge(
+        target.cited[0],
+        not surplus,
+        f"{len(asked)} frames asked; besides their receipts came {surplus!r}",
+    )
 
 
 @case(
@@ -104,21 +139,29 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
 )
 @over(examples=60, asked=st.lists(identifiers, min_size=1, max_size=8, unique=True))
 def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: list[str]) -> None:
-    """BEGINs, and SENDs that differ in nothing else, are written in one go and ask for receipts under values of all kinds.
-    Every value comes back once, as it was."""
+    """BEGINs, and SENDs that differ in nothing else, are written in one go and ask for receipts
+    under values of all kinds. Every value comes back once, as it was."""
     queue, peer = target.destination(), target.stomp(version)
     said = b""
     for number, receipt in enumerate(asked):
         if number % 3:
-            said += encode("SEND", (*_sending(queue), ("receipt", receipt)), b"body", version=version)
+            said += encode(
+                "SEND", (*_sending(queue), ("receipt", receipt)), b"body", version=version
+            )
         else:
-            said += encode("BEGIN", {"transaction": f"t{number}", "receipt": receipt}, version=version)
+            said += encode(
+                "BEGIN", {"transaction": f"t{number}", "receipt": receipt}, version=version
+            )
     peer.write(said)
     for receipt in asked:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
     peer.settle()
     surplus = [each.get("receipt-id") for each in peer.inbox if each.command == "RECEIPT"]
-    target.judge(target.cited, not surplus, f"{len(asked)} receipts were asked for; besides them came {surplus!r}")
+    target.judge(
+        target.cited,
+        not surplus,
+        f"{len(asked)} receipts were asked for; besides them came {surplus!r}",
+    )
 
 
 @case(
@@ -130,7 +173,8 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
     needs={"transactions"},
 )
 def test_a_connection_gets_receipts_without_an_end(target: Bench, version: str) -> None:
-    """Two hundred transactions begin and are aborted on one connection. Each BEGIN asks for a receipt and gets it."""
+    """Two hundred transactions begin and are aborted on one connection. Each BEGIN asks for a
+    receipt and gets it."""
     peer = target.stomp(version)
     for number in range(200):
         peer.request("BEGIN", {"transaction": f"t{number}"}, proves=target.cited)
@@ -139,8 +183,8 @@ def test_a_connection_gets_receipts_without_an_end(target: Bench, version: str) 
 
 @case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"transactions"})
 def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) -> None:
-    """SUBSCRIBE, SEND, BEGIN, COMMIT and UNSUBSCRIBE are sent without the header receipt. No RECEIPT comes but the one
-    that a frame behind them asks for."""
+    """SUBSCRIBE, SEND, BEGIN, COMMIT and UNSUBSCRIBE are sent without the header receipt. No
+    RECEIPT comes but the one that a frame behind them asks for."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, receipt=False)
     peer.publish(queue, b"one", receipt=False)
@@ -156,20 +200,26 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
 
 @case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"})
 def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, version: str) -> None:
-    """A SEND to a queue is confirmed and the producer's connection is cut. A consumer that comes afterwards gets the
-    message: the frame had been processed when its RECEIPT came."""
+    """A SEND to a queue is confirmed and the producer's connection is cut. A consumer that comes
+    afterwards gets the message: the frame had been processed when its RECEIPT came."""
     queue, producer = target.destination(), target.stomp(version)
     for body in numbered(3):
         producer.publish(queue, body, proves=target.cited)
     producer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 3)
-    target.judge(target.cited, sorted(left) == numbered(3), f"three confirmed messages; a consumer got {left!r}")
+    target.judge(
+        target.cited,
+        sorted(left) == numbered(3),
+        f"three confirmed messages; a consumer got {left!r}",
+    )
 
 
 @case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"multicast"})
-def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(target: Bench, version: str) -> None:
-    """SUBSCRIBE to a topic is confirmed; from that moment what anybody sends to the topic reaches the subscription.
-    Another connection sends as soon as the RECEIPT is here."""
+def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(
+    target: Bench, version: str
+) -> None:
+    """SUBSCRIBE to a topic is confirmed; from that moment what anybody sends to the topic reaches
+    the subscription. Another connection sends as soon as the RECEIPT is here."""
     for _ in range(5):
         topic, consumer, producer = (
             target.destination(RoutingType.MULTICAST),
@@ -183,8 +233,8 @@ def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(target: B
 
 @case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"})
 def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> None:
-    """A SEND without a destination asks for a receipt. It cannot be processed with success, so its RECEIPT must not come;
-    the same frame with a destination gets one before."""
+    """A SEND without a destination asks for a receipt. It cannot be processed with success, so its
+    RECEIPT must not come; the same frame with a destination gets one before."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.publish(target.destination(), b"good", proves=target.cited)
@@ -193,15 +243,17 @@ def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> Non
         target.wait_until(lambda: peer.ended is not None, QUIET)
         confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt}))
         target.judge(
-            target.cited, confirmed is None, f"the failed SEND was {'confirmed' if confirmed else 'not confirmed'}"
+            target.cited,
+            confirmed is None,
+            f"the failed SEND was {'confirmed' if confirmed else 'not confirmed'}",
         )
 
 
 @case("STOMP12-RCPT-03")
 @over(examples=20, count=st.integers(1, 60), size=st.sampled_from([0, 1, 100, 2000]))
 def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size: int) -> None:
-    """Many SENDs ask for nothing and the last asks for a receipt. When it comes the server has received them all, so all
-    of them appear."""
+    """Many SENDs ask for nothing and the last asks for a receipt. When it comes the server has
+    received them all, so all of them appear."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     consumer.subscribe(queue)
     sent = [body.ljust(size, b".") for body in numbered(count)]
@@ -218,8 +270,8 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
 
 @case("STOMP12-RCPT-04")
 def test_frames_that_were_received_are_processed_although_the_client_left(target: Bench) -> None:
-    """A client sends many messages, an ACK and a DISCONNECT in one go, and closes as soon as the DISCONNECT is
-    confirmed. The frames were received; the server should process them to the end."""
+    """A client sends many messages, an ACK and a DISCONNECT in one go, and closes as soon as the
+    DISCONNECT is confirmed. The frames were received; the server should process them to the end."""
     queue, other, client = target.destination(), target.destination(), target.stomp("1.2")
     client.publish(other, b"acknowledged at last")
     message = held(target, client, other, 1, "client-individual")[0]
@@ -236,4 +288,6 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
         f"{len(sent)} messages were sent before DISCONNECT, {len(came)} came",
     )
     left = left_in(target, other, "1.2", 0)
-    target.judge(target.cited, not left, f"the message acknowledged before DISCONNECT came again: {left!r}")
+    target.judge(
+        target.cited, not left, f"the message acknowledged before DISCONNECT came again: {left!r}"
+    )

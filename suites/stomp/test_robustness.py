@@ -1,8 +1,9 @@
 """Malformed frames of every kind, in any pieces: who sent them may suffer, nobody else does.
 
-What a server does to a client that breaks the grammar is mostly its own affair: it may say ERROR, close, or read on.
-Three things are not: a 1.2 connection ends with its ERROR, other connections are served as before, and so are new
-ones. Where a version calls an error fatal, test_escapes judges that.
+What a server does to a client that breaks the grammar is mostly its own affair: it may say ERROR,
+close, or read on. Three things are not: a 1.2 connection ends with its ERROR, other connections are
+served as before, and so are new ones. Where a version calls an error fatal, test_escapes judges
+that.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import frame
-from harness.wire.conversation import PATIENCE
-from harness.words import CloseHow, ms, seconds
-from suites.stomp.aftermath import Bystander, Fate, fate, fates
-from suites.stomp.malformations import KINDS, Malformation, some_kinds
-from suites.stomp.octets import Cut, cuts, write_in_pieces
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import frame
+from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate, fates
+from brokerproof.suites.stomp.malformations import KINDS, Malformation, some_kinds
+from brokerproof.suites.stomp.octets import Cut, cuts, write_in_pieces
 
 SERVED = {
     "1.0": ("STOMP10-RECEIPT-02", "STOMP10-CONNECT-02"),
@@ -30,13 +32,16 @@ SERVED = {
 def misbehave(
     target: Bench, version: str, wrong: Iterable[Malformation], where: tuple[Cut, ...] = ()
 ) -> list[tuple[str, Fate]]:
-    """Connections of their own say one kind each, in pieces: by the name of the kind, what became of them."""
+    """Connections of their own say one kind each, in pieces: by the name of the kind, what became
+    of them."""
     present = [each for each in wrong if version in each.versions]
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
         write_in_pieces(target, offender, kind.octets(target.destination(), version), where)
     # Only 1.2 says that ERROR ends the connection; elsewhere that is not waited for.
-    seen = fates(target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50))
+    seen = fates(
+        target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50)
+    )
     names = [each.name for each in present]
     for name, became in zip(names, seen, strict=True):
         target.note(f"{name}: {became}")
@@ -57,8 +62,9 @@ def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
 def test_others_do_not_notice_malformed_frames(
     target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Several connections each send a malformed frame, in pieces that end anywhere. A connection that was there all
-    along gets its receipts and messages, and a new one is admitted and served."""
+    """Several connections each send a malformed frame, in pieces that end anywhere. A connection
+    that was there all along gets its receipts and messages, and a new one is admitted and
+    served."""
     bystander = Bystander(target, version)
     misbehave(target, version, wrong, where)
     judge_service(target, version, bystander)
@@ -66,9 +72,12 @@ def test_others_do_not_notice_malformed_frames(
 
 @case("STOMP12-ERR-02")
 @over(examples=30, wrong=some_kinds(), where=cuts())
-def test_an_error_ends_the_connection_in_1_2(target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]) -> None:
-    """Connections each send a malformed frame, in pieces that end anywhere. Those that are told ERROR are closed just
-    after it. COMMIT of a transaction that was never begun comes first, because no server can do that silently."""
+def test_an_error_ends_the_connection_in_1_2(
+    target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]
+) -> None:
+    """Connections each send a malformed frame, in pieces that end anywhere. Those that are told
+    ERROR are closed just after it. COMMIT of a transaction that was never begun comes first,
+    because no server can do that silently."""
     never_begun = next(each for each in KINDS if each.name == "a COMMIT of no transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:
@@ -77,8 +86,8 @@ def test_an_error_ends_the_connection_in_1_2(target: Bench, wrong: list[Malforma
 
 @case({"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"})
 def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str) -> None:
-    """Each kind of malformed frame once, on a connection of its own. Which of them the server tells by ERROR, which it
-    ends without a word, and which it lets pass is noted."""
+    """Each kind of malformed frame once, on a connection of its own. Which of them the server tells
+    by ERROR, which it ends without a word, and which it lets pass is noted."""
     bystander = Bystander(target, version)
     told: list[str] = []
     ended: list[str] = []
@@ -92,7 +101,9 @@ def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str
     bystander.check()
     others = (("ended without a word", ended), ("fell silent", silent), ("let pass", passed))
     detail = "; ".join(f"{words}: {', '.join(names)}" for words, names in others if names)
-    target.judge(target.cited, not detail, f"told by ERROR: {len(told)} kinds; {detail or 'no others'}")
+    target.judge(
+        target.cited, not detail, f"told by ERROR: {len(told)} kinds; {detail or 'no others'}"
+    )
 
 
 FIRST_WORDS = (
@@ -115,15 +126,20 @@ FIRST_WORDS = (
 @case(SERVED)
 @over(
     examples=30,
-    first=st.lists(st.one_of(st.sampled_from(FIRST_WORDS), st.binary(min_size=1, max_size=60)), min_size=1, max_size=6),
+    first=st.lists(
+        st.one_of(st.sampled_from(FIRST_WORDS), st.binary(min_size=1, max_size=60)),
+        min_size=1,
+        max_size=6,
+    ),
     where=cuts(),
     cut=st.booleans(),
 )
 def test_others_do_not_notice_connections_that_begin_wrongly(
     target: Bench, version: str, first: list[bytes], where: tuple[Cut, ...], cut: bool
 ) -> None:
-    """Connections begin with anything but a proper CONNECT: other frames, other protocols, octets of no meaning. Some
-    are then cut. A connection that was there all along and a new one are served as ever."""
+    """Connections begin with anything but a proper CONNECT: other frames, other protocols, octets
+    of no meaning. Some are then cut. A connection that was there all along and a new one are served
+    as ever."""
     bystander = Bystander(target, version)
     for octets in first:
         peer = target.peer(version)
@@ -136,8 +152,8 @@ def test_others_do_not_notice_connections_that_begin_wrongly(
 
 @case({"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"})
 def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -> None:
-    """The first frame is a SEND with everything that is right but for CONNECT before it. The server can turn the
-    connection away; it does not receipt the frame and publishes nothing."""
+    """The first frame is a SEND with everything that is right but for CONNECT before it. The server
+    can turn the connection away; it does not receipt the frame and publishes nothing."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     peer = target.peer(version)
@@ -148,4 +164,8 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     consumer.message(body=b"after")
     published = [each.brief() for each in consumer.take_messages()]
     came = f"; receipted: {receipted}, published: {published or 'nothing'}"
-    target.judge(target.cited, seen.refused and not receipted and not published, f"SEND without CONNECT: {seen}{came}")
+    target.judge(
+        target.cited,
+        seen.refused and not receipted and not published,
+        f"SEND without CONNECT: {seen}{came}",
+    )

@@ -1,8 +1,9 @@
 """Selectors: conditions over headers that decide which messages a subscriber gets.
 
-The chapter promises the syntax of the broker's core filters, and that page promises the syntax of JMS selectors: a subset
-of SQL-92 conditions, with three values of truth. Every subscription here adds ``OR last = 'yes'`` to what it asks for, so a
-last message that everybody gets shows that nothing more is to come: no case waits for silence.
+The chapter promises the syntax of the broker's core filters, and that page promises the syntax of
+JMS selectors: a subset of SQL-92 conditions, with three values of truth. Every subscription here
+adds ``OR last = 'yes'`` to what it asks for, so a last message that everybody gets shows that
+nothing more is to come: no case waits for silence.
 """
 
 from __future__ import annotations
@@ -12,42 +13,57 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import Destination, StompPeer, frame
-from harness.wire.conversation import PATIENCE
-from harness.words import RoutingType
-from suites import selector_model as model
-from suites.queues import bodies, collect, numbered, receive
-from suites.refusals import bystander, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.suites.steps import selector_model as model
+from brokerproof.suites.steps.queues import bodies, collect, numbered, receive
+from brokerproof.suites.steps.refusals import bystander, refused
 
 NEEDS = {"selectors"}
 SELECTOR = "ARTEMIS-STOMP-selector-1"
 BY_VERSION = {"1.0": ("STOMP10-SUBSCRIBE-07", SELECTOR), "1.1": (SELECTOR,), "1.2": (SELECTOR,)}
-REFUSED = {"1.0": (SELECTOR,), "1.1": (SELECTOR, "STOMP11-SUB-03"), "1.2": (SELECTOR, "STOMP12-SUB-03")}
+REFUSED = {
+    "1.0": (SELECTOR,),
+    "1.1": (SELECTOR, "STOMP11-SUB-03"),
+    "1.2": (SELECTOR, "STOMP12-SUB-03"),
+}
 LAST = b"the last one"
 
 
-def listen(peer: StompPeer, to: Destination, selector: str, id: str = "0", ack: str = "auto") -> None:
+def listen(
+    peer: StompPeer, to: Destination, selector: str, id: str = "0", ack: str = "auto"
+) -> None:
     """Subscribe to what ``selector`` selects, and to the last message."""
-    *prefixes, condition = selector.split(":") if selector.startswith(("convert", "hyphenated")) else [selector]
+    *prefixes, condition = (
+        selector.split(":") if selector.startswith(("convert", "hyphenated")) else [selector]
+    )
     prefix = "".join(f"{each}:" for each in prefixes)
     peer.subscribe(to, id, ack=ack, headers={"selector": f"{prefix}({condition}) OR last = 'yes'"})
 
 
 def end(producer: StompPeer, to: Destination) -> None:
-    """Send the last message. Its priority is the lowest there is: a broker may let others overtake it, it overtakes none."""
+    """Send the last message. Its priority is the lowest there is: a broker may let others overtake
+    it, it overtakes none."""
     producer.publish(to, LAST, {"last": "yes", "priority": "0"})
 
 
 def until_last(peer: StompPeer) -> list[bytes]:
-    """What came before the last message. That it comes is a control, and that no ERROR came instead."""
+    """What came before the last message. That it comes is a control, and that no ERROR came
+    instead."""
     peer.expect(frame("MESSAGE", body=LAST))
     return bodies(peer.take_messages())
 
 
 def judge_selected(
-    target: Bench, version: str, selector: str, sent: list[dict[str, str]], expected: list[bytes], kind: str = "drawn"
+    target: Bench,
+    version: str,
+    selector: str,
+    sent: list[dict[str, str]],
+    expected: list[bytes],
+    kind: str = "drawn",
 ) -> None:
     """Send messages with these headers to a topic and judge who came through ``selector``."""
     topic = target.destination(RoutingType.MULTICAST)
@@ -59,27 +75,35 @@ def judge_selected(
     end(producer, topic)
     until_last(other)
     if consumer.watch_for(frame("MESSAGE", body=LAST)) is None:
-        # Whatever the condition is, OR with what is true is true: a broker that fails over it must not lose the message.
+        # Whatever the condition is, OR with what is true is true: a broker that fails over it must
+        # not lose the message.
         target.judge(
             target.cited,
             False,
-            f"{kind}: ({selector}) OR last = 'yes' did not select the last message, which last = 'yes' selected for another "
-            f"subscriber; {consumer.instead()}",
+            f"{kind}: ({selector}) OR last = 'yes' did not select the last message, which last ="
+            f" 'yes' selected for another subscriber; {consumer.instead()}",
         )
         return
-    came = sorted(bodies(consumer.take_messages()))  # a broker may let those of higher priority overtake
+    came = sorted(
+        bodies(consumer.take_messages())
+    )  # a broker may let those of higher priority overtake
     wrong = sorted({*came} ^ {*expected})
     first = f"; {wrong[0].decode()} has {sent[int(wrong[0][1:])]!r}" if wrong else ""
     target.judge(
         target.cited,
         came == expected,
-        f"{kind}: {selector} selects {[each.decode() for each in expected]}, {[each.decode() for each in came]} came{first}",
+        f"{kind}: {selector} selects {[each.decode() for each in expected]},"
+        f" {[each.decode() for each in came]} came{first}",
     )
 
 
 def selected(expression: Any, sent: list[dict[str, str]]) -> list[bytes]:
     """Bodies of the messages that the model selects."""
-    return [body for body, each in zip(numbered(len(sent)), sent, strict=True) if expression.value(each) is True]
+    return [
+        body
+        for body, each in zip(numbered(len(sent)), sent, strict=True)
+        if expression.value(each) is True
+    ]
 
 
 SENT = st.lists(model.headers(), min_size=1, max_size=8)
@@ -90,18 +114,26 @@ SENT = st.lists(model.headers(), min_size=1, max_size=8)
 def test_a_subscriber_gets_what_its_selector_selects(
     target: Bench, version: str, expression: Any, sent: list[dict[str, str]], spelling: int
 ) -> None:
-    """A condition of any shape stands on SUBSCRIBE: comparisons, IN, LIKE, BETWEEN, IS NULL, arithmetic, AND, OR, NOT. Of
-    messages with any headers those come for which the condition is true, each once; false and unknown are not enough."""
-    judge_selected(target, version, model.spelled(str(expression), spelling), sent, selected(expression, sent))
+    """A condition of any shape stands on SUBSCRIBE: comparisons, IN, LIKE, BETWEEN, IS NULL,
+    arithmetic, AND, OR, NOT. Of messages with any headers those come for which the condition is
+    true, each once; false and unknown are not enough."""
+    judge_selected(
+        target, version, model.spelled(str(expression), spelling), sent, selected(expression, sent)
+    )
 
 
 @case(SELECTOR, needs=NEEDS)
-@over(examples=40, predicate=model.predicates().filter(lambda each: not isinstance(each, model.Constant)), sent=SENT)
+@over(
+    examples=40,
+    predicate=model.predicates().filter(lambda each: not isinstance(each, model.Constant)),
+    sent=SENT,
+)
 def test_not_speaks_of_the_whole_comparison_behind_it(
     target: Bench, predicate: Any, sent: list[dict[str, str]]
 ) -> None:
-    """NOT stands before a comparison, LIKE, IN, BETWEEN or IS NULL without parentheses: it turns the whole of it around, as
-    in SQL-92 and in JMS selectors, where comparisons bind more tightly than NOT."""
+    """NOT stands before a comparison, LIKE, IN, BETWEEN or IS NULL without parentheses: it turns
+    the whole of it around, as in SQL-92 and in JMS selectors, where comparisons bind more tightly
+    than NOT."""
     expression = model.Not(predicate, bare=True)
     topic = target.destination(RoutingType.MULTICAST)
     consumer = target.stomp("1.2")
@@ -110,33 +142,56 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
     consumer.send("SUBSCRIBE", (*fields.items(), *topic.subscribe_headers))
     came = consumer.watch_for(frame("RECEIPT", {"receipt-id": receipt}))
     if came is None:
-        target.judge(target.cited, False, f"NOT without parentheses: {expression} was refused; {consumer.instead()}")
+        target.judge(
+            target.cited,
+            False,
+            f"NOT without parentheses: {expression} was refused; {consumer.instead()}",
+        )
         return
-    judge_selected(target, "1.2", str(expression), sent, selected(expression, sent), "NOT without parentheses")
+    judge_selected(
+        target, "1.2", str(expression), sent, selected(expression, sent), "NOT without parentheses"
+    )
 
 
 @case(SELECTOR, needs=NEEDS)
 @pytest.mark.parametrize(
     "condition",
-    ["'x' <> absent", "NOT ('x' = absent)", "NOT (color = absent)", "absent = missing", "3 <> absent"],
+    [
+        "'x' <> absent",
+        "NOT ('x' = absent)",
+        "NOT (color = absent)",
+        "absent = missing",
+        "3 <> absent",
+    ],
 )
-def test_what_is_compared_with_nothing_is_unknown_on_either_side(target: Bench, condition: str) -> None:
-    """A header that a message does not have stands on the right of a comparison, or on both sides. The comparison is
-    unknown, and so is its opposite: the message is not selected. A header that is there is compared as on the left."""
-    sent = [{"color": "red"}, {"color": "red", "absent": "y"}, {"color": "red", "absent": "y", "missing": "y"}]
+def test_what_is_compared_with_nothing_is_unknown_on_either_side(
+    target: Bench, condition: str
+) -> None:
+    """A header that a message does not have stands on the right of a comparison, or on both sides.
+    The comparison is unknown, and so is its opposite: the message is not selected. A header that is
+    there is compared as on the left."""
+    sent = [
+        {"color": "red"},
+        {"color": "red", "absent": "y"},
+        {"color": "red", "absent": "y", "missing": "y"},
+    ]
     there = {
         "absent = missing": [b"m2"], "3 <> absent": [],
     }.get(condition, [b"m1", b"m2"])  # fmt: skip
-    if condition == "3 <> absent":  # a number and a string that is there: what <> makes of them is not judged
+    if (
+        condition == "3 <> absent"
+    ):  # a number and a string that is there: what <> makes of them is not judged
         sent = sent[:1]
     judge_selected(target, "1.2", condition, sent, there, "compared with nothing")
 
 
 @case(SELECTOR, needs=NEEDS)
 @over(examples=25, conditions=st.lists(model.expressions(), min_size=2, max_size=4), sent=SENT)
-def test_each_subscription_selects_for_itself(target: Bench, conditions: list[Any], sent: list[dict[str, str]]) -> None:
-    """One connection subscribes to a topic several times, each time with another selector. Each subscription gets what its
-    own selector selects."""
+def test_each_subscription_selects_for_itself(
+    target: Bench, conditions: list[Any], sent: list[dict[str, str]]
+) -> None:
+    """One connection subscribes to a topic several times, each time with another selector. Each
+    subscription gets what its own selector selects."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     for number, each in enumerate(conditions):
@@ -151,12 +206,18 @@ def test_each_subscription_selects_for_itself(target: Bench, conditions: list[An
     target.control(len(frames) == len(conditions), "each subscription gets the last message")
     messages = consumer.take_messages()
     for number, each in enumerate(conditions):
-        came = sorted(message.body for message in messages if message["subscription"] == f"s{number}")
+        came = sorted(
+            message.body for message in messages if message["subscription"] == f"s{number}"
+        )
         expected = selected(each, sent)
-        target.judge(target.cited, came == expected, f"drawn: s{number}, {each}, selects {expected!r}, {came!r} came")
+        target.judge(
+            target.cited,
+            came == expected,
+            f"drawn: s{number}, {each}, selects {expected!r}, {came!r} came",
+        )
 
 
-# --- names and values ---------------------------------------------------------------------------------------------------
+# --- names and values -----------------------------------------------------------------------------
 
 
 @case(SELECTOR, needs=NEEDS)
@@ -169,7 +230,11 @@ def test_each_subscription_selects_for_itself(target: Bench, conditions: list[An
         ("AMQDurable = 'DURABLE'", {"persistent": "true"}, {}),
         ("AMQDurable = 'NON_DURABLE'", {"persistent": "false"}, {"persistent": "true"}),
         ("AMQExpiration = 0", {}, {"expires": "9000000000000"}),
-        ("AMQExpiration = 9000000000001", {"expires": "9000000000001"}, {"expires": "9000000000000"}),
+        (
+            "AMQExpiration = 9000000000001",
+            {"expires": "9000000000001"},
+            {"expires": "9000000000000"},
+        ),
         ("AMQTimestamp >= 0 AND AMQTimestamp < 9000000000000", {}, None),
         ("AMQGroupID = 'g'", {"JMSXGroupID": "g"}, {"JMSXGroupID": "h"}),
         ("AMQUserID IS NULL", {}, None),
@@ -178,17 +243,21 @@ def test_each_subscription_selects_for_itself(target: Bench, conditions: list[An
 def test_the_brokers_own_names_are_known(
     target: Bench, condition: str, headers: dict[str, str], others: dict[str, str] | None
 ) -> None:
-    """A selector asks for what the broker itself knows of a message: its priority (4 unless told), whether it is durable,
-    when it expires (0 for never), when it came, its group. The message of which it is true comes, the other does not."""
+    """A selector asks for what the broker itself knows of a message: its priority (4 unless told),
+    whether it is durable, when it expires (0 for never), when it came, its group. The message of
+    which it is true comes, the other does not."""
     sent = [headers] if others is None else [others, headers, others]
-    judge_selected(target, "1.2", condition, sent, [b"m0" if others is None else b"m1"], "own names")
+    judge_selected(
+        target, "1.2", condition, sent, [b"m0" if others is None else b"m1"], "own names"
+    )
 
 
 @case(SELECTOR, needs=NEEDS)
 @over(examples=25, size=st.sampled_from([1, 100, 5000, 20_000]))
 def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
-    """AMQSize is the size of a message in octets, of which its body is a part. A message is selected by any size up to that
-    of its body, and not by one that is ten thousand octets larger and more than twice its body."""
+    """AMQSize is the size of a message in octets, of which its body is a part. A message is
+    selected by any size up to that of its body, and not by one that is ten thousand octets larger
+    and more than twice its body."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQSize >= {size}", "fits")
@@ -199,7 +268,9 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     came = [each["subscription"] for each in consumer.take_messages()]
     target.judge(
-        target.cited, came == ["fits"], f"a body of {size} octets was selected by {came!r}, should be by 'fits'"
+        target.cited,
+        came == ["fits"],
+        f"a body of {size} octets was selected by {came!r}, should be by 'fits'",
     )
 
 
@@ -215,19 +286,32 @@ def test_the_address_is_known(target: Bench) -> None:
     for name in ("this", "another"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     came = [each["subscription"] for each in consumer.take_messages()]
-    target.judge(target.cited, came == ["this"], f"a message to {topic.name} was selected by {came!r}")
+    target.judge(
+        target.cited, came == ["this"], f"a message to {topic.name} was selected by {came!r}"
+    )
 
 
 @case(SELECTOR, needs=NEEDS)
-@over(examples=30, name=st.text("abXY019._- /+%'", min_size=1, max_size=12).map(lambda text: f"k{text}k"))
+@over(
+    examples=30,
+    name=st.text("abXY019._- /+%'", min_size=1, max_size=12).map(lambda text: f"k{text}k"),
+)
 def test_a_name_in_quotation_marks_may_have_any_characters(target: Bench, name: str) -> None:
     """The page says how to ask for a header whose name is no identifier: in quotation marks."""
-    judge_selected(target, "1.2", f"\"{name}\" = 'v'", [{name: "w"}, {name: "v"}, {name + "x": "v"}], [b"m1"], "quoted")
+    judge_selected(
+        target,
+        "1.2",
+        f"\"{name}\" = 'v'",
+        [{name: "w"}, {name: "v"}, {name + "x": "v"}],
+        [b"m1"],
+        "quoted",
+    )
 
 
 @case(SELECTOR, needs=NEEDS)
 def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
-    """foo-bar without quotation marks is foo minus bar, as the page says: a header foo-bar is not meant."""
+    """foo-bar without quotation marks is foo minus bar, as the page says: a header foo-bar is not
+    meant."""
     judge_selected(target, "1.2", "foo-bar = '0'", [{"foo-bar": "0"}], [], "hyphen")
 
 
@@ -238,9 +322,12 @@ def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
     age=st.sampled_from(["21", "18", "19", "9", "100", "-5", "07"]),
     bound=st.sampled_from([18, 19, 20]),
 )
-def test_a_string_is_no_number_unless_the_selector_says_so(target: Bench, age: str, bound: int) -> None:
-    """Header values are strings. Compared with a number they are not equal to it, nor more, nor less, whatever they spell.
-    With convert_string_expressions: before the selector they are read as numbers."""
+def test_a_string_is_no_number_unless_the_selector_says_so(
+    target: Bench, age: str, bound: int
+) -> None:
+    """Header values are strings. Compared with a number they are not equal to it, nor more, nor
+    less, whatever they spell. With convert_string_expressions: before the selector they are read as
+    numbers."""
     sent = [{"age": age}]
     signs = (
         *((">", int(age) > bound), ("<=", int(age) <= bound), ("=", int(age) == bound)),
@@ -250,35 +337,58 @@ def test_a_string_is_no_number_unless_the_selector_says_so(target: Bench, age: s
         condition = f"age {sign} {bound}"
         judge_selected(target, "1.2", condition, sent, [], "as a string")
         expected = [b"m0"] if holds else []
-        judge_selected(target, "1.2", f"convert_string_expressions:{condition}", sent, expected, "converted")
+        judge_selected(
+            target, "1.2", f"convert_string_expressions:{condition}", sent, expected, "converted"
+        )
 
 
 @case(SELECTOR, needs=NEEDS)
 @pytest.mark.parametrize(
     "condition",
-    ["half > 1", "half < 2", "half BETWEEN 1 AND 2", "age + 1 = 22", "-age = -21", "1 + age = 22", "age * 2 > 41.5"],
+    [
+        "half > 1",
+        "half < 2",
+        "half BETWEEN 1 AND 2",
+        "age + 1 = 22",
+        "-age = -21",
+        "1 + age = 22",
+        "age * 2 > 41.5",
+    ],
 )
 def test_a_string_is_read_as_the_number_that_fits(target: Bench, condition: str) -> None:
-    """With convert_string_expressions: strings become "the appropriate number type": 1.5 is more than 1 and less than 2, and
-    21 and 1 are 22, on whichever side of the sign the header stands."""
+    """With convert_string_expressions: strings become "the appropriate number type": 1.5 is more
+    than 1 and less than 2, and 21 and 1 are 22, on whichever side of the sign the header stands."""
     sent = [{"half": "1.5", "age": "21"}]
-    judge_selected(target, "1.2", f"convert_string_expressions:{condition}", sent, [b"m0"], "converted")
+    judge_selected(
+        target, "1.2", f"convert_string_expressions:{condition}", sent, [b"m0"], "converted"
+    )
 
 
 @case(SELECTOR, needs=NEEDS)
 def test_xpath_looks_into_the_body(target: Bench) -> None:
-    """XPATH '…' is true of a body that is XML for which the expression is; of another body it is not."""
+    """XPATH '…' is true of a body that is XML for which the expression is; of another body it is
+    not."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, "XPATH '//item[@price > 2]'")
-    for body in (b"<order><item price='3'/></order>", b"<order><item price='1'/></order>", b"no XML"):
-        producer.send("SEND", (("destination", topic.name), *topic.send_headers), body)  # no content-length: text
+    for body in (
+        b"<order><item price='3'/></order>",
+        b"<order><item price='1'/></order>",
+        b"no XML",
+    ):
+        producer.send(
+            "SEND", (("destination", topic.name), *topic.send_headers), body
+        )  # no content-length: text
     end(producer, topic)
     came = until_last(consumer)
-    target.judge(target.cited, came == [b"<order><item price='3'/></order>"], f"of three bodies came {came!r}")
+    target.judge(
+        target.cited,
+        came == [b"<order><item price='3'/></order>"],
+        f"of three bodies came {came!r}",
+    )
 
 
-# --- queues -------------------------------------------------------------------------------------------------------------
+# --- queues ---------------------------------------------------------------------------------------
 
 
 @case(SELECTOR, needs=NEEDS)
@@ -288,9 +398,12 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
     wanted=st.lists(st.sampled_from(["a", "b", "ab", "cd"]), min_size=1, max_size=3),
     early=st.booleans(),
 )
-def test_a_queue_keeps_what_nobody_selects(target: Bench, colors: str, wanted: list[str], early: bool) -> None:
-    """Consumers with selectors share a queue, before or after the messages were sent. Each gets only what it selects, in
-    order; nothing comes twice; and what none of them selects is still there, in order, for one without a selector."""
+def test_a_queue_keeps_what_nobody_selects(
+    target: Bench, colors: str, wanted: list[str], early: bool
+) -> None:
+    """Consumers with selectors share a queue, before or after the messages were sent. Each gets
+    only what it selects, in order; nothing comes twice; and what none of them selects is still
+    there, in order, for one without a selector."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in wanted]
     selectors = [f"color IN ({', '.join(repr(each) for each in some)})" for some in wanted]
@@ -308,26 +421,33 @@ def test_a_queue_keeps_what_nobody_selects(target: Bench, colors: str, wanted: l
     sent = dict(zip(numbered(len(colors)), colors, strict=True))
     meant = [body for body, color in sent.items() if any(color in some for some in wanted)]
     left = [body for body in sent if body not in meant]
-    target.wait_until(lambda: sum(each.messages_seen for each in consumers) >= len(meant), within=PATIENCE)
+    target.wait_until(
+        lambda: sum(each.messages_seen for each in consumers) >= len(meant), within=PATIENCE
+    )
     shares = [bodies(each.take_messages()) for each in consumers]
     for some, came in zip(wanted, shares, strict=True):
         foreign = [body for body in came if sent.get(body, "?") not in some]
         target.judge(target.cited, not foreign, f"a consumer of {some} got {foreign!r}")
         target.judge(
-            target.cited, came == sorted(came, key=list(sent).index), f"a consumer of {some} got {came!r}, not in order"
+            target.cited,
+            came == sorted(came, key=list(sent).index),
+            f"a consumer of {some} got {came!r}, not in order",
         )
     together = [body for came in shares for body in came]
     target.judge(
         target.cited,
         sorted(together) == sorted(meant),
-        f"{colors} was sent, {wanted!r} is wanted: {sorted(together)!r} came, {sorted(meant)!r} should, each once",
+        f"{colors} was sent, {wanted!r} is wanted: {sorted(together)!r} came, {sorted(meant)!r}"
+        " should, each once",
     )
     heir = target.stomp("1.2")
     heir.subscribe(queue)
     producer.publish(queue, LAST, {"color": "z"})
     came = bodies(collect(target, heir, len(left) + 1))
     target.judge(
-        target.cited, came == [*left, LAST], f"{left!r} was selected by nobody; a consumer of all found {came!r}"
+        target.cited,
+        came == [*left, LAST],
+        f"{left!r} was selected by nobody; a consumer of all found {came!r}",
     )
 
 
@@ -336,8 +456,8 @@ def test_a_queue_keeps_what_nobody_selects(target: Bench, colors: str, wanted: l
 def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target: Bench, count: int, held: int, lost: bool
 ) -> None:
-    """A consumer with a selector holds messages and leaves without settling them. The next consumer with the same selector
-    gets them all, oldest first; what was not selected has not moved."""
+    """A consumer with a selector holds messages and leaves without settling them. The next consumer
+    with the same selector gets them all, oldest first; what was not selected has not moved."""
     queue, producer, first = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     first.subscribe(queue, ack="client-individual", headers={"selector": "color = 'red'"})
     reds, blues = numbered(count, "r"), numbered(count, "b")
@@ -345,7 +465,9 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
         producer.publish(queue, blue, {"color": "blue"}, receipt=False)
         producer.publish(queue, red, {"color": "red"})
     came = receive(target, first, count)
-    target.control(bodies(came) == reds, f"the first consumer should get {reds!r}, it got {bodies(came)!r}")
+    target.control(
+        bodies(came) == reds, f"the first consumer should get {reds!r}, it got {bodies(came)!r}"
+    )
     for each in came[held:]:
         first.ack(each, receipt=True)
     expected = reds[:held]
@@ -356,28 +478,40 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     second = target.stomp("1.2")
     second.subscribe(queue, headers={"selector": "color = 'red'"})
     again = bodies(receive(target, second, len(expected)))
-    target.judge(target.cited, again == expected, f"{expected!r} were held and given back, {again!r} came")
+    target.judge(
+        target.cited, again == expected, f"{expected!r} were held and given back, {again!r} came"
+    )
     third = target.stomp("1.2")
     third.subscribe(queue)
     rest = bodies(collect(target, third, count))
     target.judge(target.cited, rest == blues, f"{blues!r} were never selected, {rest!r} were left")
 
 
-# --- what is none -------------------------------------------------------------------------------------------------------
+# --- what is none ---------------------------------------------------------------------------------
 
 
 @case(REFUSED, needs=NEEDS)
 @pytest.mark.parametrize(
     "condition",
-    ["color =", "= 'red'", "color == 'red'", "color = 'red", "(color = 'red'", "color IN ('red' 'blue')", "color LIKE red",
-     "color 'red'", "a.b = 'red'", "color AND AND kind", "1 + 1", "'red'", "color IN ()", "AMQPriority BETWEEN 1", "!"],
+    ["color =", "= 'red'", "color == 'red'", "color = 'red", "(color = 'red'", "color IN ('red' 'blue')", "color LIKE red",  # noqa: E501
+     "color 'red'", "a.b = 'red'", "color AND AND kind", "1 + 1", "'red'", "color IN ()", "AMQPriority BETWEEN 1", "!"],  # noqa: E501
 )  # fmt: skip
 def test_what_is_no_selector_is_refused(target: Bench, version: str, condition: str) -> None:
-    """The header selector has something else than a condition. The SUBSCRIBE must not be confirmed; with a selector that is
-    one, it is."""
+    """The header selector has something else than a condition. The SUBSCRIBE must not be confirmed;
+    with a selector that is one, it is."""
     with bystander(target, version):
         peer = target.stomp(version)
-        good, bad = target.destination(RoutingType.MULTICAST), target.destination(RoutingType.MULTICAST)
+        good, bad = (
+            target.destination(RoutingType.MULTICAST),
+            target.destination(RoutingType.MULTICAST),
+        )
         peer.subscribe(good, "good", headers={"selector": "color = 'red'"})
-        fields = (("id", "bad"), ("destination", bad.name), ("selector", condition), *bad.subscribe_headers)
-        refused(target, peer, "SUBSCRIBE", fields, refuses=target.cited[:1], answers=target.cited[1:])
+        fields = (
+            ("id", "bad"),
+            ("destination", bad.name),
+            ("selector", condition),
+            *bad.subscribe_headers,
+        )
+        refused(
+            target, peer, "SUBSCRIBE", fields, refuses=target.cited[:1], answers=target.cited[1:]
+        )

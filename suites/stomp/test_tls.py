@@ -1,7 +1,8 @@
 """STOMP over TLS, and clients that are known by their certificates.
 
-The acceptors stomp-tls (clients may show a certificate) and stomp-tls-need (they must) show a certificate that was made for
-this run; every connection here verifies it. In virtual time there is no TLS, but a certificate can be stated.
+The acceptors stomp-tls (clients may show a certificate) and stomp-tls-need (they must) show a
+certificate that was made for this run; every connection here verifies it. In virtual time there is
+no TLS, but a certificate can be stated.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import CONNECTED, StompPeer, frame
-from harness.trace.events import HeartBeatReceived
-from harness.words import ms, seconds
-from harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
-from suites.stomp.aftermath import Bystander, fate
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, frame
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
+from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 
 MAY, NEED = "stomp-tls", "stomp-tls-need"
 SSL, SHOWN = "ARTEMIS-TLS-ssl-1", "ARTEMIS-TLS-ssl-2"
@@ -23,26 +24,36 @@ SSL, SHOWN = "ARTEMIS-TLS-ssl-1", "ARTEMIS-TLS-ssl-2"
 
 def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
     """The headers of a CONNECT that does not say who we are."""
-    return tuple(each for each in target.connect_headers("1.2") if each[0] not in ("login", "passcode"))
+    return tuple(
+        each for each in target.connect_headers("1.2") if each[0] not in ("login", "passcode")
+    )
 
 
 def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> None:
-    """No session may come of this connection. A broker need not say why: TLS may have ended before STOMP began."""
+    """No session may come of this connection. A broker need not say why: TLS may have ended before
+    STOMP began."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
-    target.judge(proves, not admitted, f"{why}: {'the client was admitted' if admitted else peer.instead()}")
+    target.judge(
+        proves, not admitted, f"{why}: {'the client was admitted' if admitted else peer.instead()}"
+    )
 
 
 @case(SSL, SHOWN, "ARTEMIS-TLS-client-2", needs={"tls-fixtures"})
 @over(examples=12, size=st.sampled_from([0, 1, 16_383, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client verifies the broker's certificate, shows none, connects, subscribes, and gets a body back that fills many
-    records of TLS. A client in the clear gets what it sends, and the other way round."""
+    """A client verifies the broker's certificate, shows none, connects, subscribes, and gets a body
+    back that fills many records of TLS. A client in the clear gets what it sends, and the other way
+    round."""
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
-    target.judge(SHOWN, bool(peer.channel.security), f"the certificate was verified: {peer.channel.security}")
+    target.judge(
+        SHOWN, bool(peer.channel.security), f"the certificate was verified: {peer.channel.security}"
+    )
     assert peer.connected is not None
-    target.judge("ARTEMIS-TLS-client-2", True, f"without a certificate came {peer.connected.brief()}")
+    target.judge(
+        "ARTEMIS-TLS-client-2", True, f"without a certificate came {peer.connected.brief()}"
+    )
     peer.subscribe(back, proves=SSL)
     plain.subscribe(there)
     peer.publish(back, body, proves=SSL)
@@ -57,25 +68,33 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
 
 @case(SSL, "ARTEMIS-STOMP-ttl-9", needs={"tls-fixtures", "heart-beat"})
 def test_heart_beats_come_over_tls(target: Bench) -> None:
-    """CONNECT asks for a beat every 500 ms. In three seconds, while the client says nothing but its own beats, at least
-    every other one arrives (how punctual they are is judged in the clear), and then a SEND works."""
+    """CONNECT asks for a beat every 500 ms. In three seconds, while the client says nothing but its
+    own beats, at least every other one arrives (how punctual they are is judged in the clear), and
+    then a SEND works."""
     peer = target.stomp(acceptor=MAY, heart_beat="2000,500")
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
-    target.control(0 < promised <= 1000, f"the server promises too few beats: {peer.connected.brief()}")
+    target.control(
+        0 < promised <= 1000, f"the server promises too few beats: {peer.connected.brief()}"
+    )
     for _ in range(6):
         target.advance(ms(500))
         peer.beat()
-    beats = sum(isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.outcome.events)
-    target.judge_count("ARTEMIS-STOMP-ttl-9", "beats in 3 s", beats, (3000 // promised // 2, None), "beats")
+    beats = sum(
+        isinstance(each, HeartBeatReceived) and each.conn == peer.conn
+        for each in target.outcome.events
+    )
+    target.judge_count(
+        "ARTEMIS-STOMP-ttl-9", "beats in 3 s", beats, (3000 // promised // 2, None), "beats"
+    )
     peer.publish(target.destination(), b"after the beats", proves=SSL)
 
 
 @case(SSL, needs={"tls-fixtures"})
 @pytest.mark.parametrize("form", ["sockets", "memory"])
 def test_stomppy_speaks_over_tls(target: Bench, form: str) -> None:
-    """stomp.py connects over TLS, with a socket and threads of its own or on a link of ours, subscribes, sends, and gets the
-    messages in their order."""
+    """stomp.py connects over TLS, with a socket and threads of its own or on a link of ours,
+    subscribes, sends, and gets the messages in their order."""
     to = target.destination()
     peer = target.stomppy(acceptor=MAY, threads=form == "sockets", proves=SSL)
     peer.subscribe(to, proves=SSL)
@@ -99,8 +118,9 @@ def test_websocket_over_tls(target: Bench) -> None:
 @case(SSL, needs={"tls-fixtures"})
 @over(examples=4, first=st.sampled_from(["CONNECT", "STOMP", "beat", "GET"]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, first: str) -> None:
-    """CONNECT, STOMP, an end of line or an HTTP request comes in the clear where TLS is spoken. No session comes of it;
-    another connection goes on, and over TLS the acceptor works before and after."""
+    """CONNECT, STOMP, an end of line or an HTTP request comes in the clear where TLS is spoken. No
+    session comes of it; another connection goes on, and over TLS the acceptor works before and
+    after."""
     bystander = Bystander(target, "1.2")
     before = target.stomp(acceptor=MAY)
     peer = target.peer(acceptor=MAY, plain=True)
@@ -119,8 +139,8 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, first: str) -> Non
 
 @case(SSL, needs={"tls-fixtures"})
 def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
-    """A client sends a message without asking for a receipt, and ends its direction: close_notify, then FIN. The message
-    is served, and the broker ends the connection."""
+    """A client sends a message without asking for a receipt, and ends its direction: close_notify,
+    then FIN. The message is served, and the broker ends the connection."""
     to = target.destination()
     consumer = target.stomp()
     consumer.subscribe(to)
@@ -134,7 +154,8 @@ def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
 @case("ARTEMIS-TLS-user-1", needs={"certificate-fixtures"})
 @over(examples=4, acceptor=st.sampled_from([MAY, NEED]))
 def test_a_certificate_is_a_login(target: Bench, acceptor: str) -> None:
-    """A client shows the certificate of a user and names no login. It is admitted, and may send and subscribe."""
+    """A client shows the certificate of a user and names no login. It is admitted, and may send and
+    subscribe."""
     to = target.destination()
     peer = target.peer(acceptor=acceptor, certificate=CERTIFIED)
     peer.connect(without_login(target), proves=target.cited)
@@ -145,24 +166,30 @@ def test_a_certificate_is_a_login(target: Bench, acceptor: str) -> None:
 
 @case("ARTEMIS-TLS-user-1", needs={"certificate-fixtures", "login"})
 @over(examples=4, certificate=st.sampled_from([None, NOBODY]))
-def test_a_certificate_of_nobody_is_no_login(target: Bench, certificate: Certificate | None) -> None:
-    """A client shows a good certificate that belongs to no user, or none, and names no login. It gets an ERROR and is
-    closed; a certified one is admitted before, and another connection goes on."""
+def test_a_certificate_of_nobody_is_no_login(
+    target: Bench, certificate: Certificate | None
+) -> None:
+    """A client shows a good certificate that belongs to no user, or none, and names no login. It
+    gets an ERROR and is closed; a certified one is admitted before, and another connection goes
+    on."""
     bystander = Bystander(target, "1.2")
     target.peer(acceptor=MAY, certificate=CERTIFIED).connect(without_login(target))
     peer = target.peer(acceptor=MAY, certificate=certificate)
     peer.send("CONNECT", without_login(target))
     admitted = peer.watch_for(CONNECTED) is not None
     seen = fate(target, peer, end_within=seconds(5))
-    target.judge(target.cited, not admitted and seen.explained and seen.ended is not None, str(seen))
+    target.judge(
+        target.cited, not admitted and seen.explained and seen.ended is not None, str(seen)
+    )
     bystander.check()
 
 
 @case("ARTEMIS-TLS-client-1", needs={"tls-fixtures"})
 @over(examples=4, certificate=st.sampled_from([None, STRANGER]))
 def test_a_client_must_show_a_certificate(target: Bench, certificate: Certificate | None) -> None:
-    """Where clients must show a certificate, one that shows none, or one of an authority that the broker does not know,
-    gets no session, whatever its login. With a good one it does, before and after; another connection goes on."""
+    """Where clients must show a certificate, one that shows none, or one of an authority that the
+    broker does not know, gets no session, whatever its login. With a good one it does, before and
+    after; another connection goes on."""
     bystander = Bystander(target, "1.2")
     target.stomp(acceptor=NEED, certificate=CERTIFIED).settle()
     peer = target.peer(acceptor=NEED, certificate=certificate)

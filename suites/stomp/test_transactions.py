@@ -1,7 +1,7 @@
 """BEGIN, COMMIT, ABORT: sends and acknowledgements that take effect together or not at all.
 
-What is sent in a transaction asks for no receipt here: a server may hold it to be processed when the transaction is
-(STOMP12-RCPT-02). The receipt of what comes behind it says that it was received.
+What is sent in a transaction asks for no receipt here: a server may hold it to be processed when
+the transaction is (STOMP12-RCPT-02). The receipt of what comes behind it says that it was received.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import case, over
-from harness.clients.raw_stomp import MESSAGE
-from harness.targets.target import RECONFIGURABLE, Overrides
-from harness.words import CloseHow
-from suites.queues import INDIVIDUAL, QUIET, bodies, collect, held, left_in, numbered, publish_all
-from suites.refusals import bystander, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case, over
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
+from brokerproof.harness.targets.target import RECONFIGURABLE, Overrides
+from brokerproof.suites.steps.queues import (
+    INDIVIDUAL,
+    QUIET,
+    bodies,
+    collect,
+    held,
+    left_in,
+    numbered,
+    publish_all,
+)
+from brokerproof.suites.steps.refusals import bystander, refused
 
 SENDS = {
     "1.0": ("STOMP10-SEND-03", "STOMP10-BEGIN-02"),
@@ -29,9 +38,11 @@ ACKS = {"1.0": "STOMP10-ACK-02", "1.1": "STOMP11-ACK-04", "1.2": "STOMP12-ACK-03
 
 
 @case(SENDS, needs={"transactions"})
-def test_what_was_sent_in_a_transaction_appears_with_its_commit(target: Bench, version: str) -> None:
-    """A consumer waits; three messages are sent in a transaction. Before COMMIT none of them appears, though a message
-    sent outside does; after COMMIT all of them do."""
+def test_what_was_sent_in_a_transaction_appears_with_its_commit(
+    target: Bench, version: str
+) -> None:
+    """A consumer waits; three messages are sent in a transaction. Before COMMIT none of them
+    appears, though a message sent outside does; after COMMIT all of them do."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "t"})
@@ -39,10 +50,14 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(target: Bench, v
         producer.publish(queue, body, {"transaction": "t"}, receipt=False)
     producer.publish(queue, b"outside")
     consumer.message(body=b"outside")
-    consumer.expect_nothing(for_=QUIET, of=MESSAGE, proves=target.cited, why="COMMIT has not been sent")
+    consumer.expect_nothing(
+        for_=QUIET, of=MESSAGE, proves=target.cited, why="COMMIT has not been sent"
+    )
     producer.request("COMMIT", {"transaction": "t"})
     came = bodies(collect(target, consumer, 3))
-    target.judge(target.cited, sorted(came) == numbered(3), f"after COMMIT of three messages came {came!r}")
+    target.judge(
+        target.cited, sorted(came) == numbered(3), f"after COMMIT of three messages came {came!r}"
+    )
 
 
 @case(SENDS, needs={"transactions"})
@@ -56,7 +71,9 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
     producer.request("COMMIT", {"transaction": "t"}, proves=target.cited)
     came = bodies(collect(target, consumer, 200))
     target.judge(
-        target.cited, sorted(came) == sorted(numbered(200)), f"of 200 messages of a transaction {len(came)} came"
+        target.cited,
+        sorted(came) == sorted(numbered(200)),
+        f"of 200 messages of a transaction {len(came)} came",
     )
 
 
@@ -69,8 +86,8 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
     needs={"transactions"},
 )
 def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, version: str) -> None:
-    """Three messages are sent in a transaction that is aborted. None of them ever appears; what is sent outside it,
-    before and after the ABORT, does."""
+    """Three messages are sent in a transaction that is aborted. None of them ever appears; what is
+    sent outside it, before and after the ABORT, does."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "t"})
@@ -89,9 +106,12 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
 
 @case(IMPLICIT_ABORT, needs={"transactions"})
 @pytest.mark.parametrize("how", ["DISCONNECT", CloseHow.EOF, CloseHow.RESET])
-def test_a_transaction_that_is_open_at_the_end_is_aborted(target: Bench, version: str, how: str) -> None:
-    """A connection with an open transaction ends: by DISCONNECT, by an orderly close, by a reset. What was sent in the
-    transaction never appears; a transaction that was committed before stays committed."""
+def test_a_transaction_that_is_open_at_the_end_is_aborted(
+    target: Bench, version: str, how: str
+) -> None:
+    """A connection with an open transaction ends: by DISCONNECT, by an orderly close, by a reset.
+    What was sent in the transaction never appears; a transaction that was committed before stays
+    committed."""
     queue, producer, consumer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "done"})
@@ -109,7 +129,11 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(target: Bench, version
     consumer.message(body=b"committed")
     target.stomp(version).publish(queue, b"afterwards")
     came = bodies(collect(target, consumer, 1))
-    target.judge(target.cited, came == [b"afterwards"], f"the connection ended with an open transaction; {came!r} came")
+    target.judge(
+        target.cited,
+        came == [b"afterwards"],
+        f"the connection ended with an open transaction; {came!r} came",
+    )
 
 
 @dataclass(frozen=True)
@@ -121,7 +145,9 @@ class Step:
 
 
 steps = st.lists(
-    st.builds(Step, st.sampled_from(["send", "send", "send", "commit", "abort"]), st.integers(0, 2)),
+    st.builds(
+        Step, st.sampled_from(["send", "send", "send", "commit", "abort"]), st.integers(0, 2)
+    ),
     min_size=1,
     max_size=14,
 )
@@ -136,9 +162,12 @@ steps = st.lists(
     needs={"transactions"},
 )
 @over(examples=60, plan=steps)
-def test_transactions_side_by_side_keep_apart(target: Bench, version: str, plan: list[Step]) -> None:
-    """Messages are sent in two transactions at a time and outside of any (transaction 0), in any order, and transactions
-    are committed and aborted. What appears is exactly what was sent outside or committed, each of them once."""
+def test_transactions_side_by_side_keep_apart(
+    target: Bench, version: str, plan: list[Step]
+) -> None:
+    """Messages are sent in two transactions at a time and outside of any (transaction 0), in any
+    order, and transactions are committed and aborted. What appears is exactly what was sent outside
+    or committed, each of them once."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     names: dict[int, str] = {}
@@ -157,7 +186,9 @@ def test_transactions_side_by_side_keep_apart(target: Bench, version: str, plan:
             producer.publish(queue, body, {"transaction": names[step.transaction]}, receipt=False)
             pending[step.transaction].append(body)
             continue
-        producer.request(step.act.upper(), {"transaction": names.pop(step.transaction)}, proves=target.cited)
+        producer.request(
+            step.act.upper(), {"transaction": names.pop(step.transaction)}, proves=target.cited
+        )
         if step.act == "commit":
             visible += pending.pop(step.transaction)
     producer.publish(queue, b"end")
@@ -178,15 +209,17 @@ NAMELESS = {
 
 @case(
     {
-        version: tuple(NAMELESS[command][version] for command in NAMELESS)
-        + (("STOMP12-FH-07",) if version == "1.2" else ())
+        version: (
+            tuple(NAMELESS[command][version] for command in NAMELESS)
+            + (("STOMP12-FH-07",) if version == "1.2" else ())
+        )
         for version in ("1.0", "1.1", "1.2")
     },
     needs={"transactions"},
 )
 def test_a_transaction_frame_without_a_name_is_not_confirmed(target: Bench, version: str) -> None:
-    """BEGIN, COMMIT and ABORT come without the header transaction. None of them may be confirmed. With the header alone
-    each of them is, before."""
+    """BEGIN, COMMIT and ABORT come without the header transaction. None of them may be confirmed.
+    With the header alone each of them is, before."""
     every = target.cited[3:]
     peer = target.stomp(version)
     for name, command in (("a", "COMMIT"), ("b", "ABORT")):
@@ -207,8 +240,8 @@ def test_a_transaction_frame_without_a_name_is_not_confirmed(target: Bench, vers
     needs={"transactions"},
 )
 def test_a_transaction_that_is_not_open_cannot_be_ended(target: Bench, version: str) -> None:
-    """COMMIT and ABORT name a transaction that was never begun, one that has ended, and one that is open on another
-    connection only. None of them may be confirmed."""
+    """COMMIT and ABORT name a transaction that was never begun, one that has ended, and one that is
+    open on another connection only. None of them may be confirmed."""
     for requirement, command in zip(target.cited, ("COMMIT", "ABORT"), strict=True):
         for name in ("never begun", "over", "theirs"):
             with bystander(target, version) as other:
@@ -222,8 +255,8 @@ def test_a_transaction_that_is_not_open_cannot_be_ended(target: Bench, version: 
 
 @case("STOMP12-BEGIN-02", needs={"transactions"})
 def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
-    """BEGIN names a transaction that is open on this connection. It must not be confirmed. Another name is accepted
-    before, and so is the same name on another connection."""
+    """BEGIN names a transaction that is open on this connection. It must not be confirmed. Another
+    name is accepted before, and so is the same name on another connection."""
     with bystander(target, "1.2") as other:
         peer = target.stomp("1.2")
         peer.request("BEGIN", {"transaction": "t"})
@@ -235,8 +268,8 @@ def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
 @case(ACKS, needs={"transactions"})
 @pytest.mark.parametrize("end", ["ABORT", "the end of the connection"])
 def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, end: str) -> None:
-    """A message is acknowledged in a transaction, which is then aborted, or left open when the connection is lost. The
-    ACK should be undone: the next consumer gets the message."""
+    """A message is acknowledged in a transaction, which is then aborted, or left open when the
+    connection is lost. The ACK should be undone: the next consumer gets the message."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
@@ -251,15 +284,16 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     target.judge(
         target.cited,
         left == [b"one"],
-        f"an ACK in a transaction that ended by {end}: {'the message came again at once, and ' if again else ''}"
-        f"the next consumer got {left!r}",
+        f"an ACK in a transaction that ended by {end}:"
+        f" {'the message came again at once, and ' if again else ''}the next consumer got {left!r}",
     )
 
 
 @case(ACKS, needs={"transactions"})
 def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, version: str) -> None:
-    """One message is acknowledged in a transaction that is committed, another is not acknowledged; then the connection
-    is lost. The first should be consumed: the next consumer gets only the other."""
+    """One message is acknowledged in a transaction that is committed, another is not acknowledged;
+    then the connection is lost. The first should be consumed: the next consumer gets only the
+    other."""
     queue, consumer = target.destination(), target.stomp(version)
     publish_all(consumer, queue, [b"acknowledged", b"kept"])
     message = held(target, consumer, queue, 2, INDIVIDUAL[version])[0]
@@ -269,15 +303,21 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     target.judge(
-        target.cited, left == [b"kept"], f"after an ACK in a committed transaction the next consumer got {left!r}"
+        target.cited,
+        left == [b"kept"],
+        f"after an ACK in a committed transaction the next consumer got {left!r}",
     )
 
 
-@case({"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}, needs={"transactions"})
+@case(
+    {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"},
+    needs={"transactions"},
+)
 def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str) -> None:
-    """A message is acknowledged in a transaction, the transaction is aborted, and the message comes again, to the same
-    consumer or, when that has gone, to the next. An ACK by what this MESSAGE said is confirmed and consumes it. (Where
-    the ABORT does not give it back there is nothing more to acknowledge.)"""
+    """A message is acknowledged in a transaction, the transaction is aborted, and the message comes
+    again, to the same consumer or, when that has gone, to the next. An ACK by what this MESSAGE
+    said is confirmed and consumes it. (Where the ABORT does not give it back there is nothing more
+    to acknowledge.)"""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
@@ -292,24 +332,37 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
         again = collect(target, consumer, 0)
     if not again:
         target.judge(
-            target.cited, True, "the message that was acknowledged in an aborted transaction did not come again"
+            target.cited,
+            True,
+            "the message that was acknowledged in an aborted transaction did not come again",
         )
         return
     consumer.request("ACK", consumer.naming(again[0]), proves=target.cited)
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
-    target.judge(target.cited, not left, f"what an ABORT gave back was acknowledged; the next consumer got {left!r}")
+    target.judge(
+        target.cited,
+        not left,
+        f"what an ABORT gave back was acknowledged; the next consumer got {left!r}",
+    )
 
 
 @case("ARTEMIS-STOMP-tx-1", needs={"transactions", "ack-outside-transactions"})
 @pytest.mark.parametrize("end", ["COMMIT", "ABORT"])
 def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: str) -> None:
-    """The vendor's document says that an ACK with a header transaction is ignored. So it settles nothing, neither at once
-    nor with COMMIT: when the connection is lost the next consumer gets the message. A broker that can be told which it
-    should be, the document's or the specification's, is told."""
+    """The vendor's document says that an ACK with a header transaction is ignored. So it settles
+    nothing, neither at once nor with COMMIT: when the connection is lost the next consumer gets the
+    message. A broker that can be told which it should be, the document's or the specification's, is
+    told."""
     if RECONFIGURABLE in target.capabilities:
         overrides: Overrides = {"broker": {"stomp_transactional_acks_ignored": True}}
-        target = Bench(target.target, target.cited, label=target.label, overrides=overrides, outcome=target.outcome)
+        target = Bench(
+            target.target,
+            target.cited,
+            label=target.label,
+            overrides=overrides,
+            outcome=target.outcome,
+        )
     queue, consumer = target.destination(), target.stomp("1.2")
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, "client-individual")[0]
@@ -318,4 +371,8 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     consumer.request(end, {"transaction": "t"})
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, "1.2", 1)
-    target.judge(target.cited, left == [b"one"], f"an ACK in a transaction, then {end}: the next consumer got {left!r}")
+    target.judge(
+        target.cited,
+        left == [b"one"],
+        f"an ACK in a transaction, then {end}: the next consumer got {left!r}",
+    )

@@ -1,22 +1,26 @@
-"""Commands that the specification does not list: the server may answer with ERROR (and, in 1.2, then closes)."""
+"""Commands that the specification does not list: the server may answer with ERROR (and, in 1.2,
+then closes)."""
 
 from __future__ import annotations
 
 import pytest
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_stomp import ERROR
-from harness.wire.conversation import PATIENCE
-from suites.queues import QUIET
-from suites.refusals import bystander
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR
+from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.refusals import bystander
 
 
 @case({"1.1": "STOMP11-ONCE-02", "1.2": "STOMP12-CLIENT-02"})
 @pytest.mark.parametrize("command", ["HELLO", "SENDALL", "MESSAGE", "RECEIPT", "X" * 100])
-def test_an_unlisted_command_may_be_answered_with_error(target: Bench, version: str, command: str) -> None:
-    """A client that works sends a command that no version lists for clients. The server may answer with ERROR, and in 1.2
-    close then; what it does is recorded. Other connections notice nothing."""
+def test_an_unlisted_command_may_be_answered_with_error(
+    target: Bench, version: str, command: str
+) -> None:
+    """A client that works sends a command that no version lists for clients. The server may answer
+    with ERROR, and in 1.2 close then; what it does is recorded. Other connections notice
+    nothing."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.settle()
@@ -29,5 +33,6 @@ def test_an_unlisted_command_may_be_answered_with_error(target: Bench, version: 
         target.judge(
             target.cited,
             answered,
-            f"{command[:20]} was answered with {error.brief() if error else 'no ERROR'}, and the connection {end}",
+            f"{command[:20]} was answered with {error.brief() if error else 'no ERROR'}, and the"
+            f" connection {end}",
         )

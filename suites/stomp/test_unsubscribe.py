@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.bench import Bench
-from harness.case import case
-from harness.clients.raw_stomp import ERROR, StompPeer, frame
-from harness.wire.conversation import PATIENCE, Match
-from harness.wire.stomp import Frame
-from suites.queues import QUIET, bodies, collect, numbered, publish_all
-from suites.refusals import bystander, refused
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import case
+from brokerproof.harness.protocols.conversation import PATIENCE, Match
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
+from brokerproof.suites.steps.queues import QUIET, bodies, collect, numbered, publish_all
+from brokerproof.suites.steps.refusals import bystander, refused
 
 
 @case({"1.0": "STOMP10-UNSUBSCRIBE-02", "1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
 def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
-    """One connection listens to two queues and takes one subscription back. What is sent to that queue afterwards does
-    not come any more; what is sent to the other does."""
+    """One connection listens to two queues and takes one subscription back. What is sent to that
+    queue afterwards does not come any more; what is sent to the other does."""
     gone, kept = target.destination(), target.destination()
     peer, producer = target.stomp(version), target.stomp(version)
     peer.subscribe(gone, "gone")
@@ -32,8 +32,9 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
 
 @case({"1.0": "STOMP10-UNSUBSCRIBE-02", "1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
 def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, version: str) -> None:
-    """A producer sends without a pause while the consumer takes its subscription back, ten times over. Messages may still
-    be on their way before the RECEIPT of UNSUBSCRIBE; behind it there is none."""
+    """A producer sends without a pause while the consumer takes its subscription back, ten times
+    over. Messages may still be on their way before the RECEIPT of UNSUBSCRIBE; behind it there is
+    none."""
     peer, producer = target.stomp(version), target.stomp(version)
     for turn in range(1 if target.virtual else 10):  # a race, where there are threads
         queue, seen = target.destination(), peer.messages_seen
@@ -47,28 +48,40 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         producer.settle()
         confirmed = frame("RECEIPT", {"receipt-id": receipt})
         _arrives(target, peer, confirmed)
-        target.wait_until(lambda: peer.ended is not None or any(map(ERROR.accepts, peer.inbox)), QUIET)
+        target.wait_until(
+            lambda: peer.ended is not None or any(map(ERROR.accepts, peer.inbox)), QUIET
+        )
         error = peer.take(ERROR)
-        target.require(target.cited, error is None, f"an UNSUBSCRIBE in good order came to {error and error.brief()}")
+        target.require(
+            target.cited,
+            error is None,
+            f"an UNSUBSCRIBE in good order came to {error and error.brief()}",
+        )
         peer.settle()
         inbox, peer.inbox = peer.inbox, []
         behind = inbox[next(index for index, each in enumerate(inbox) if confirmed.accepts(each)) :]
         late = [each.body.decode() for each in behind if each.command == "MESSAGE"]
         target.require(
-            target.cited, not late, f"{len(late)} messages came behind the RECEIPT of UNSUBSCRIBE: {late[:3]}"
+            target.cited,
+            not late,
+            f"{len(late)} messages came behind the RECEIPT of UNSUBSCRIBE: {late[:3]}",
         )
 
 
 def _arrives(target: Bench, peer: StompPeer, wanted: Match[Frame]) -> None:
-    """A control, whatever else comes: an ERROR that the UNSUBSCRIBE should not have had is judged by the case above."""
+    """A control, whatever else comes: an ERROR that the UNSUBSCRIBE should not have had is judged
+    by the case above."""
     arrived = target.wait_until(lambda: any(map(wanted.accepts, peer.inbox)), PATIENCE)
     target.control(arrived, f"{wanted} should come; {peer.instead()}")
 
 
 @case({"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"})
-def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(target: Bench, version: str) -> None:
-    """A connection takes subscriptions back while their messages come, and after each of them one message goes to the
-    subscription that it keeps. In mode auto that counts as received when it was sent, so it does not come again."""
+def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
+    target: Bench, version: str
+) -> None:
+    """A connection takes subscriptions back while their messages come, and after each of them one
+    message goes to the subscription that it keeps. In mode auto that counts as received when it was
+    sent, so it does not come again."""
     kept, peer, producer = target.destination(), target.stomp(version), target.stomp(version)
     peer.subscribe(kept, "kept")
     turns = numbered(1 if target.virtual else 10)  # a race, where there are threads
@@ -83,15 +96,19 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(target:
         _arrives(target, peer, frame("RECEIPT", {"receipt-id": receipt}))
         producer.publish(kept, turn)
         _arrives(target, peer, frame("MESSAGE", {"subscription": "kept"}, body=turn))
-    by_kept = Counter(each.body for each in collect(target, peer, 0) if each.get("subscription") == "kept")
+    by_kept = Counter(
+        each.body for each in collect(target, peer, 0) if each.get("subscription") == "kept"
+    )
     twice = sorted(body for body, count in by_kept.items() if count > 1)
-    target.judge(target.cited, not twice, f"of {len(turns)} messages these came more than once: {twice!r}")
+    target.judge(
+        target.cited, not twice, f"of {len(turns)} messages these came more than once: {twice!r}"
+    )
 
 
 @case({"1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
 def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: str) -> None:
-    """A connection subscribes twice to one queue and takes one of the two back. Everything that is sent afterwards comes
-    by the other."""
+    """A connection subscribes twice to one queue and takes one of the two back. Everything that is
+    sent afterwards comes by the other."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, "a")
     peer.subscribe(queue, "b")
@@ -100,7 +117,11 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     publish_all(target.stomp(version), queue, sent)
     came = collect(target, peer, len(sent))
     by = {each.get("subscription") for each in came}
-    target.judge(target.cited, bodies(came) == sent and by == {"b"}, f"sent {sent!r}; came {bodies(came)!r} by {by}")
+    target.judge(
+        target.cited,
+        bodies(came) == sent and by == {"b"},
+        f"sent {sent!r}; came {bodies(came)!r} by {by}",
+    )
 
 
 @case(
@@ -110,9 +131,11 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
         "1.2": ("STOMP12-UNSUB-01", "STOMP12-FH-05"),
     }
 )
-def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(target: Bench, version: str) -> None:
-    """UNSUBSCRIBE comes with no header but receipt. It says not which subscription to remove, so it must not be
-    confirmed. With the id alone it is, before."""
+def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(
+    target: Bench, version: str
+) -> None:
+    """UNSUBSCRIBE comes with no header but receipt. It says not which subscription to remove, so it
+    must not be confirmed. With the id alone it is, before."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "a")
@@ -123,8 +146,8 @@ def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(target: Benc
 
 @case({"1.1": "STOMP11-UNSUB-01", "1.2": "STOMP12-UNSUB-02"})
 def test_an_unsubscribe_for_an_unknown_id_is_not_confirmed(target: Bench, version: str) -> None:
-    """UNSUBSCRIBE has an id that no subscription of this connection has, though one of another connection does. It must
-    not be confirmed, and the other connection's subscription stays."""
+    """UNSUBSCRIBE has an id that no subscription of this connection has, though one of another
+    connection does. It must not be confirmed, and the other connection's subscription stays."""
     queue = target.destination()
     with bystander(target, version) as other:
         other.subscribe(queue, "theirs")

@@ -1,6 +1,8 @@
-"""STOMP over WebSocket: an acceptor for STOMP takes both, and what STOMP asks for holds over either.
+"""STOMP over WebSocket: an acceptor for STOMP takes both, and what STOMP asks for holds over
+either.
 
-Where a message begins and ends, and how it is cut into frames, means nothing to STOMP: the octets do.
+Where a message begins and ends, and how it is cut into frames, means nothing to STOMP: the octets
+do.
 """
 
 from __future__ import annotations
@@ -8,17 +10,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from harness.bench import Bench
-from harness.case import Where, case, over
-from harness.clients.raw_stomp import MESSAGE, frame
-from harness.clients.raw_websocket import WebSocketChannel
-from harness.trace.events import HeartBeatReceived
-from harness.wire import websocket
-from harness.wire.websocket import Op
-from harness.words import ms, seconds
-from suites.stomp.aftermath import MOMENT, Bystander
-from suites.strategies import near
-from suites.websockets import (
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where, case, over
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
+from brokerproof.harness.protocols.websocket import codec
+from brokerproof.harness.protocols.websocket.codec import Op
+from brokerproof.harness.protocols.websocket.raw_peer import WebSocketChannel
+from brokerproof.harness.trace.events import HeartBeatReceived
+from brokerproof.suites.steps.strategies import near
+from brokerproof.suites.steps.websockets import (
     Victim,
     connect_frame,
     limit_of,
@@ -28,6 +29,7 @@ from suites.websockets import (
     send_frame,
     session,
 )
+from brokerproof.suites.stomp.error_recovery_steps import MOMENT, Bystander
 
 ACCEPTED, LIMIT, KIND = (f"ARTEMIS-STOMP-ws-{n}" for n in (1, 2, 3))
 VERSIONS = dict.fromkeys(("1.0", "1.1", "1.2"), ACCEPTED)
@@ -36,8 +38,9 @@ KINDS = st.sampled_from([Op.BINARY, Op.TEXT])
 
 @case(VERSIONS, needs={"websocket", "websocket-acceptors"})
 def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> None:
-    """On the acceptor for plain STOMP, over WebSocket, in binary and in text messages: CONNECT, SUBSCRIBE, SEND, MESSAGE,
-    ACK, a transaction, UNSUBSCRIBE, DISCONNECT. A plain connection to the same acceptor exchanges messages with it."""
+    """On the acceptor for plain STOMP, over WebSocket, in binary and in text messages: CONNECT,
+    SUBSCRIBE, SEND, MESSAGE, ACK, a transaction, UNSUBSCRIBE, DISCONNECT. A plain connection to the
+    same acceptor exchanges messages with it."""
     plain = target.stomp(version)
     for op in (Op.BINARY, Op.TEXT):
         to = target.destination()
@@ -61,15 +64,20 @@ def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> N
 
 
 @case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket", "websocket-acceptors"})
-@over(examples=60, op=KINDS, sizes=st.lists(st.integers(1, 40), max_size=12), together=st.booleans())
+@over(
+    examples=60, op=KINDS, sizes=st.lists(st.integers(1, 40), max_size=12), together=st.booleans()
+)
 def test_frames_of_websocket_and_of_stomp_need_not_meet(
     target: Bench, op: Op, sizes: list[int], together: bool
 ) -> None:
-    """CONNECT and two SENDs travel in one message or in two, cut into fragments of any sizes. Each is answered as if it
-    had come whole."""
+    """CONNECT and two SENDs travel in one message or in two, cut into fragments of any sizes. Each
+    is answered as if it had come whole."""
     to, socket = target.destination(), target.websocket()
     peer = target.peer(over=socket)
-    first, second = connect_frame(target), send_frame(to, b"one", "one") + b"\n" + send_frame(to, b"two", "two")
+    first, second = (
+        connect_frame(target),
+        send_frame(to, b"one", "one") + b"\n" + send_frame(to, b"two", "two"),
+    )
     for part in [first + second] if together else [first, second]:
         socket.message(part, op=op, sizes=sizes)
     proves = target.cited if sizes else ("RFC6455-FRAG-04", ACCEPTED)
@@ -84,7 +92,8 @@ def test_frames_of_websocket_and_of_stomp_need_not_meet(
 @case("RFC6455-FRAG-01", "RFC6455-FRAG-04", ACCEPTED, needs={"websocket", "websocket-acceptors"})
 @pytest.mark.parametrize("before", [0, 9, 30], ids=["first", "after the command", "in the headers"])
 def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
-    """One of the fragments that CONNECT travels in has no octets. The rest is answered as if it were not there."""
+    """One of the fragments that CONNECT travels in has no octets. The rest is answered as if it
+    were not there."""
     socket = target.websocket()
     peer = target.peer(over=socket)
     socket.message(connect_frame(target), op=Op.TEXT, sizes=[before, 0] if before else [0])
@@ -105,10 +114,13 @@ def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
 
 @case(LIMIT, "RFC6455-LIMIT-01", "RFC6455-CLOSE-05", needs={"websocket", "websocket-acceptors"})
 @over(examples=40, where=limited_places, over_by=near([1, 1000], low=1), op=KINDS)
-def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(target: Bench, where: Where, over_by: int, op: Op) -> None:
-    """A SEND fills a frame up to the acceptor's limit, octet by octet: its receipt comes. Three frames that are together
-    larger make one message, and that is taken too. One frame that is larger, first announced and then sent if nothing
-    happens, fails the connection, with 1009 as the fitting code; another connection notices nothing."""
+def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
+    target: Bench, where: Where, over_by: int, op: Op
+) -> None:
+    """A SEND fills a frame up to the acceptor's limit, octet by octet: its receipt comes. Three
+    frames that are together larger make one message, and that is taken too. One frame that is
+    larger, first announced and then sent if nothing happens, fails the connection, with 1009 as the
+    fitting code; another connection notices nothing."""
     limit = limit_of(target, where.acceptor)
     bystander = Bystander(target, "1.2")
     victim = Victim(target, acceptor=where.acceptor)
@@ -116,10 +128,11 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(target: Bench, wher
         victim.socket.message(padded_send(victim.to, total), op=op, sizes=sizes)
         victim.stomp.expect(frame("RECEIPT", {"receipt-id": "padded"}), proves=LIMIT)
     victim.drain(2)
-    # The announcement comes alone, so that no octet is left unread and a Close cannot be lost to a reset.
+    # The announcement comes alone, so that no octet is left unread and a Close cannot be lost to a
+    # reset.
     whole = padded_send(victim.to, limit + over_by)
     unmasked = bytes(4)
-    victim.socket.write(websocket.encode(op, b"", mask=unmasked, announce=len(whole)))
+    victim.socket.write(codec.encode(op, b"", mask=unmasked, announce=len(whole)))
     if not target.wait_until(lambda: victim.socket.ended is not None, MOMENT):
         victim.socket.write(whole)
     what = f"a frame of {limit + over_by} octets where {limit} are the limit"
@@ -129,8 +142,8 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(target: Bench, wher
 
 @case(KIND, needs={"websocket", "websocket-fixtures"})
 def test_an_acceptor_may_send_text(target: Bench) -> None:
-    """Acceptor ws-text: what the broker sends comes in text messages. On the default acceptor it comes in binary ones.
-    The messages over either are the same."""
+    """Acceptor ws-text: what the broker sends comes in text messages. On the default acceptor it
+    comes in binary ones. The messages over either are the same."""
     for acceptor, op in (("ws-text", Op.TEXT), (None, Op.BINARY)):
         to = target.destination()
         socket, peer = session(target, acceptor)
@@ -142,10 +155,13 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
 
 
 @case("RFC6455-DATA-01", needs={"websocket", "websocket-text"})
-@over(examples=30, body=st.one_of(st.binary(min_size=1, max_size=20), st.text(min_size=1, max_size=20)))
+@over(
+    examples=30,
+    body=st.one_of(st.binary(min_size=1, max_size=20), st.text(min_size=1, max_size=20)),
+)
 def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | str) -> None:
-    """Acceptor ws-text: a message whose body is any octets is delivered. As far as it comes in a text message, that is
-    UTF-8 as a whole."""
+    """Acceptor ws-text: a message whose body is any octets is delivered. As far as it comes in a
+    text message, that is UTF-8 as a whole."""
     octets = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
     to = target.destination()
     socket, peer = session(target, "ws-text")
@@ -158,13 +174,17 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
     texts = [payload for op, payload in messages(socket.frames) if op == Op.TEXT]
     bad = [payload for payload in texts if not _is_utf8(payload)]
     target.control(bool(texts), "no text message came on the acceptor that sends text")
-    target.judge("RFC6455-DATA-01", not bad, f"{len(texts)} text messages, not UTF-8: {bad[0] if bad else 'none'!r}")
+    target.judge(
+        "RFC6455-DATA-01",
+        not bad,
+        f"{len(texts)} text messages, not UTF-8: {bad[0] if bad else 'none'!r}",
+    )
 
 
 @case("ARTEMIS-STOMP-ttl-9", ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})
 def test_heart_beats_come_over_websocket(target: Bench) -> None:
-    """CONNECT asks for a beat every 500 ms. Within each agreed interval and a margin something arrives, for 2.5 seconds,
-    while the client says nothing but its own beats."""
+    """CONNECT asks for a beat every 500 ms. Within each agreed interval and a margin something
+    arrives, for 2.5 seconds, while the client says nothing but its own beats."""
     socket = target.websocket()
     peer = target.stomp(heart_beat="2000,500", over=socket)
     assert peer.connected is not None
@@ -182,15 +202,17 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
     gaps = [late - early for early, late in zip([since, *beats], beats, strict=False)]
     worst = max(gaps, default=target.now() - since)
     bounds = (0, agreed + target.punctuality(agreed))
-    target.judge_duration("ARTEMIS-STOMP-ttl-9", "longest time without a beat", worst, bounds, since)
+    target.judge_duration(
+        "ARTEMIS-STOMP-ttl-9", "longest time without a beat", worst, bounds, since
+    )
     target.judge(ACCEPTED, len(beats) >= 2, f"{len(beats)} beats in 2.5 s over WebSocket")
 
 
 @case("ARTEMIS-STOMP-ttl-3", needs={"websocket", "websocket-acceptors", "connection-ttl"})
 @over(examples=20, cx=near([500, 1000, 1500], low=100))
 def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int) -> None:
-    """A client over WebSocket promises beats every cx ms and is silent: the connection ends in the interval that holds
-    for plain TCP."""
+    """A client over WebSocket promises beats every cx ms and is silent: the connection ends in the
+    interval that holds for plain TCP."""
     expected = target.negotiated((cx, 0), "1.2", None)
     socket = target.websocket()
     silent = target.stomp(heart_beat=f"{cx},0", over=socket)
@@ -199,10 +221,14 @@ def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int)
     bounds = target.silence_interval(expected.ttl_ms)
     target.expect_interval(target.cited, "close of the silent connection", since, bounds)
     if not target.wait_until(lambda: silent.ended is not None, bounds[1] + seconds(3)):
-        target.judge(target.cited, False, f"silent for {(target.now() - since) // ms(1)} ms, and not closed")
+        target.judge(
+            target.cited, False, f"silent for {(target.now() - since) // ms(1)} ms, and not closed"
+        )
         return
     assert silent.ended is not None
-    target.judge_duration(target.cited, "silence until the close", silent.ended.at - since, bounds, since)
+    target.judge_duration(
+        target.cited, "silence until the close", silent.ended.at - since, bounds, since
+    )
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -1,4 +1,5 @@
-"""Fixtures that several modules share. Imports stay inside: most tests need no Spark and must not wait for it."""
+"""Fixtures that several modules share. Imports stay inside: most tests need no Spark and must not
+wait for it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ settings.load_profile("patient")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests of the reports."""
-    from reports.session import session
+    from brokerproof.reports.session import session
 
     with session(cores=2, brief=True) as found:
         yield found
@@ -27,6 +28,6 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs Spark comes first. Where tests are spread over processes the first of them gets it all, and one session is
-    enough; nobody takes it over later, since that happens from the end."""
+    """What needs Spark comes first. Where tests are spread over processes the first of them gets it
+    all, and one session is enough; nobody takes it over later, since that happens from the end."""
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))

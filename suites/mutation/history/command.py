@@ -1,8 +1,10 @@
-"""Runs each bug's case on the release that had the bug and on one that mended it, and looks whether they are told apart.
+"""Runs each bug's case on the release that had the bug and on one that mended it, and looks whether
+they are told apart.
 
-``python -m suites.mutation.history.command`` tries all pairs, with ``--bug ARTEMIS-4649`` one of them. Each release is
-downloaded once, started once and asked every case that it is in the list for. Exit 1 when a pair is not told apart: the case
-does not fail on the one for the reason that the list gives, or does not pass on the other.
+``python -m brokerproof.suites.mutation.history.command`` tries all pairs, with ``--bug
+ARTEMIS-4649`` one of them. Each release is downloaded once, started once and asked every case that
+it is in the list for. Exit 1 when a pair is not told apart: the case does not fail on the one for
+the reason that the list gives, or does not pass on the other.
 """
 
 from __future__ import annotations
@@ -14,24 +16,25 @@ from pathlib import Path
 
 import click
 
-from harness.catalogue import requirements
-from harness.catalogue.tables import BadData
-from harness.commands import failing
-from harness.examples import Call, Run
-from harness.execution import execute
-from harness.targets import target_file
-from harness.targets.failure import SetUpFailed
-from harness.trace.recorder import Recorder
-from harness.verdicts.results import Result
-from suites.mutation.calls import all_calls
-from suites.mutation.history import pairs
-from suites.mutation.history.pairs import Pair
+from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.commands import errors
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.history import pairs
+from brokerproof.suites.mutation.history.pairs import Pair
 
 
 def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dict[str, Result]:
     """The result of each call on a target, by the call's id. Raises :class:`SetUpFailed`.
 
-    Known deviations are not looked at: what is a bug of a release is to be a FAIL here, whoever knows of it.
+    Known deviations are not looked at: what is a bug of a release is to be a FAIL here, whoever
+    knows of it.
     """
     target = target_file.load(target_name)
     try:
@@ -44,36 +47,52 @@ def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dic
 
 
 def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
-    """What is wrong with a pair, given the results by target and case; empty when the case tells the two apart."""
+    """What is wrong with a pair, given the results by target and case; empty when the case tells
+    the two apart."""
     before, after = results[pair.before][pair.case], results[pair.after][pair.case]
     said = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
-    return [f"{pair.bug}, {version}: {complaint}" for version, complaint in said.items() if complaint]
+    return [
+        f"{pair.bug}, {version}: {complaint}" for version, complaint in said.items() if complaint
+    ]
 
 
 @click.command()
 @click.option(
-    "--bug", "bugs", multiple=True, metavar="TEXT", help="Only bugs whose name contains TEXT. Repeat for several."
+    "--bug",
+    "bugs",
+    multiple=True,
+    metavar="TEXT",
+    help="Only bugs whose name contains TEXT. Repeat for several.",
 )
 @click.option("--seed", type=int, default=1, show_default=True)
 def main(bugs: tuple[str, ...], seed: int) -> None:
-    """Exit 1 when a pair of releases is not told apart, 3 when a release cannot be had or started."""
+    """Exit 1 when a pair of releases is not told apart, 3 when a release cannot be had or
+    started."""
     chosen = _chosen(bugs)
     known = {each.id: each for each in all_calls()}
     if unknown := [each for each in chosen if each.case not in known]:
-        raise failing.Ours(f"{unknown[0].bug}: there is no case {unknown[0].case}; `brokerproof list` has their names")
+        raise errors.Ours(
+            f"{unknown[0].bug}: there is no case {unknown[0].case}; `brokerproof list` has their"
+            " names"
+        )
     results: dict[str, dict[str, Result]] = {}
     with tempfile.TemporaryDirectory(prefix="brokerproof-history-") as logs:
         for target, cases in pairs.wanted(chosen).items():
             try:
                 results[target] = judge(target, [known[each] for each in cases], seed, Path(logs))
             except SetUpFailed as problem:
-                raise failing.SetUp(str(problem)) from None
-            words = ", ".join(f"{each.verdict.value} {case}" for case, each in results[target].items())
+                raise errors.SetUp(str(problem)) from None
+            words = ", ".join(
+                f"{each.verdict.value} {case}" for case, each in results[target].items()
+            )
             click.echo(f"{target}: {words}")
     complaints = {each: told_apart(each, results) for each in chosen}
     for each in chosen:
         apart = "not told apart" if complaints[each] else "told apart"
-        click.echo(f"{each.bug}: {each.before} and {each.after} are {apart} by {each.case} ({each.requirement})")
+        click.echo(
+            f"{each.bug}: {each.before} and {each.after} are {apart} by {each.case}"
+            f" ({each.requirement})"
+        )
         for complaint in complaints[each]:
             click.echo(f"    {complaint}")
     click.echo(f"{sum(not said for said in complaints.values())} of {len(chosen)} pairs told apart")
@@ -84,9 +103,11 @@ def _chosen(bugs: Sequence[str]) -> list[Pair]:
     try:
         every = [pair for path in pairs.shipped() for pair in pairs.load(path)]
     except BadData as problem:
-        raise failing.Ours(str(problem)) from None
+        raise errors.Ours(str(problem)) from None
     if strange := [text for text in bugs if not any(text in each.bug for each in every)]:
-        raise failing.Usage(f"--bug {strange[0]!r} is in no list; there are {', '.join(each.bug for each in every)}")
+        raise errors.Usage(
+            f"--bug {strange[0]!r} is in no list; there are {', '.join(each.bug for each in every)}"
+        )
     return [each for each in every if not bugs or any(text in each.bug for text in bugs)]
 
 

@@ -1,4 +1,5 @@
-"""Pairs of releases that a bug tells apart, as ``fixtures/brokers/<family>/history.toml`` lists them.
+"""Pairs of releases that a bug tells apart, as ``fixtures/brokers/<family>/history.toml`` lists
+them.
 
 One ``[[pair]]`` each::
 
@@ -8,7 +9,7 @@ One ``[[pair]]`` each::
     said = "2 RECEIPT"                      # regular expression: what it says of the release with the bug
     before = "artemis-history@2.5.0"        # the release that has the bug: a shipped target with a version
     after = "artemis-history@2.10.1"        # one that has it no more
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from harness.catalogue.tables import BadData, Entry, Key, entries, only, read
-from harness.targets import target_file
-from harness.verdicts.results import Result
-from harness.words import Seen, Verdict
-from suites.mutation.judging import violated
+from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.suites.mutation.judging import violated
 
 _PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before", "after")}
 
@@ -39,7 +40,8 @@ class Pair:
     after: str
 
     def complaint_before(self, result: Result) -> str:
-        """Why ``result``, of the release with the bug, does not show the bug; empty when it does."""
+        """Why ``result``, of the release with the bug, does not show the bug; empty when it
+        does."""
         if result.verdict is not Verdict.FAIL:
             return f"{result.verdict.value} instead of FAIL: {result.detail}"
         for each in violated(result):
@@ -48,8 +50,13 @@ class Pair:
         return f"it failed, but not through {self.requirement} with {self.said!r}: {result.detail}"
 
     def complaint_after(self, result: Result) -> str:
-        """Why ``result``, of the release without it, does not show that the bug is gone; empty when it does."""
-        held = [each for each in result.findings if each.requirement == self.requirement and each.seen is Seen.HELD]
+        """Why ``result``, of the release without it, does not show that the bug is gone; empty when
+        it does."""
+        held = [
+            each
+            for each in result.findings
+            if each.requirement == self.requirement and each.seen is Seen.HELD
+        ]
         if result.verdict is not Verdict.PASS:
             return f"{result.verdict.value} instead of PASS: {result.detail}"
         return "" if held else f"it passed without a look at {self.requirement}"
@@ -57,11 +64,12 @@ class Pair:
 
 def shipped() -> list[Path]:
     """The lists that come with brokerproof, one for a family of brokers."""
-    return sorted((Path(str(files("fixtures"))) / "brokers").glob("*/history.toml"))
+    return sorted((Path(str(files("brokerproof.fixtures"))) / "brokers").glob("*/history.toml"))
 
 
 def load(path: Path) -> list[Pair]:
-    """The pairs of one list. Raises :class:`~harness.catalogue.tables.BadData` for the first wrong entry."""
+    """The pairs of one list. Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the
+    first wrong entry."""
     values, text = read(path)
     only(path, values, "pair")
     return [_pair(entry) for entry in entries(path, "pair", _PAIR, values, text)]
@@ -84,11 +92,17 @@ def _pair(entry: Entry) -> Pair:
         name, _, version = text.rpartition("@")
         if name not in target_file.shipped() or not version:
             raise BadData(
-                f"{entry.where}: {key} is {text!r}; it should be a shipped target with a release, NAME@VERSION"
+                f"{entry.where}: {key} is {text!r}; it should be a shipped target with a release,"
+                " NAME@VERSION"
             )
     try:
         if re.search(found.said, "") is not None:
-            raise BadData(f"{entry.where}: said is {found.said!r}, which matches anything; write what the finding says")
+            raise BadData(
+                f"{entry.where}: said is {found.said!r}, which matches anything; write what the"
+                " finding says"
+            )
     except re.error as problem:
-        raise BadData(f"{entry.where}: said is no regular expression ({problem}): {found.said!r}") from None
+        raise BadData(
+            f"{entry.where}: said is no regular expression ({problem}): {found.said!r}"
+        ) from None
     return found

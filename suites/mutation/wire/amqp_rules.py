@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from harness.wire import amqp as codec
-from harness.wire.units import AmqpUnit, Beat, Unit
-from harness.worlds.rewriting import Out
-from suites.mutation.wire.mutant import Tampering, amqp, wire_mutant
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.stream_splitter import AmqpUnit, Beat, Unit
+from brokerproof.harness.worlds.tampering import Out
+from brokerproof.suites.mutation.wire.mutant import Tampering, amqp, wire_mutant
 
 SERIAL = 1 << 32
 
@@ -25,7 +25,11 @@ class Altered(Tampering):
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         frame = amqp(unit, self.performative)
         changed = {} if frame is None else self.change(frame)
-        return (unit.raw,) if frame is None or not changed else self.instead(unit, frame.rewritten(changed))
+        return (
+            (unit.raw,)
+            if frame is None or not changed
+            else self.instead(unit, frame.rewritten(changed))
+        )
 
 
 @wire_mutant("amqp.credit-too-large", "ARTEMIS-FLOW-amqp-1")
@@ -66,7 +70,10 @@ class DrainNotAnswered(Tampering):
         return self.instead(unit)
 
 
-@wire_mutant("amqp.delivery-count-behind", "AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-05 AMQP10-CREDIT-02")
+@wire_mutant(
+    "amqp.delivery-count-behind",
+    "AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-05 AMQP10-CREDIT-02",
+)
 class DeliveryCountBehind(Altered):
     """The delivery-count that the broker tells of its links to consumers is one too small."""
 
@@ -108,7 +115,9 @@ class IncomingIdBehind(Altered):
         return {} if id is None else {"next-incoming-id": (id - 1) % SERIAL}
 
 
-@wire_mutant("amqp.transfer-twice", "AMQP10-XFER-04 AMQP10-CREDIT-09 ARTEMIS-CONCEPTS-queue-1 AMQP10-XFER-06")
+@wire_mutant(
+    "amqp.transfer-twice", "AMQP10-XFER-04 AMQP10-CREDIT-09 ARTEMIS-CONCEPTS-queue-1 AMQP10-XFER-06"
+)
 class TransferTwice(Tampering):
     """A delivery comes twice, under an id of its own."""
 
@@ -149,7 +158,9 @@ class PayloadChanged(Tampering):
         if transfer is None or not transfer.frame.payload or transfer.frame.get("more"):
             return (unit.raw,)
         octets = transfer.frame.payload
-        return self.instead(unit, transfer.rewritten({}, payload=octets[:-1] + bytes((octets[-1] ^ 1,))))
+        return self.instead(
+            unit, transfer.rewritten({}, payload=octets[:-1] + bytes((octets[-1] ^ 1,)))
+        )
 
 
 class OutcomeReplaced(Tampering):
@@ -171,7 +182,10 @@ class ReleasedIsAccepted(OutcomeReplaced):
     said, heard = "released", "accepted"
 
 
-@wire_mutant("amqp.accepted-is-released", "AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2 AMQP10-OUT-02 AMQP10-DISP-06")
+@wire_mutant(
+    "amqp.accepted-is-released",
+    "AMQP10-DISP-03 ARTEMIS-CONCEPTS-queue-2 AMQP10-OUT-02 AMQP10-DISP-06",
+)
 class AcceptedIsReleased(OutcomeReplaced):
     """An accepted message comes again, as if it had been released."""
 
@@ -180,7 +194,8 @@ class AcceptedIsReleased(OutcomeReplaced):
 
 @wire_mutant("amqp.modified-is-released", "AMQP10-OUT-11 AMQP10-OUT-12 AMQP10-OUT-13")
 class ModifiedIsReleased(OutcomeReplaced):
-    """What modified says is not heeded: no failed attempt is counted, no annotation merged, nobody spared."""
+    """What modified says is not heeded: no failed attempt is counted, no annotation merged, nobody
+    spared."""
 
     said, heard = "modified", "released"
 

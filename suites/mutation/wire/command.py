@@ -1,4 +1,5 @@
-"""``brokerproof mutants --wire TARGET``: which faults on the wire of a broker the suites catch, and through what."""
+"""``brokerproof mutants --wire TARGET``: which faults on the wire of a broker the suites catch, and
+through what."""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from harness.commands import failing
-from harness.targets import target_file
-from harness.targets.failure import SetUpFailed
-from suites.mutation.calls import all_calls
-from suites.mutation.judging import Status
-from suites.mutation.matrix import Fate, Plan
-from suites.mutation.wire import matrix
-from suites.mutation.wire.target import WIRE_MUTANTS, named
+from brokerproof.harness.commands import errors
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.suites.mutation.calls import all_calls
+from brokerproof.suites.mutation.judging import Status
+from brokerproof.suites.mutation.matrix import Fate, Plan
+from brokerproof.suites.mutation.wire import matrix
+from brokerproof.suites.mutation.wire.target import WIRE_MUTANTS, named
 
 
 def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_json: bool) -> int:
-    """Runs the faults of these names (all, without any) on the target ``name``. Exit 1 when one is not caught."""
+    """Runs the faults of these names (all, without any) on the target ``name``. Exit 1 when one is
+    not caught."""
     try:
         chosen = [named(each) for each in names] or list(WIRE_MUTANTS.values())
         target = target_file.load(name)
     except (ValueError, target_file.BadTarget) as problem:
-        raise failing.Usage(str(problem)) from None
+        raise errors.Usage(str(problem)) from None
     if only_list:
         for each in chosen:
             click.echo(f"{each.name}: {each.fault}")
@@ -35,13 +37,19 @@ def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="brokerproof-wire-") as logs:
         try:
-            fates = matrix.judge_all(target, chosen, all_calls(), plan, Path(logs), lambda fate: _tell(console, fate))
+            fates = matrix.judge_all(
+                target, chosen, all_calls(), plan, Path(logs), lambda fate: _tell(console, fate)
+            )
         except SetUpFailed as problem:
-            raise failing.SetUp(str(problem)) from None
+            raise errors.SetUp(str(problem)) from None
         finally:
             target.stop()
     if as_json:
-        click.echo(json.dumps([asdict(fate) | {"status": fate.status.value} for fate in fates], ensure_ascii=False))
+        click.echo(
+            json.dumps(
+                [asdict(fate) | {"status": fate.status.value} for fate in fates], ensure_ascii=False
+            )
+        )
     else:
         Console().print(_table(name, fates))
     return 1 if any(fate.status is not Status.KILLED for fate in fates if _could_be(fate)) else 0
@@ -68,12 +76,17 @@ def _why(fate: Fate) -> str:
 def _table(name: str, fates: list[Fate]) -> Table:
     killed = sum(fate.status is Status.KILLED for fate in fates)
     tried = sum(_could_be(fate) for fate in fates)
-    table = Table(title=f"Faults on the wire of {name}: {killed} of {tried} caught", title_justify="left")
+    table = Table(
+        title=f"Faults on the wire of {name}: {killed} of {tried} caught", title_justify="left"
+    )
     for column in ("fault", "status", "caught by", "through"):
         table.add_column(column, overflow="fold")
     for fate in fates:
         kill = fate.killed_by[0] if fate.killed_by else None
         table.add_row(
-            fate.mutant, fate.status.value, kill.case if kill else "", kill.requirement if kill else _why(fate)
+            fate.mutant,
+            fate.status.value,
+            kill.case if kill else "",
+            kill.requirement if kill else _why(fate),
         )
     return table

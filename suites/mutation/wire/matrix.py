@@ -1,4 +1,5 @@
-"""Runs cases against a target behind each rewriting link, one after the other, until one catches the fault."""
+"""Runs cases against a target behind each rewriting link, one after the other, until one catches
+the fault."""
 
 from __future__ import annotations
 
@@ -6,16 +7,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.catalogue import deviations, requirements
-from harness.examples import Call, Run
-from harness.execution import execute
-from harness.targets.target import Target
-from harness.trace.recorder import Recorder
-from harness.words import Clock, Verdict
-from suites.mutation.judging import beside_the_point, kills
-from suites.mutation.matrix import Fate, Plan, Status, in_order, status
-from suites.mutation.wire.mutant import WireMutant
-from suites.mutation.wire.target import WireTarget
+from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.catalogue import deviations, requirements
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.suites.mutation.judging import beside_the_point, kills
+from brokerproof.suites.mutation.matrix import Fate, Plan, Status, in_order, status
+from brokerproof.suites.mutation.wire.mutant import WireMutant
+from brokerproof.suites.mutation.wire.target import WireTarget
 
 MOST_IN_REAL_TIME = 12
 """Cases that are tried against one fault where time cannot be jumped over."""
@@ -31,8 +33,9 @@ def judge_all(
 ) -> list[Fate]:
     """What becomes of each fault on the wire of ``target``, which is started once for all of them.
 
-    Only cases that cite what the fault breaks are run. Known deviations of the target are known here too: what it does
-    wrong by itself is no kill. Raises :class:`harness.targets.failure.SetUpFailed`.
+    Only cases that cite what the fault breaks are run. Known deviations of the target are known
+    here too: what it does wrong by itself is no kill. Raises
+    :class:`brokerproof.harness.targets.failure.SetUpFailed`.
     """
     catalogue, listed = requirements.load(), target.identity.deviations
     known = () if listed is None else tuple(deviations.load(listed, target.identity.name))

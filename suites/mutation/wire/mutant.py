@@ -1,13 +1,15 @@
-"""What a wire mutant is: a rule that rewrites what crosses the wire, and the requirements which that breaks.
+"""What a wire mutant is: a rule that rewrites what crosses the wire, and the requirements which
+that breaks.
 
-A rule is a class that derives from :class:`Tampering`; its docstring is the fault in one sentence, its decorator names the
-requirements::
+A rule is a class that derives from :class:`Tampering`; its docstring is the fault in one sentence,
+its decorator names the requirements::
 
     @wire_mutant("stomp.receipts-are-lost", "STOMP12-RCPT-01")
     class ReceiptsAreLost(Tampering):
         \"\"\"No RECEIPT ever arrives.\"\"\"
 
-One instance serves one connection. It calls ``reached`` wherever something else is passed on than came.
+One instance serves one connection. It calls ``reached`` wherever something else is passed on than
+came.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from harness.wire.units import AmqpUnit, StompUnit, Unit
-from harness.worlds.rewriting import Out, Rule
-from suites.mutation.mutant import Reached
+from brokerproof.harness.protocols.stream_splitter import AmqpUnit, StompUnit, Unit
+from brokerproof.harness.worlds.tampering import Out, Rule
+from brokerproof.suites.mutation.mutant import Reached
 
 T = TypeVar("T", bound="type[Tampering]")
 

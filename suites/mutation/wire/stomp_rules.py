@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.wire.units import Beat, StompUnit, Unit
-from harness.words import Duration, seconds
-from harness.worlds.rewriting import Late, Out
-from suites.mutation.wire.mutant import Tampering, stomp, wire_mutant
+from brokerproof.harness.model.time import Duration, seconds
+from brokerproof.harness.protocols.stream_splitter import Beat, StompUnit, Unit
+from brokerproof.harness.worlds.tampering import Late, Out
+from brokerproof.suites.mutation.wire.mutant import Tampering, stomp, wire_mutant
 
 
 class OneInThree(Tampering):
-    """Messages from the second of every three are tampered with: one alone must pass, or nothing but controls would fail."""
+    """Messages from the second of every three are tampered with: one alone must pass, or nothing
+    but controls would fail."""
 
     _seen = 0
 
@@ -31,7 +32,10 @@ class OneInThree(Tampering):
         return (message.raw,)
 
 
-@wire_mutant("stomp.message-lost", "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-topic-1 ARTEMIS-GROUPING-fifo-1")
+@wire_mutant(
+    "stomp.message-lost",
+    "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-topic-1 ARTEMIS-GROUPING-fifo-1",
+)
 class MessageLost(OneInThree):
     """One MESSAGE in three is lost on its way to the client."""
 
@@ -39,7 +43,10 @@ class MessageLost(OneInThree):
         return self.instead(message)
 
 
-@wire_mutant("stomp.message-twice", "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-GROUPING-fifo-1")
+@wire_mutant(
+    "stomp.message-twice",
+    "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-GROUPING-fifo-1",
+)
 class MessageTwice(OneInThree):
     """One MESSAGE in three comes twice."""
 
@@ -71,7 +78,9 @@ class MessageCutShort(Tampering):
         if message is None or b"\0" not in message.body:
             return (unit.raw,)
         head = {"content-length": str(message.body.index(b"\0"))}
-        return self.instead(unit, message.rewritten(change=head, body=message.body.partition(b"\0")[0]))
+        return self.instead(
+            unit, message.rewritten(change=head, body=message.body.partition(b"\0")[0])
+        )
 
 
 @wire_mutant("stomp.destination-changed", "STOMP12-MSG-01 STOMP12-MSG-02 STOMP11-MSG-01")
@@ -82,7 +91,9 @@ class DestinationChanged(Tampering):
         message = stomp(unit, "MESSAGE")
         if message is None:
             return (unit.raw,)
-        return self.instead(unit, message.rewritten(change={"destination": f"x{message.get('destination')}"}))
+        return self.instead(
+            unit, message.rewritten(change={"destination": f"x{message.get('destination')}"})
+        )
 
 
 @wire_mutant("stomp.subscription-missing", "STOMP12-MSG-04 STOMP11-MSG-05")
@@ -112,13 +123,26 @@ class OwnHeadersLost(Tampering):
     """The headers that an application gave its message are lost."""
 
     KEPT = frozenset(
-        {"destination", "message-id", "subscription", "ack", "content-length", "content-type", "redelivered", "expires"}
+        {
+            "destination",
+            "message-id",
+            "subscription",
+            "ack",
+            "content-length",
+            "content-type",
+            "redelivered",
+            "expires",
+        }
         | {"priority", "timestamp", "persistent", "type", "reply-to", "correlation-id"}
     )
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         message = stomp(unit, "MESSAGE")
-        own = {} if message is None else {name: None for name, _ in message.headers if name not in self.KEPT}
+        own = (
+            {}
+            if message is None
+            else {name: None for name, _ in message.headers if name not in self.KEPT}
+        )
         if message is None or not own:
             return (unit.raw,)
         return self.instead(unit, message.rewritten(change=own))
@@ -135,7 +159,9 @@ class RedeliveredMissing(Tampering):
         return self.instead(unit, message.rewritten(change={"redelivered": None}))
 
 
-@wire_mutant("stomp.receipt-of-another", "STOMP12-RCPT-02 STOMP11-RCPT-02 STOMP12-HDR-16 STOMP11-HDR-13")
+@wire_mutant(
+    "stomp.receipt-of-another", "STOMP12-RCPT-02 STOMP11-RCPT-02 STOMP12-HDR-16 STOMP11-HDR-13"
+)
 class ReceiptOfAnother(Tampering):
     """RECEIPT carries another value than the frame that asked for it, if that is no plain word."""
 
@@ -152,27 +178,34 @@ class ReceiptOfAnother(Tampering):
     "STOMP12-RCPT-01 STOMP11-RCPT-01 STOMP12-BEGIN-03 STOMP12-COMMIT-01 STOMP11-BEGIN-03",
 )
 class ReceiptWithoutEffect(Tampering):
-    """COMMIT reaches the broker as ABORT: its RECEIPT says that it was processed, and nothing was."""
+    """COMMIT reaches the broker as ABORT: its RECEIPT says that it was processed, and nothing
+    was."""
 
     def to_broker(self, unit: Unit) -> Iterable[Out]:
         commit = stomp(unit, "COMMIT")
-        return (unit.raw,) if commit is None else self.instead(unit, commit.rewritten(command="ABORT"))
+        return (
+            (unit.raw,) if commit is None else self.instead(unit, commit.rewritten(command="ABORT"))
+        )
 
 
 @wire_mutant(
-    "stomp.abort-commits", "STOMP12-ABORT-01 STOMP12-BEGIN-03 STOMP11-ABORT-01 STOMP11-BEGIN-03 STOMP12-ACK-03"
+    "stomp.abort-commits",
+    "STOMP12-ABORT-01 STOMP12-BEGIN-03 STOMP11-ABORT-01 STOMP11-BEGIN-03 STOMP12-ACK-03",
 )
 class AbortCommits(Tampering):
     """ABORT reaches the broker as COMMIT."""
 
     def to_broker(self, unit: Unit) -> Iterable[Out]:
         abort = stomp(unit, "ABORT")
-        return (unit.raw,) if abort is None else self.instead(unit, abort.rewritten(command="COMMIT"))
+        return (
+            (unit.raw,) if abort is None else self.instead(unit, abort.rewritten(command="COMMIT"))
+        )
 
 
 @wire_mutant(
     "stomp.ack-lost",
-    "STOMP12-ACK-01 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2",
+    "STOMP12-ACK-01 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2 ARTEMIS-STOMP-window-3"
+    " ARTEMIS-STOMP-window-2",
 )
 class AckLost(Tampering):
     """ACK never reaches the broker, its receipt apart."""
@@ -182,9 +215,13 @@ class AckLost(Tampering):
         return (unit.raw,) if ack is None or ack.get("receipt") else self.instead(unit)
 
 
-@wire_mutant("stomp.nack-lost", "ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3 STOMP12-NACK-04 STOMP11-NACK-03")
+@wire_mutant(
+    "stomp.nack-lost",
+    "ARTEMIS-STOMP-window-2 ARTEMIS-STOMP-window-3 STOMP12-NACK-04 STOMP11-NACK-03",
+)
 class NackLost(Tampering):
-    """NACK never reaches the broker, its receipt apart: what was refused stays with the client that refused it."""
+    """NACK never reaches the broker, its receipt apart: what was refused stays with the client that
+    refused it."""
 
     def to_broker(self, unit: Unit) -> Iterable[Out]:
         nack = stomp(unit, "NACK")
@@ -205,10 +242,12 @@ class UnsubscribeLost(Tampering):
 
 
 @wire_mutant(
-    "stomp.client-mode-is-auto", "STOMP12-ACK-04 STOMP12-SUB-10 STOMP11-ACK-01 STOMP12-SUB-07 ARTEMIS-REDELIVERY-back-1"
+    "stomp.client-mode-is-auto",
+    "STOMP12-ACK-04 STOMP12-SUB-10 STOMP11-ACK-01 STOMP12-SUB-07 ARTEMIS-REDELIVERY-back-1",
 )
 class ClientModeIsAuto(Tampering):
-    """A subscription in mode client is one in mode auto: what was not acknowledged is gone with the client."""
+    """A subscription in mode client is one in mode auto: what was not acknowledged is gone with the
+    client."""
 
     def to_broker(self, unit: Unit) -> Iterable[Out]:
         subscribe = stomp(unit, "SUBSCRIBE")
@@ -217,7 +256,9 @@ class ClientModeIsAuto(Tampering):
         return self.instead(unit, subscribe.rewritten(change={"ack": "auto"}))
 
 
-@wire_mutant("stomp.client-mode-is-individual", "STOMP12-SUB-11 STOMP11-SUB-05 STOMP12-ACK-04 STOMP11-ACK-03")
+@wire_mutant(
+    "stomp.client-mode-is-individual", "STOMP12-SUB-11 STOMP11-SUB-05 STOMP12-ACK-04 STOMP11-ACK-03"
+)
 class ClientModeIsIndividual(Tampering):
     """In mode client an ACK covers its own message only."""
 
@@ -256,7 +297,10 @@ class WindowAnOctetTooWide(Resized):
     by = 1
 
 
-@wire_mutant("stomp.window-too-narrow", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-5")
+@wire_mutant(
+    "stomp.window-too-narrow",
+    "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-5",
+)
 class WindowTooNarrow(Resized):
     """A consumer window is a tenth of what the client asked for."""
 
@@ -265,7 +309,9 @@ class WindowTooNarrow(Resized):
         asked = "" if subscribe is None else subscribe.get("consumer-window-size") or ""
         if subscribe is None or not asked.isdecimal() or int(asked) < 10:
             return (unit.raw,)
-        return self.instead(unit, subscribe.rewritten(change={"consumer-window-size": str(int(asked) // 10)}))
+        return self.instead(
+            unit, subscribe.rewritten(change={"consumer-window-size": str(int(asked) // 10)})
+        )
 
 
 @wire_mutant("stomp.window-zero-is-none", "ARTEMIS-STOMP-window-2")
@@ -280,7 +326,8 @@ class WindowZeroIsNone(Tampering):
 
 
 class AnotherBeat(Tampering):
-    """The broker hears of another client beat than the client offers, and the client of the one that it offered."""
+    """The broker hears of another client beat than the client offers, and the client of the one
+    that it offered."""
 
     factor = 1.0
 
@@ -291,10 +338,17 @@ class AnotherBeat(Tampering):
     def to_broker(self, unit: Unit) -> Iterable[Out]:
         connect = stomp(unit, "CONNECT") or stomp(unit, "STOMP")
         parts = [] if connect is None else (connect.get("heart-beat") or "").split(",")
-        if connect is None or len(parts) != 2 or not parts[0].isdecimal() or not 0 < int(parts[0]) < 10**9:
+        if (
+            connect is None
+            or len(parts) != 2
+            or not parts[0].isdecimal()
+            or not 0 < int(parts[0]) < 10**9
+        ):
             return (unit.raw,)
         self._offered, self._told = parts[0], str(int(int(parts[0]) * self.factor))
-        return self.instead(unit, connect.rewritten(change={"heart-beat": f"{self._told},{parts[1]}"}))
+        return self.instead(
+            unit, connect.rewritten(change={"heart-beat": f"{self._told},{parts[1]}"})
+        )
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         connected = stomp(unit, "CONNECTED")
@@ -319,7 +373,10 @@ class TtlTooShort(AnotherBeat):
     factor = 1 / 3
 
 
-@wire_mutant("stomp.close-late", "ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-2 STOMP12-ERR-02 STOMP11-ERR-02 STOMP12-SUB-03")
+@wire_mutant(
+    "stomp.close-late",
+    "ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-2 STOMP12-ERR-02 STOMP11-ERR-02 STOMP12-SUB-03",
+)
 class CloseLate(Tampering):
     """The end of a connection shows twenty seconds too late."""
 
@@ -340,7 +397,9 @@ class AnswerAsksForOtherBeats(Tampering):
         parts = [] if connected is None else (connected.get("heart-beat") or "").split(",")
         if connected is None or len(parts) != 2 or parts[1] == "0":
             return (unit.raw,)
-        return self.instead(unit, connected.rewritten(change={"heart-beat": f"{parts[0]},{int(parts[1]) + 1}"}))
+        return self.instead(
+            unit, connected.rewritten(change={"heart-beat": f"{parts[0]},{int(parts[1]) + 1}"})
+        )
 
 
 @wire_mutant("stomp.promise-below-the-floor", "ARTEMIS-STOMP-ttl-7")
@@ -355,7 +414,10 @@ class PromiseBelowTheFloor(Tampering):
         return self.instead(unit, connected.rewritten(change={"heart-beat": f"1,{parts[1]}"}))
 
 
-@wire_mutant("stomp.beats-lost", "STOMP12-HB-07 STOMP11-HB-07 STOMP12-HB-09 STOMP11-HB-09 ARTEMIS-STOMP-ttl-9")
+@wire_mutant(
+    "stomp.beats-lost",
+    "STOMP12-HB-07 STOMP11-HB-07 STOMP12-HB-09 STOMP11-HB-09 ARTEMIS-STOMP-ttl-9",
+)
 class BeatsLost(Tampering):
     """Two of three beats of the broker are lost."""
 
@@ -368,7 +430,10 @@ class BeatsLost(Tampering):
         return (unit.raw,) if self._seen % 3 == 0 else self.instead(unit)
 
 
-@wire_mutant("stomp.version-missing", "STOMP12-CONNECTED-01 STOMP11-CONNECTED-01 STOMP12-NEGO-04 STOMP11-NEGO-04")
+@wire_mutant(
+    "stomp.version-missing",
+    "STOMP12-CONNECTED-01 STOMP11-CONNECTED-01 STOMP12-NEGO-04 STOMP11-NEGO-04",
+)
 class VersionMissing(Tampering):
     """CONNECTED does not say which version was agreed on."""
 
@@ -379,7 +444,10 @@ class VersionMissing(Tampering):
         return self.instead(unit, connected.rewritten(change={"version": None}))
 
 
-@wire_mutant("stomp.error-lost", "STOMP12-SUB-03 STOMP11-SUB-03 STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP12-CONNECT-03")
+@wire_mutant(
+    "stomp.error-lost",
+    "STOMP12-SUB-03 STOMP11-SUB-03 STOMP12-NEGO-05 STOMP11-NEGO-05 STOMP12-CONNECT-03",
+)
 class ErrorLost(Tampering):
     """ERROR never arrives: connections end without a word."""
 
@@ -398,7 +466,10 @@ class ErrorOfNoFrame(Tampering):
         return self.instead(unit, error.rewritten(change={"receipt-id": None}))
 
 
-@wire_mutant("stomp.message-late", "ARTEMIS-STOMP-window-4 STOMP12-SUB-02 STOMP11-SUB-02 ARTEMIS-STOMP-window-3")
+@wire_mutant(
+    "stomp.message-late",
+    "ARTEMIS-STOMP-window-4 STOMP12-SUB-02 STOMP11-SUB-02 ARTEMIS-STOMP-window-3",
+)
 class MessageLate(OneInThree):
     """One MESSAGE in three takes a minute."""
 

@@ -1,4 +1,5 @@
-"""A wire mutant as a target: ``--target wire:NAME@TARGET`` judges TARGET through a link that rewrites."""
+"""A wire mutant as a target: ``--target wire:NAME@TARGET`` judges TARGET through a link that
+rewrites."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.targets import target_file
-from harness.targets.target import Overrides, Target, TargetFacts
-from harness.trace.events import Observed
-from harness.worlds.rewriting import RewritingWorld
-from suites.mutation.mutant import Reached
-from suites.mutation.wire import amqp_rules, stomp_rules  # noqa: F401  (they register themselves)
-from suites.mutation.wire.mutant import WIRE_MUTANTS, Tampering, WireMutant
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Overrides, Target, TargetFacts
+from brokerproof.harness.trace.events import Observed
+from brokerproof.harness.worlds.tampering import RewritingWorld
+from brokerproof.suites.mutation.mutant import Reached
+from brokerproof.suites.mutation.wire import amqp_rules, stomp_rules  # noqa: F401  (they register themselves)
+from brokerproof.suites.mutation.wire.mutant import WIRE_MUTANTS, Tampering, WireMutant
 
 OWN_SOCKETS = frozenset({"sockets"})
-"""Capabilities by which cases bring clients with sockets of their own: those go past the rewriting link."""
+"""Capabilities by which cases bring clients with sockets of their own: those go past the rewriting
+link."""
 
 
 class WireTarget:
@@ -40,7 +42,9 @@ class WireTarget:
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Any]:
         return self.inner.acceptors(overrides)
 
-    def world(self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]) -> RewritingWorld:
+    def world(
+        self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
+    ) -> RewritingWorld:
         dice = random.Random(seed)
 
         def rule() -> Tampering:
@@ -60,7 +64,9 @@ def load(text: str) -> WireTarget:
     """``NAME@TARGET``. Raises ``ValueError`` with one sentence."""
     name, at, inner = text.partition("@")
     if not at or not inner:
-        raise ValueError("a wire mutant stands before the target whose wire it rewrites: wire:NAME@TARGET")
+        raise ValueError(
+            "a wire mutant stands before the target whose wire it rewrites: wire:NAME@TARGET"
+        )
     try:
         return WireTarget(named(name), target_file.load(inner))
     except target_file.BadTarget as problem:

@@ -1,0 +1,49 @@
+"""Events of one captured connection: what passed it, told as a recording of the client would tell
+it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brokerproof.harness.model.enums import Vantage
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.trace import event_factory
+from brokerproof.harness.trace.events import Event, Noted, OctetsReceivedUnseen, OctetsSentUnseen
+
+REASONS = {
+    "BEGUN": "passed before the capture began",
+    "LOST": "were not captured",
+    "CUT": "were cut off by the capture",
+    "TLS": "what is encrypted cannot be seen",
+    "FOREIGN": "what passes is compressed, or was not accepted",
+    "CLOCK": "the clock of whoever captured was set back",
+    "FAR": "the capture was not made near the broker, as far as one can see",
+    "ENDS": "the capture ends and the connection goes on",
+}
+"""Why octets are not in the trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling(event_factory.Telling):
+    """What a capture tells besides: what it does not hold, and what people should read."""
+
+    vantage: Vantage = Vantage.CAPTURE
+
+    def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
+        """Octets passed, not before ``at``, that cannot be seen; ``why`` is one of
+        :data:`REASONS`."""
+        kind = OctetsSentUnseen if out else OctetsReceivedUnseen
+        detail = f"{size} octets {REASONS[why]}" if size else REASONS[why]
+        return kind(
+            at_ns=at,
+            conn=self.conn,
+            vantage=self.vantage,
+            protocol=protocol,
+            command=why,
+            size=size,
+            detail=detail,
+        )
+
+    def noted(self, at: Instant, detail: str) -> Event:
+        """Something for people to read."""
+        return Noted(at_ns=at, conn=self.conn, vantage=self.vantage, detail=detail)

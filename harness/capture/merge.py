@@ -1,0 +1,129 @@
+"""The packets of several files in the order of their time: rotated files, and captures of several
+interfaces.
+
+A file is opened when its time has come. Packets that stand a little out of order (several
+processors, several interfaces) are sorted within :data:`WINDOW`. A clock that was set back is
+noticed: time goes on from where it was, and :attr:`Moment.reset` says that nothing is known of how
+much passed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from brokerproof.harness.capture.files import Captured, CaptureFile
+from brokerproof.harness.capture.packets import Packet, Packets, glanced_at, part_of
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+
+WINDOW: Duration = ms(100)
+MOST_OCTETS = 16 << 20
+"""So much is held at most while it is sorted."""
+SET_BACK: Duration = seconds(1)
+"""Time that runs back by more is a clock that was set, not a packet that came late."""
+
+
+class Moment(NamedTuple):
+    """A packet in its place; ``reset``: the clock was set back just before it."""
+
+    packet: Packet
+    reset: bool
+
+
+@dataclass
+class Series:
+    """Several files as one recording; of ``parts`` parts, by connection, the one numbered ``part``.
+    The others cost little."""
+
+    paths: Sequence[Path]
+    part: int = 0
+    parts: int = 1
+    damages: list[str] = field(default_factory=list)
+    last: Instant | None = None
+    """The time of the last packet of all, wanted or not, once everything has been read."""
+
+    def __iter__(self) -> Iterator[Moment]:
+        """The packets. Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a file
+        that is no capture."""
+        self.last = None
+        yield from _steady(_sorted(self._wanted()))
+
+    def _wanted(self) -> Iterator[Packet]:
+        packets, newest = Packets(), None
+        for captured in self._captured():
+            newest = captured.at
+            if self.parts > 1 and glanced_at(captured, self.parts) not in (None, self.part):
+                continue
+            packet = packets.read(captured)
+            if packet is not None and (self.parts == 1 or part_of(packet, self.parts) == self.part):
+                yield packet
+        self.last = newest
+
+    def _captured(self) -> Iterator[Captured]:
+        files = [CaptureFile(path) for path in self.paths]
+        begins = sorted(
+            (first, at)
+            for at, file in enumerate(files)
+            if (first := first_instant(file)) is not None
+        )
+        waiting = begins[::-1]
+        open_: list[tuple[Instant, int, Captured, Iterator[Captured]]] = []
+        while waiting or open_:
+            while waiting and (not open_ or waiting[-1][0] <= open_[0][0]):
+                _, at = waiting.pop()
+                _advance(open_, at, iter(files[at]))
+            if open_:
+                _, at, captured, rest = heapq.heappop(open_)
+                yield captured
+                _advance(open_, at, rest)
+        self.damages += [file.damage for file in files if file.damage]
+
+
+def _advance(
+    open_: list[tuple[Instant, int, Captured, Iterator[Captured]]],
+    at: int,
+    rest: Iterator[Captured],
+) -> None:
+    following = next(rest, None)
+    if following is not None:
+        heapq.heappush(open_, (following.at, at, following, rest))
+
+
+def first_instant(file: Iterable[Captured]) -> Instant | None:
+    """The time of a file's first packet; None for an empty one."""
+    first = next(iter(file), None)
+    return None if first is None else first.at
+
+
+def _sorted(packets: Iterable[Packet]) -> Iterator[Packet]:
+    held: list[tuple[Instant, int, Packet]] = []
+    octets, newest = 0, 0
+    for number, packet in enumerate(packets):
+        if held and packet.at < newest - SET_BACK:
+            # A clock that was set back: what was held came before, whatever its time says.
+            yield from (each for _, _, each in sorted(held))
+            held, octets, newest = [], 0, packet.at
+        newest = max(newest, packet.at)
+        heapq.heappush(held, (packet.at, number, packet))
+        octets += len(packet.payload)
+        while held and (held[0][0] < newest - WINDOW or octets > MOST_OCTETS):
+            _, _, first = heapq.heappop(held)
+            octets -= len(first.payload)
+            yield first
+    yield from (each for _, _, each in sorted(held))
+
+
+def _steady(packets: Iterable[Packet]) -> Iterator[Moment]:
+    shift: Duration = 0
+    latest: Instant | None = None
+    for packet in packets:
+        at = packet.at + shift
+        reset = latest is not None and at < latest - SET_BACK
+        if reset and latest is not None:
+            shift += latest - at
+            at = latest
+        latest = at if latest is None else max(latest, at)
+        yield Moment(packet if at == packet.at else packet._replace(at=at), reset)

@@ -1,0 +1,293 @@
+"""Reads what both sides of a captured connection say, by protocol, and goes on behind what was not
+captured.
+
+A speaker is given octets and told of missing ones; it answers with events. Behind missing octets it
+looks for the next credible beginning of a frame. Where only the inside of a body is missing, and
+its length was announced, nothing else is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
+
+from brokerproof.harness.capture import protocol_detection
+from brokerproof.harness.capture.capture_events import Telling
+from brokerproof.harness.capture.protocol_detection import AMQP, AMQP091, CORE, STOMP, WEBSOCKET
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.protocols.amqp091 import trace_recorder as amqp091_trace_recorder
+from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
+from brokerproof.harness.protocols.amqp10 import trace_recorder as amqp10_trace_recorder
+from brokerproof.harness.protocols.core import codec as core_codec
+from brokerproof.harness.protocols.core import trace_recorder as core_trace_recorder
+from brokerproof.harness.protocols.stomp import codec as stomp_codec
+from brokerproof.harness.protocols.websocket import codec as websocket_codec
+from brokerproof.harness.protocols.websocket.codec import Op, WsFrame
+from brokerproof.harness.trace import stamp
+from brokerproof.harness.trace.events import Event
+
+CUT = "CUT"
+_MOST_SOUGHT = 1 << 20
+_STILL_SOUGHT = 1 << 16
+_SIDES = (True, False)
+
+
+class Speaker(Protocol):
+    """One connection's protocol. ``out`` is what the client writes."""
+
+    def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
+        """Octets passed."""
+        ...
+
+    def missing(
+        self, at: Instant, since: Instant, out: bool, why: str, size: int
+    ) -> Iterator[Event]:
+        """``size`` octets (0: nobody knows how many) passed between ``since`` and ``at`` and are
+        not here."""
+        ...
+
+
+class Reader(Protocol):
+    """One direction."""
+
+    def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
+        """The events that ``data`` completes; None for octets that cannot be read on."""
+        ...
+
+    def skip(self, size: int) -> int:
+        """How many of ``size`` octets that are missing lie inside of what need not be known."""
+        ...
+
+
+class Framed:
+    """Two readers, and the search for a beginning where one has lost its place."""
+
+    def __init__(
+        self,
+        protocol: str,
+        telling: Telling,
+        make: Callable[[bool], Reader],
+        beginning: protocol_detection.Beginning,
+    ) -> None:
+        self._protocol, self._telling, self._make, self._beginning = (
+            protocol,
+            telling,
+            make,
+            beginning,
+        )
+        self._readers = {out: make(out) for out in _SIDES}
+        self._sought: dict[bool, bytearray | None] = dict.fromkeys(_SIDES)
+        self._found_again = dict.fromkeys(_SIDES, False)
+
+    def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
+        """Octets passed."""
+        sought = self._sought[out]
+        if sought is not None:
+            sought += data
+            begin = self._beginning(sought, out)
+            if begin is None:
+                if len(sought) > _MOST_SOUGHT:
+                    del sought[:-_STILL_SOUGHT]
+                return
+            self._sought[out], self._found_again[out] = None, True
+            self._readers[out], data = self._make(out), bytes(sought[begin:])
+        for event in self._readers[out].feed(at, data):
+            if event is not None:
+                yield event
+            elif self._found_again[out]:  # what looked like a beginning was none
+                yield from self.missing(at, at, out, "LOST", 0)
+                return
+
+    def missing(
+        self, at: Instant, since: Instant, out: bool, why: str, size: int
+    ) -> Iterator[Event]:
+        """Octets are missing."""
+        left = size
+        if self._sought[out] is None and size and (taken := self._readers[out].skip(size)):
+            left -= taken
+            yield from filter(None, self._readers[out].feed(at, b""))
+        if left or not size:
+            yield self._telling.unseen(since, out, self._protocol, why, left)
+            self._sought[out] = bytearray()
+
+
+class _Stomp:
+    """One direction of STOMP. ``shared`` has the version that CONNECTED said, for both."""
+
+    def __init__(self, telling: Telling, out: bool, shared: dict[str, str]) -> None:
+        self._telling, self._out, self._shared = telling, out, shared
+        self._reader = stomp_codec.Reader()
+        self._torn = 0
+        self._lost = False
+
+    def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
+        self._reader.version = self._shared["version"]
+        for item in self._reader.feed(data):
+            match item:
+                case stomp_codec.Frame(command, headers, body, size):
+                    yield from self._unknown(at, body)
+                    if command == "CONNECTED":
+                        self._shared["version"] = self._reader.version = (
+                            item.get("version") or "1.0"
+                        )
+                    yield self._telling.frame(at, self._out, STOMP, command, headers, body, size)
+                case stomp_codec.Eol(size):
+                    yield self._telling.beat(at, self._out, STOMP, size)
+                case stomp_codec.Unreadable(octets, reason):
+                    yield self._telling.unreadable(at, self._out, octets, reason)
+                    yield None
+
+    def _unknown(self, at: Instant, body: bytes) -> Iterator[Event]:
+        """Of a body without a stamp nobody knows any more which it is."""
+        torn, self._torn = self._torn, 0
+        if torn and stamp.read(body[: stamp.LENGTH]) is None:
+            yield self._telling.unseen(at, self._out, STOMP, CUT, torn)
+
+    def skip(self, size: int) -> int:
+        taken = self._reader.skip(size)
+        self._torn += taken
+        return taken
+
+
+class _Amqp:
+    """One direction of AMQP 1.0."""
+
+    def __init__(self, telling: Telling, out: bool) -> None:
+        self._telling, self._out, self._reader = telling, out, amqp10_codec.Reader()
+
+    def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
+        for item in self._reader.feed(data):
+            yield amqp10_trace_recorder.told(self._telling, at, self._out, item)
+            if isinstance(item, amqp10_codec.Unreadable):
+                yield None
+
+    def skip(self, size: int) -> int:
+        return self._reader.skip(size)
+
+
+class _Amqp091:
+    """One direction of AMQP 0-9-1, methods with their contents."""
+
+    def __init__(self, telling: Telling, out: bool) -> None:
+        self._telling, self._out, self._stream = telling, out, amqp091_trace_recorder.Stream()
+
+    def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
+        for each in self._stream.feed(data):
+            yield amqp091_trace_recorder.told(self._telling, at, self._out, each)
+            if each.name == amqp091_trace_recorder.UNREADABLE:
+                yield None
+
+    def skip(self, size: int) -> int:
+        return 0
+
+
+class _Core:
+    """One direction of CORE. ``magic``: it begins with the letters that a client begins with."""
+
+    def __init__(self, telling: Telling, out: bool, magic: bool) -> None:
+        self._telling, self._out, self._reader = telling, out, core_codec.Reader(magic=magic)
+
+    def feed(self, at: Instant, data: bytes) -> Iterator[Event | None]:
+        for each in self._reader.feed(data):
+            yield core_trace_recorder.told(self._telling, at, self._out, each)
+            if isinstance(each, core_codec.Unreadable):
+                yield None
+
+    def skip(self, size: int) -> int:
+        return 0
+
+
+class _WebSocket:
+    """STOMP or AMQP in the messages of a WebSocket. Frames are masked: behind missing octets
+    nothing is found again."""
+
+    def __init__(self, telling: Telling) -> None:
+        self._telling = telling
+        self._heads = {out: bytearray() for out in _SIDES}
+        self._readers: dict[bool, websocket_codec.Reader] = {}
+        self._first = {out: bytearray() for out in _SIDES}
+        self._inner: Speaker | None = None
+        self._blind = dict.fromkeys(_SIDES, False)
+
+    def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]:
+        if self._blind[out]:
+            return
+        if out not in self._readers:
+            head = self._heads[out]
+            head += data
+            end = head.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            yield from self._shaken(at, out, bytes(head[:end]).decode("latin-1"))
+            data = bytes(head[end + 4 :])
+        if not self._blind[out]:
+            for item in self._readers[out].feed(data):
+                if isinstance(item, WsFrame):
+                    yield from self._frame(at, out, item)
+
+    def _shaken(self, at: Instant, out: bool, head: str) -> Iterator[Event]:
+        line, *fields = head.split("\r\n")
+        yield self._telling.noted(at, f"WebSocket: {line}"[:200])
+        self._readers[out] = websocket_codec.Reader(upgraded=True)
+        extended = any(each.lower().startswith("sec-websocket-extensions:") for each in fields)
+        if not out and (" 101" not in line or extended):
+            for side in _SIDES:
+                yield from self.missing(at, at, side, "FOREIGN", 0)
+
+    def _frame(self, at: Instant, out: bool, item: WsFrame) -> Iterator[Event]:
+        if item.op == Op.CLOSE:
+            yield self._telling.noted(
+                at, f"WebSocket: {'client' if out else 'broker'} says {item.brief()}"
+            )
+        if item.is_control or not item.payload:
+            return
+        if self._inner is not None:
+            yield from self._inner.feed(at, out, item.payload)
+            return
+        first = self._first[out]
+        first += item.payload
+        found = protocol_detection.recognised({int(not out): bytes(first)}, {int(not out): True})
+        if found is not None and found.protocol in (STOMP, AMQP, AMQP091):
+            self._inner = speaker(found.protocol, self._telling)
+            yield from self._inner.feed(at, out, bytes(first))
+
+    def missing(
+        self, at: Instant, since: Instant, out: bool, why: str, size: int
+    ) -> Iterator[Event]:
+        if not self._blind[out]:
+            self._blind[out] = True
+            yield self._telling.unseen(since, out, WEBSOCKET, why, size)
+
+
+def speaker(protocol: str, telling: Telling, *, begun: bool = True) -> Speaker:
+    """Who reads ``protocol``; raises ``KeyError`` for one that nobody reads. ``begun``: from its
+    beginning."""
+    if protocol == WEBSOCKET:
+        return _WebSocket(telling)
+    if protocol == STOMP:
+        # Until CONNECTED nothing is unescaped; a connection that began unseen in all likelihood has
+        # escapes.
+        shared = {"version": "1.0" if begun else "1.2"}
+        return Framed(
+            STOMP, telling, lambda out: _Stomp(telling, out, shared), protocol_detection.stomp_frame
+        )
+    magic = {True: begun}  # for the first reader of what the client writes
+    makes: dict[str, _Make] = {
+        AMQP: (
+            lambda out: _Amqp(telling, out),
+            lambda data, _: protocol_detection.amqp_frame(data),
+        ),
+        AMQP091: (
+            lambda out: _Amqp091(telling, out),
+            lambda data, _: protocol_detection.amqp091_frame(data),
+        ),
+        CORE: (
+            lambda out: _Core(telling, out, magic.pop(out, False)),
+            lambda data, _: protocol_detection.core_packet(data),
+        ),
+    }
+    make, beginning = makes[protocol]
+    return Framed(protocol, telling, make, beginning)
+
+
+_Make: TypeAlias = tuple[Callable[[bool], Reader], protocol_detection.Beginning]

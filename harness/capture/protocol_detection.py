@@ -1,0 +1,196 @@
+"""Which protocol a connection carries and who is its client, by content: the octets say so, a port
+says nothing.
+
+Octets from the middle of a connection are searched for the beginning of a frame that is credible: a
+STOMP command with header lines behind a NUL, an AMQP frame that the next one follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from brokerproof.harness.protocols.core.codec import MAGIC
+from brokerproof.harness.protocols.core.messages import PACKET_HEADER
+from brokerproof.harness.protocols.core.tables import BY_CODE
+
+STOMP, AMQP, AMQP091, CORE = "STOMP", "AMQP", "AMQP091", "CORE"
+WEBSOCKET, TLS, OTHER = "WEBSOCKET", "TLS", "OTHER"
+
+CLIENT_WORDS = rb"CONNECT|STOMP|SEND|SUBSCRIBE|UNSUBSCRIBE|BEGIN|COMMIT|ABORT|ACK|NACK|DISCONNECT"
+SERVER_WORDS = rb"CONNECTED|MESSAGE|RECEIPT|ERROR"
+_FIRST_WORDS = (b"CONNECT", b"STOMP", b"CONNECTED")
+_LINES = rb"\r?\n(?:[^\x00\r\n:]+:[^\x00\n]*\n)*\r?\n"
+_STOMP_FRAME = {
+    out: re.compile(rb"(?:\A|\x00)[\r\n]*((?:" + words + rb")" + _LINES + rb")")
+    for out, words in ((True, CLIENT_WORDS), (False, SERVER_WORDS))
+}
+_STOMP_START = re.compile(rb"[\r\n]*(?:(" + CLIENT_WORDS + rb")|(" + SERVER_WORDS + rb"))\r?\n")
+_TLS = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
+_REQUEST = re.compile(rb"GET [^\r\n]* HTTP/1\.1\r\n(?:[^\r\n]+\r\n)*?(?i:Upgrade: *websocket)\r\n")
+_FOREIGN = {b"\x10": b"MQTT", b"\x00": b"ActiveMQ"}
+ENOUGH = 4
+"""Octets of each side by which a protocol shows, if its beginning was seen."""
+MOST_LOOKED_AT = 64 * 1024
+LARGEST_FRAME = 1 << 24
+"""An AMQP frame from the middle of a connection that claims to be longer is not credible."""
+
+
+Beginning: TypeAlias = Callable[[bytearray, bool], int | None]
+"""Where the first credible frame of a side begins, in octets that begin at the edge of a packet."""
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A protocol, the side that is the client (None: nothing tells), and which sides begin with
+    their first octets."""
+
+    protocol: str
+    client: int | None = None
+    first: frozenset[int] = frozenset()
+
+
+def recognised(octets: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
+    """What ``octets`` (by side) are; None while more has to come. ``begun``: whether a side's first
+    octets are its first.
+
+    A side whose octets begin in the middle begins at the edge of a packet.
+    """
+    for side, data in octets.items():
+        found = _by_start(side, data)
+        if found is not None:
+            return found
+    for side, data in octets.items():
+        if not begun[side] and (found := _by_middle(side, data)) is not None:
+            return found
+    if any(len(data) > MOST_LOOKED_AT for data in octets.values()):
+        return Recognised(OTHER)
+    if all(begun.values()) and all(len(data) >= ENOUGH for data in octets.values()):
+        return Recognised(OTHER)
+    return None
+
+
+def _by_start(side: int, data: bytes) -> Recognised | None:
+    if _TLS.match(data):
+        return Recognised(TLS)
+    if data[:4] == b"AMQP" and len(data) >= 8:
+        if data[5:8] == b"\x01\x00\x00" and data[4] in (0, 2, 3):
+            return Recognised(TLS if data[4] == 2 else AMQP, None, frozenset({side}))
+        # Brokers answer with the version that they have; only a client begins with one of these.
+        return (
+            Recognised(AMQP091, side, frozenset({side}))
+            if data[4:] and data[4] in (0, 1)
+            else Recognised(OTHER)
+        )
+    if len(data) >= ENOUGH and MAGIC.startswith(data[: len(MAGIC)]):
+        return Recognised(CORE, side, frozenset({side}))
+    word = _STOMP_START.match(data)
+    if word is not None:
+        said = word[1] or word[2]
+        first = frozenset({side}) if said in _FIRST_WORDS else frozenset[int]()
+        return Recognised(STOMP, side if word[1] else 1 - side, first)
+    if data.startswith(b"GET ") and _REQUEST.match(data):
+        return Recognised(WEBSOCKET, side, frozenset({side}))
+    if data[:1] in _FOREIGN and _FOREIGN[data[:1]] in data[:16]:
+        return Recognised(OTHER)
+    return None
+
+
+def _by_middle(side: int, data: bytes) -> Recognised | None:
+    for out in (True, False):
+        if stomp_frame(data, out) is not None:
+            return Recognised(STOMP, side if out else 1 - side)
+    for protocol, size_of in ((AMQP, amqp_size), (AMQP091, amqp091_size), (CORE, core_size)):
+        if follows(data, 0, size_of) is True:
+            return Recognised(
+                protocol, _client_of_core(side, data[4]) if protocol == CORE else None
+            )
+    return None
+
+
+def _client_of_core(side: int, code: int) -> int | None:
+    """Who the client is, by the first packet that a side is seen to send."""
+    name = BY_CODE[code].name
+    if name.startswith(("ping", "packets-confirmed", "disconnect", "exception")):
+        return None
+    of_broker = (
+        name in ("receive", "producer-credits", "producer-credits-refused") or "-response" in name
+    )
+    return 1 - side if of_broker else side
+
+
+def stomp_frame(data: bytes | bytearray, out: bool) -> int | None:
+    """Where the first credible frame (``out``: of a client) begins in ``data``, which begins at the
+    edge of a packet."""
+    found = _STOMP_FRAME[out].search(data)
+    return None if found is None else found.start(1)
+
+
+def amqp_frame(data: bytes | bytearray) -> int | None:
+    """Where the first credible AMQP 1.0 frame begins."""
+    return _first(
+        data, amqp_size, re.compile(rb"(?=[\x00-\x01]...[\x02-\x03][\x00\x01]..)", re.DOTALL)
+    )
+
+
+def amqp091_frame(data: bytes | bytearray) -> int | None:
+    """Where the first credible AMQP 0-9-1 frame begins."""
+    return _first(data, amqp091_size, re.compile(rb"\A|(?<=\xce)"))
+
+
+def core_packet(data: bytes | bytearray) -> int | None:
+    """Where the first credible packet of CORE begins."""
+    return _first(data, core_size, re.compile(rb"(?=[\x00]...[\x01-\xff]\x00{6})", re.DOTALL))
+
+
+def _first(
+    data: bytes | bytearray, size_of: Callable[[bytes, int], int], starts: re.Pattern[bytes]
+) -> int | None:
+    octets = bytes(data)
+    return next(
+        (at.start() for at in starts.finditer(octets) if follows(octets, at.start(), size_of)), None
+    )
+
+
+def follows(data: bytes, at: int, size_of: Callable[[bytes, int], int]) -> bool:
+    """Whether a frame at ``at`` is credible: it is whole, and ends where the data do or where
+    another one begins."""
+    size = size_of(data, at)
+    end = at + size
+    return size > 0 and (end == len(data) or (end + 8 <= len(data) and size_of(data, end) > 0))
+
+
+def amqp_size(data: bytes, at: int) -> int:
+    """How long the AMQP 1.0 frame at ``at`` says it is; 0: there is none."""
+    head = data[at : at + 11]
+    if len(head) < 8:
+        return 0
+    size, offset, kind = int.from_bytes(head[:4]), head[4], head[5]
+    if not 8 <= size <= LARGEST_FRAME or offset != 2 or kind > 1:
+        return 0
+    if size == 8:
+        return size if kind == 0 else 0
+    codes = range(0x40, 0x45) if kind else range(0x10, 0x19)
+    described = head[8:10] == b"\x00\x53" and len(head) == 11 and head[10] in codes
+    return size if described else 0
+
+
+def amqp091_size(data: bytes, at: int) -> int:
+    """How long the AMQP 0-9-1 frame at ``at`` says it is; 0: there is none."""
+    head = data[at : at + 7]
+    if len(head) < 7 or head[0] not in (1, 2, 3, 8):
+        return 0
+    size = int.from_bytes(head[3:7]) + 8
+    whole = size <= LARGEST_FRAME and at + size <= len(data)
+    return size if whole and data[at + size - 1] == 0xCE else 0
+
+
+def core_size(data: bytes, at: int) -> int:
+    """How long the packet of CORE at ``at`` says it is; 0: there is none."""
+    head = data[at : at + PACKET_HEADER]
+    if len(head) < PACKET_HEADER or head[4] not in BY_CODE or any(head[5:11]):
+        return 0
+    size = int.from_bytes(head[:4]) + 4
+    return size if PACKET_HEADER <= size <= LARGEST_FRAME else 0

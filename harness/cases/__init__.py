@@ -1,0 +1,1 @@
+"""Conformance cases: how they are declared, drawn, executed and collected by pytest."""

@@ -1,0 +1,196 @@
+"""``@case`` and ``@over``: how a plain function becomes a conformance case.
+
+A case cites the requirements it judges and names the capabilities it needs::
+
+    @case("ARTEMIS-STOMP-window-2", needs={"consumer-window"})
+    def test_a_window_of_zero_gives_one_message_per_ack(target): ...
+
+    @case({"1.1": "STOMP11-HDR-13", "1.2": ("STOMP12-HDR-17", "STOMP12-RCPT-02")})
+    def test_every_receipt_is_answered(target, version): ...
+
+The second form runs once per version and cites what that version says. ``@over`` makes a property
+of it: each strategy draws one argument; a strategy may be a function of the target, and an argument
+that is a :class:`Where`, or has one as its ``where``, configures the broker of its example.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from brokerproof.harness.targets.target import Overrides, Target
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__brokerproof_case__"
+_OVER = "__brokerproof_over__"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where an example takes place: an acceptor, and what it wants otherwise on a target that can
+    be reconfigured."""
+
+    acceptor: str
+    overrides: Overrides | None = None
+
+
+@dataclass(frozen=True)
+class Over:
+    """The strategies of a property, and how many examples it takes at normal effort in virtual
+    time."""
+
+    strategies: Mapping[str, Any]
+    examples: int
+    least: int = 0
+    """How many it takes in virtual time at least, unless the effort is smoke."""
+    always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
+    """Examples that are run whatever is drawn: the corners without which the property would prove
+    less."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case of one version (None: not a matter of versions)."""
+
+    name: str
+    """``stomp.receipts.every_receipt_is_answered``, without the version."""
+    suite: str
+    function: Callable[..., Any]
+    by_version: Mapping[str | None, tuple[str, ...]]
+    needs: frozenset[str]
+    doc: str
+    source: str
+    over: Over | None = None
+    arguments: tuple[str, ...] = field(default=())
+
+    def id(self, version: str | None, parameters: str = "") -> str:
+        """The name under which results are recorded."""
+        inside = "-".join(part for part in (version, parameters) if part)
+        return f"{self.name}[{inside}]" if inside else self.name
+
+    @property
+    def cited(self) -> frozenset[str]:
+        """Every requirement the case cites, in any version."""
+        return frozenset(each for ids in self.by_version.values() for each in ids)
+
+
+_REGISTRY: dict[str, Case] = {}
+
+
+def registry() -> Mapping[str, Case]:
+    """Every case of the suites imported so far, by name."""
+    return _REGISTRY
+
+
+def case(
+    *requirements: str | Mapping[str, str | tuple[str, ...]], needs: Iterable[str] = ()
+) -> Callable[[Function], Function]:
+    """Makes a case. Raises ``TypeError`` for one without requirements or a version map without a
+    ``version`` argument."""
+
+    def decorate(function: Function) -> Function:
+        by_version = _by_version(function, requirements)
+        over: Over | None = getattr(function, _OVER, None)
+        parameters = [
+            name
+            for name in inspect.signature(function).parameters
+            if over is None or name not in over.strategies
+        ]
+        suite, name = _names(function)
+        found = Case(
+            name=name,
+            suite=suite,
+            function=function,
+            by_version=by_version,
+            needs=frozenset(needs),
+            doc=inspect.getdoc(function) or "",
+            source=f"{_home(function)}:{function.__code__.co_firstlineno}",
+            over=over,
+            arguments=tuple(each for each in parameters if each not in ("target", "version")),
+        )
+        _REGISTRY[name] = found
+
+        @functools.wraps(function)
+        def collected(*args: Any, **kwargs: Any) -> Any:
+            raise TypeError(
+                f"{name} is a conformance case: it is executed by brokerproof's pytest plugin"
+            )
+
+        # pytest must not take drawn arguments for fixtures
+        collected.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(each, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+                for each in parameters
+            ]
+        )
+        setattr(collected, _ATTRIBUTE, found)
+        return collected  # type: ignore[return-value]
+
+    return decorate
+
+
+def over(
+    *,
+    examples: int = 100,
+    least: int = 0,
+    always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None,
+    **strategies: Any,
+) -> Callable[[Function], Function]:
+    """Makes a property of a case; stands below ``@case``.
+
+    ``examples`` is for virtual time, where normal effort draws 0.3 of it, but not less than
+    ``least``; ``always`` gives examples that are run besides.
+    """
+
+    def decorate(function: Function) -> Function:
+        setattr(function, _OVER, Over(strategies, examples, least, always))
+        return function
+
+    return decorate
+
+
+def of(function: object) -> Case | None:
+    """The case that ``function`` was decorated into, if it is one."""
+    return getattr(function, _ATTRIBUTE, None)
+
+
+def _by_version(
+    function: Callable[..., Any],
+    requirements: tuple[str | Mapping[str, str | tuple[str, ...]], ...],
+) -> dict[str | None, tuple[str, ...]]:
+    versioned = "version" in inspect.signature(function).parameters
+    if not requirements:
+        raise TypeError(f"{function.__qualname__}: a case cites at least one requirement")
+    if len(requirements) == 1 and isinstance(requirements[0], Mapping):
+        if not versioned:
+            raise TypeError(
+                f"{function.__qualname__}: requirements by version need an argument named version"
+            )
+        return {
+            version: (ids,) if isinstance(ids, str) else tuple(ids)
+            for version, ids in requirements[0].items()
+        }
+    if versioned or not all(isinstance(each, str) for each in requirements):
+        raise TypeError(
+            f"{function.__qualname__}: give either requirement ids, or one map of them by version"
+        )
+    return {None: tuple(each for each in requirements if isinstance(each, str))}
+
+
+def _names(function: Callable[..., Any]) -> tuple[str, str]:
+    parts = [
+        part for part in function.__module__.split(".") if part not in ("brokerproof", "suites")
+    ]
+    short = [part.removeprefix("test_") for part in parts]
+    return short[0], ".".join([*short, function.__name__.removeprefix("test_")])
+
+
+def _home(function: Callable[..., Any]) -> str:
+    path = Path(inspect.getsourcefile(function) or "unknown")
+    parts = path.parts
+    return "/".join(parts[parts.index("suites") :]) if "suites" in parts else path.name

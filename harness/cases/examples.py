@@ -1,0 +1,178 @@
+"""One example of a case on a target, and how examples are drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given
+from hypothesis.database import ExampleDatabase
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Case, Where
+from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.health_probe import PlainMessage
+from brokerproof.harness.cases.hypothesis_determinism import by_seed_alone
+from brokerproof.harness.catalogue.deviations import Deviation
+from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.protocols.conversation import ControlFailed, Violated
+from brokerproof.harness.targets.target import Target, TargetFacts
+from brokerproof.harness.trace.events import CaseStarted, Event, ExampleStarted
+from brokerproof.harness.trace.recorder import Recorder
+
+EFFORTS: Mapping[str, tuple[float, float]] = {
+    "smoke": (0.1, 0.02),
+    "normal": (0.3, 0.08),
+    "deep": (10.0, 0.4),
+}
+"""What part of a property's examples is run, in virtual and in real time (at least 5 and 3)."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What all cases of a run on one target share."""
+
+    target: Target
+    facts: TargetFacts
+    catalogue: Catalogue
+    deviations: tuple[Deviation, ...]
+    recorder: Recorder
+    effort: str
+    seed: int
+    database: ExampleDatabase | None = None
+    counterexamples: Path | None = None
+    """The folder for counterexamples; None keeps none."""
+    shrink: bool = True
+    """Whether a failing example is made smaller, in virtual time. Who only counts failures saves
+    the time."""
+    plain: PlainMessage | None = None
+    """What tells a broker that serves nobody any more from one that breaks a promise; None holds
+    either against it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One case with everything that pytest chose for it."""
+
+    case: Case
+    version: str | None
+    arguments: Mapping[str, Any]
+    id: str
+
+    @property
+    def cited(self) -> tuple[str, ...]:
+        """The requirements this call judges."""
+        return self.case.by_version[self.version]
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The function's arguments besides the target."""
+        return dict(self.arguments) | ({} if self.version is None else {"version": self.version})
+
+
+class Found(Exception):
+    """An example violated a requirement: makes Hypothesis shrink."""
+
+
+def one_example(
+    run: Run, call: Call, outcome: Outcome, plan: Mapping[str, Any], seed: int, number: int | None
+) -> None:
+    """One run of the function with the drawn arguments of ``plan``. A violation ends it quietly: it
+    was recorded."""
+    places = [
+        place
+        for each in plan.values()
+        for place in (each, getattr(each, "where", None))
+        if isinstance(place, Where)
+    ]
+    outcome.plan = plan
+    bench = Bench(
+        run.target,
+        call.cited,
+        label=call.case.name.rpartition(".")[2][:40],
+        seed=seed,
+        overrides=places[0].overrides if places else None,
+        outcome=outcome,
+    )
+    try:
+        start: Event
+        if number is None:
+            start = CaseStarted(at_ns=bench.now(), detail=call.id)
+        else:
+            start = ExampleStarted(
+                at_ns=bench.now(),
+                example=number,
+                detail=", ".join(f"{k}={v!r}" for k, v in plan.items()),
+            )
+        bench.record(start)
+        call.case.function(bench, **call.given, **plan)
+    except Violated:
+        pass
+    finally:
+        bench.close()
+
+
+def explain(problem: Exception) -> str:
+    """Why an exception that left an example is an error of ours."""
+    if isinstance(problem, ControlFailed):
+        return f"control failed: {problem}"
+    where = traceback.extract_tb(problem.__traceback__)[-1]
+    return (
+        f"{type(problem).__name__}: {problem} ({where.filename.rpartition('/')[2]}:{where.lineno})"
+    )
+
+
+def strategies(run: Run, call: Call) -> dict[str, Any]:
+    """What the arguments of a property are drawn from, on the run's target."""
+    assert call.case.over is not None
+    return {
+        name: strategy(run.target) if callable(strategy) else strategy
+        for name, strategy in call.case.over.strategies.items()
+    }
+
+
+def count(run: Run, call: Call) -> int:
+    """How many examples are drawn."""
+    assert call.case.over is not None
+    virtual, real = EFFORTS[run.effort]
+    if run.target.clock is Clock.VIRTUAL:
+        least = call.case.over.least if run.effort != "smoke" else 0
+        return max(5, least, int(call.case.over.examples * virtual))
+    return max(3, int(call.case.over.examples * real))
+
+
+def draw(
+    run: Run,
+    call: Call,
+    example: Callable[..., None],
+    seed: int,
+    database: ExampleDatabase | None,
+    *,
+    shrink: bool,
+) -> None:
+    """Lets Hypothesis call ``example`` with drawn arguments, until it raises :class:`Found` and is
+    shrunk."""
+    assert call.case.over is not None
+    by_seed_alone()
+    wrapped: Any = given(**strategies(run, call))(example)
+    for plan in call.case.over.always(run.target) if call.case.over.always is not None else ():
+        wrapped = hypothesis.example(**plan)(wrapped)
+    phases = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if shrink else [])
+    settings = hypothesis.settings(
+        max_examples=count(run, call),
+        deadline=None,
+        database=database,
+        phases=phases,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    with contextlib.suppress(Found):
+        settings(hypothesis.seed(seed)(wrapped))()

@@ -1,0 +1,374 @@
+"""Runs conformance cases under pytest: one target a session, results and trace into a run folder if
+asked.
+
+Cases against a target in real time mostly wait. They are started side by side in threads before
+pytest walks through its items; when pytest comes to an item it waits for that case and reports it.
+The wall time is then near the longest case, and pytest still sees one item after the other. Cases
+in virtual time compute: they run side by side, if asked, in processes of their own
+(``harness/cases/workers.py``).
+
+pytest-xdist may spread cases in virtual time over its processes, among other tests; each of them
+runs its cases one after the other. It is refused where they would get into each other's way: on one
+broker, or in one run folder.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import signal
+import sys
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.cases import case as cases
+from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
+from brokerproof.harness.cases.execution import Call, Run, execute
+from brokerproof.harness.cases.health_probe import PlainMessage
+from brokerproof.harness.cases.workers import Workers, heaviest_first
+from brokerproof.harness.catalogue import deviations, requirements
+from brokerproof.harness.catalogue.tables import BadData
+from brokerproof.harness.counterexamples import case_file
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results import records, run_folder
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.recorder import Recorder
+
+DEFAULT_TARGET = "reference"
+SIDE_BY_SIDE = 16
+"""Cases at the same time in real time, unless told otherwise."""
+_SET_UP_FAILED, _USAGE = 3, 4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("brokerproof", "conformance cases of brokerproof")
+    group.addoption(
+        "--target", default=DEFAULT_TARGET, help="target name, file, HOST:PORT or stomp:// URL"
+    )
+    group.addoption(
+        "--effort", choices=("smoke", "normal", "deep"), default="smoke", help="how many examples"
+    )
+    group.addoption("--brokerproof-seed", type=int, default=0, help="seed of examples and links")
+    group.addoption(
+        "--record", metavar="RUN", default=None, help="a run folder for results and traces"
+    )
+    group.addoption(
+        "--side-by-side",
+        type=int,
+        default=None,
+        help=(
+            f"cases at the same time: in real time (default {SIDE_BY_SIDE}) in threads, in virtual"
+            " time (default 1) in processes"
+        ),
+    )
+    group.addoption(
+        "--resume", action="store_true", help="leave out cases the run folder has a result for"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    option = config.option
+    session = _Session(config)
+    # pytest-xdist has this option in the process that spreads; those that it starts need not ask.
+    if getattr(option, "dist", "no") != "no":
+        session.check_spreading()
+    if option.record is not None and not (Path(option.record) / run_folder.HEADER).exists():
+        try:
+            run_folder.create(
+                Path(option.record),
+                command=sys.argv,
+                seed=option.brokerproof_seed,
+                effort=option.effort,
+            )
+        except run_folder.BadRunFolder as problem:
+            raise pytest.UsageError(f"--record: {problem}") from None
+    config.pluginmanager.register(session, "brokerproof-session")
+
+
+class NotPassed(Exception):
+    """A case whose verdict is not good enough for pytest; the text is the verdict and its
+    sentence."""
+
+
+BUSY = frozenset({"address-full", "paging"})
+"""Cases that need one of these keep a broker and its disk busy. They begin last, away from those
+that measure time."""
+
+
+ALONE = frozenset({"alarms", "system-usage"})
+"""On a target with one of these cases do something to all of the broker: there they run one after
+the other."""
+
+
+def _is_busy(call: Call) -> bool:
+    return bool(BUSY & call.case.needs)
+
+
+class _Session:
+    """Everything between the first case and the last. The target is started only when there is a
+    case to run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._options = config.option
+        self._folder = None if config.option.record is None else Path(config.option.record)
+        self._target: Target | None = None
+        self._run: Run | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._workers: Workers | None = None
+        self._started: dict[str, Callable[[], Result]] = {}
+        """How to wait for the result of a case that was begun before pytest came to it."""
+
+    def check_spreading(self) -> None:
+        """Raises ``pytest.UsageError`` where the processes of pytest-xdist could not share what
+        there is."""
+        for given, why in (
+            (self._folder is not None, "--record: a run folder is written by one process"),
+            (
+                self._options.side_by_side is not None,
+                "--side-by-side: each of its processes would begin all cases",
+            ),
+        ):
+            if given:
+                raise pytest.UsageError(
+                    f"pytest-xdist (-n) does not go with {why}; give one of the two"
+                )
+        if self._load_target().clock is Clock.REAL:
+            raise pytest.UsageError(
+                f"pytest-xdist (-n) does not go with --target {self._options.target}: each of its"
+                " processes would start one; cases in real time run side by side without it"
+            )
+
+    # collection
+
+    @pytest.hookimpl
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        found = cases.of(metafunc.function)
+        if found is not None and "version" in metafunc.fixturenames:
+            metafunc.parametrize("version", list(found.by_version))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        calls = {item.nodeid: call for item in items if (call := _call(item)) is not None}
+        if self._folder is None or not calls:
+            return
+        if self._options.resume:
+            name = self._load_target().identity.name
+            done = {each.case for each in records.read(self._folder) if each.target == name}
+            again = [
+                item
+                for item in items
+                if item.nodeid not in calls or calls[item.nodeid].id not in done
+            ]
+            config.hook.pytest_deselected(items=[item for item in items if item not in again])
+            items[:] = again
+        run_folder.add_cases(
+            self._folder,
+            {
+                call.id: {
+                    "doc": call.case.doc,
+                    "requirements": list(call.cited),
+                    "source": call.case.source,
+                }
+                for call in calls.values()
+            },
+        )
+
+    # running
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        broken = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if (
+            session.config.option.collectonly or broken
+        ):  # pytest itself says what could not be collected
+            return
+        calls = [call for item in session.items if (call := _call(item)) is not None]
+        if not calls:
+            return
+        if self._folder is not None:
+            _end_well()
+        run = self._begin()
+        if run.target.clock is Clock.REAL:
+            together = (
+                1
+                if ALONE & run.target.identity.capabilities
+                else self._options.side_by_side or SIDE_BY_SIDE
+            )
+            one_at_a_time()
+            self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
+            for call in sorted(calls, key=_is_busy):
+                self._started[call.id] = self._pool.submit(self._execute, run, call).result
+        elif (self._options.side_by_side or 1) > 1 and len(calls) > 1:
+            self._workers = Workers(
+                heaviest_first(run, calls),
+                self._options.side_by_side,
+                lambda name: replace(run, recorder=self._recorder(run.target, name)),
+                run.target.identity.name,
+                self._keep,
+            )
+            for call in calls:
+                self._started[call.id] = functools.partial(self._workers.result, call)
+
+    def _load_target(self) -> Target:
+        if self._target is None:
+            try:
+                self._target = target_file.load(self._options.target)
+            except target_file.BadTarget as problem:
+                pytest.exit(str(problem), returncode=_USAGE)
+        return self._target
+
+    def _begin(self) -> Run:
+        target = self._load_target()
+        listed = target.identity.deviations
+        try:
+            known = () if listed is None else tuple(deviations.load(listed, target.identity.name))
+            catalogue = requirements.load()
+        except BadData as problem:
+            pytest.exit(str(problem), returncode=_USAGE)
+        logs = (self._folder or Path(".pytest_cache") / "brokerproof") / "logs"
+        try:
+            facts = target.start(logs)
+        except SetUpFailed as problem:
+            target.stop()
+            pytest.exit(str(problem), returncode=_SET_UP_FAILED)
+        self._run = Run(
+            target=target,
+            facts=facts,
+            catalogue=catalogue,
+            deviations=known,
+            recorder=self._recorder(target, "0"),
+            effort=self._options.effort,
+            seed=self._options.brokerproof_seed,
+            counterexamples=None if self._folder is None else self._folder / case_file.FOLDER,
+            plain=(
+                PlainMessage(target, self._options.brokerproof_seed)
+                if target.clock is Clock.REAL
+                else None
+            ),
+        )
+        if self._folder is not None:
+            run_folder.add_target(self._folder, target, facts)
+        return self._run
+
+    def _recorder(self, target: Target, tag: str) -> Recorder:
+        return Recorder(
+            self._folder,
+            run=self._folder.resolve().name if self._folder is not None else "",
+            target=target.identity.name,
+            clock=target.clock,
+            tag=tag,
+        )
+
+    def _execute(self, run: Run, call: Call) -> Result:
+        result = execute(run, call)
+        self._keep(result)
+        return result
+
+    def _keep(self, result: Result) -> None:
+        if self._folder is not None:
+            records.append(self._folder, result)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        call = _call(pyfuncitem)
+        if call is None:
+            return None
+        assert self._run is not None
+        started = self._started.get(call.id)
+        result = self._execute(self._run, call) if started is None else started()
+        pyfuncitem.user_properties += [("verdict", result.verdict.value), ("detail", result.detail)]
+        if result.verdict is Verdict.SKIP:
+            pytest.skip(result.detail)
+        if result.verdict is Verdict.KNOWN:
+            pytest.xfail(result.detail)
+        if result.verdict not in (Verdict.PASS, Verdict.NOTE, Verdict.WARN):
+            raise NotPassed(f"{result.verdict}: {result.detail}")
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+        yield
+        if self._workers is not None:
+            self._workers.stop()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        if self._run is None:
+            return
+        self._run.recorder.flush()
+        if self._folder is not None and isinstance(self._run.target, SocketTarget):
+            canary = self._run.target.canary
+            run_folder.note_canary(
+                self._folder,
+                self._run.target.identity.name,
+                canary.quantile(0.99),
+                canary.quantile(1.0),
+            )
+        self._run.target.stop()
+
+
+def _end_well() -> None:
+    """Makes this process end as it should when it is told to: what was recorded is kept, and the
+    target stops.
+
+    A run that is interrupted at a terminal and then ended by the command that started it hears of
+    it twice; once is enough.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+
+
+@pytest.fixture
+def target() -> None:
+    """What conformance cases take. Its value is made per case by the plugin, not by pytest."""
+
+
+def _call(item: object) -> Call | None:
+    """The case behind a pytest item, with the arguments that parametrization chose; None for
+    ordinary tests."""
+    if not isinstance(item, pytest.Function):
+        return None
+    found = cases.of(item.obj)
+    if found is None:
+        return None
+    chosen: dict[str, Any] = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+    version = chosen.pop("version", None)
+    shown = "-".join(_shown(chosen))
+    return Call(found, version, chosen, found.id(version, shown))
+
+
+def _shown(arguments: dict[str, Any]) -> Sequence[str]:
+    return [
+        str(value) if isinstance(value, (str, int)) else type(value).__name__
+        for value in arguments.values()
+    ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A case that did not pass is told in one sentence; a traceback of the harness would say
+    nothing."""
+    report = yield
+    if call.excinfo is not None and call.excinfo.errisinstance(NotPassed):
+        doc = inspect.cleandoc(getattr(getattr(item, "obj", None), "__doc__", "") or "")
+        report.longrepr = f"{item.nodeid}\n{doc}\n{call.excinfo.value}"
+    return report

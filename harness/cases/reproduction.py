@@ -1,0 +1,123 @@
+"""Whether a failure in real time happens again, and a smaller example of it where the reference has
+it too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.cases.case import Where
+from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.examples import Call, Found, Run, draw, explain, one_example
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.target import Target, TargetFacts
+
+IRREPRODUCIBLE = "irreproducible: it did not happen when the case was run again"
+REFERENCE = "reference"
+"""The shipped target on which examples are made smaller."""
+
+
+def violates(outcome: Outcome, requirements: frozenset[str]) -> bool:
+    """Whether one of ``requirements`` was violated, beyond doubt."""
+    return any(
+        each.requirement in requirements and each.seen is Seen.VIOLATED and each.uncertain is None
+        for each in combine(outcome.findings)
+    )
+
+
+def example_of(outcome: Outcome, failing: frozenset[str]) -> Outcome | None:
+    """The example that violated one of ``failing``: the case itself, or the first such example of a
+    property."""
+    found = [each for each in outcome.failing or [outcome] if violates(each, failing)]
+    return found[0] if found else None
+
+
+def run_again(
+    run: Run, call: Call, plan: Mapping[str, Any], seed: int
+) -> tuple[Outcome, str | None]:
+    """One run with these drawn arguments, and why it is an error of ours, or None."""
+    outcome = Outcome()
+    try:
+        one_example(run, call, outcome, plan, seed, None if call.case.over is None else 0)
+    except Exception as problem:
+        return outcome, explain(problem)
+    return outcome, None
+
+
+def confirmed(
+    run: Run, call: Call, example: Outcome, failing: frozenset[str], seed: int
+) -> Outcome | None:
+    """The failure, run once more on the same target: a smaller example if there is one, else the
+    same; None if neither fails again."""
+    plans = [example.plan]
+    if call.case.over is not None:
+        small = _smaller(run, call, example.plan, failing, seed)
+        plans = [*([small] if small is not None else []), example.plan]
+    for number, plan in enumerate(plans):
+        outcome, error = run_again(run, call, plan, seed + number)
+        if error is None and violates(outcome, failing):
+            return outcome
+    return None
+
+
+def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:
+    """``findings`` in which the violations of ``failing`` are not held against the broker, for the
+    reason ``why``."""
+    return [
+        replace(each, uncertain=why) if each.requirement in failing else each for each in findings
+    ]
+
+
+def _smaller(
+    run: Run, call: Call, plan: Mapping[str, Any], failing: frozenset[str], seed: int
+) -> Mapping[str, Any] | None:
+    """The smallest example that fails on the reference in virtual time; None if this one does not
+    fail there."""
+    found = _reference(run.target, plan)
+    if found is None or not call.case.needs <= found[0].identity.capabilities:
+        return None
+    there = replace(run, target=found[0], facts=found[1])
+    try:
+        smallest: list[Mapping[str, Any]] = []
+
+        def example(**drawn: Any) -> None:
+            outcome, error = run_again(there, call, drawn, seed)
+            if error is None and violates(outcome, failing):
+                smallest[:] = [drawn]
+                raise Found
+
+        try:
+            example(**plan)
+        except Found:
+            # Drawn as for the target under test, so that what comes out can be run there.
+            draw(run, call, example, seed, None, shrink=True)
+        return smallest[0] if smallest else None
+    finally:
+        found[0].stop()
+
+
+def _reference(target: Target, plan: Mapping[str, Any]) -> tuple[Target, TargetFacts] | None:
+    """The reference, started, if it is to be judged by the same profile and has the acceptors of
+    ``plan``."""
+    try:
+        reference = target_file.load(REFERENCE)
+        if (
+            reference.identity.profile.name != target.identity.profile.name
+            or reference.clock is not Clock.VIRTUAL
+        ):
+            return None
+        places = [
+            each for value in plan.values() for each in (value, getattr(value, "where", None))
+        ]
+        known = reference.acceptors()
+        if any(isinstance(each, Where) and each.acceptor not in known for each in places):
+            return None
+        return reference, reference.start(Path())
+    except (target_file.BadTarget, SetUpFailed):
+        return None

@@ -1,0 +1,214 @@
+"""Cases in virtual time, side by side in processes of their own: they only compute, so threads
+would not help them.
+
+A worker is forked from the process that collected the cases, once the target is started: nothing is
+imported, collected or configured twice. The process that collected deals: each worker has one case
+in hand and the next at its elbow, records its trace and its result, and says what came of it. What
+a case does depends on the seed and on itself, so it does not matter who runs it.
+
+Who ends early is told of. A worker that dies (a crash in C, the kernel out of memory) takes down
+one case, which is an error of ours and says so, and another worker goes on with the others. When
+the process that deals dies, the kernel ends its workers; a worker that is told to end keeps the
+traces of the cases that have a result.
+
+pytest-xdist does much of this. Its workers are new processes, each of which imports and collects
+everything again, a quarter of the whole work here; and of a case whose worker dies it tells pytest,
+but no results.ndjson.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection, get_context
+from multiprocessing.context import ForkProcess
+from types import FrameType
+
+from brokerproof.harness.cases.examples import Call, Run, count
+from brokerproof.harness.cases.execution import execute
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result
+
+AHEAD = 2
+"""How many cases a worker has, so that it need not wait until its dealer has done something
+else."""
+GRACE_S = 20.0
+"""How long a worker that was told to end may take before it is killed."""
+_PR_SET_PDEATHSIG = 1
+
+MakeRun = Callable[[str], Run]
+"""A run as the worker of that name sees it: with a recorder whose segments carry the name."""
+Keep = Callable[[Result], None]
+
+
+class _Ended(BaseException):
+    """The worker was told to end. Not an ``Exception``: no case may take it for one of its own."""
+
+
+@dataclass
+class _Worker:
+    process: ForkProcess
+    pipe: connection.Connection
+    given: deque[int] = field(default_factory=deque)
+    """The cases that it has, the one that it is at first."""
+
+
+class Workers:
+    """``processes`` workers for ``calls``. ``keep`` is called once for each result, by the worker
+    whose it is, or here for one that died."""
+
+    def __init__(
+        self, calls: Sequence[Call], processes: int, make_run: MakeRun, target: str, keep: Keep
+    ) -> None:
+        self._calls, self._make_run, self._target, self._keep = calls, make_run, target, keep
+        self._left: deque[int] = deque(range(len(calls)))
+        self._numbers = {call.id: number for number, call in enumerate(calls)}
+        self._results: dict[int, Result] = {}
+        self._born = 0
+        self._workers: list[_Worker] = []
+        for _ in range(min(processes, len(calls))):
+            self._fork()
+
+    def result(self, call: Call) -> Result:
+        """What came of ``call``; waits for it, and deals meanwhile. Raises ``KeyError`` for a call
+        that was not given."""
+        number = self._numbers[call.id]
+        while number not in self._results:
+            self._deal()
+        return self._results[number]
+
+    def stop(self) -> None:
+        """Ends all workers; those that have nothing left to do at once, others in the middle of a
+        case, whose trace is lost."""
+        idle = not self._left and not any(each.given for each in self._workers)
+        for each in self._workers:
+            if not idle:
+                each.process.terminate()
+            each.pipe.close()  # the end of what there is to do
+        for each in self._workers:
+            each.process.join(GRACE_S)
+            each.process.kill()
+            each.process.join()
+        self._workers.clear()
+
+    def _fork(self) -> None:
+        context = get_context("fork")
+        ours, theirs = context.Pipe()
+        others = [*(each.pipe for each in self._workers), ours]
+        name = f"w{self._born}"
+        self._born += 1
+        gc.freeze()  # what is there now stays: no collection need look at it
+        process = context.Process(
+            target=self._work, args=(theirs, others, name, os.getpid()), name=name, daemon=True
+        )
+        with warnings.catch_warnings():
+            # Python warns that a lock may be held by a thread that the fork leaves behind. The only
+            # threads here are those of numpy's algebra, which nobody calls.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process.start()
+        theirs.close()
+        worker = _Worker(process, ours)
+        self._workers.append(worker)
+        self._give(worker)
+
+    def _give(self, worker: _Worker) -> None:
+        while self._left and len(worker.given) < AHEAD:
+            worker.given.append(self._left.popleft())
+            try:
+                worker.pipe.send(worker.given[-1])
+            except OSError:  # it is dead, and will be found so
+                return
+
+    def _deal(self) -> None:
+        """Waits until a worker says something, or dies."""
+        assert self._workers, "nobody is left to run what is asked for"
+        by_pipe = {each.pipe: each for each in self._workers}
+        for pipe in connection.wait(list(by_pipe)):
+            assert isinstance(pipe, connection.Connection)
+            worker = by_pipe[pipe]
+            try:
+                number, result = pipe.recv()
+            except (EOFError, OSError):
+                self._bury(worker)
+                continue
+            worker.given.remove(number)
+            self._results[number] = result
+            self._give(worker)
+
+    def _bury(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        worker.pipe.close()
+        worker.process.join()
+        if worker.given:
+            number = worker.given.popleft()
+            self._left.extendleft(reversed(worker.given))
+            self._results[number] = died = self._died(self._calls[number], worker.process.exitcode)
+            self._keep(died)
+        if self._left:
+            self._fork()
+
+    def _died(self, call: Call, code: int | None) -> Result:
+        if code is not None and code < 0:
+            how = (
+                f"by {signal.Signals(-code).name}"
+                if -code in set(signal.Signals)
+                else f"by signal {-code}"
+            )
+        else:
+            how = f"with exit code {code}"
+        return Result(
+            case=call.id,
+            target=self._target,
+            requirements=call.cited,
+            verdict=Verdict.ERROR,
+            detail=(
+                f"the process that ran the case ended {how}; the case alone: brokerproof run"
+                " --case, with -n 1"
+            ),
+        )
+
+    def _work(
+        self,
+        pipe: connection.Connection,
+        others: Sequence[connection.Connection],
+        name: str,
+        dealer: int,
+    ) -> None:
+        """What a worker does, until its dealer has no more for it, or is gone."""
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # at a terminal it comes to the dealer too, who says what to do
+        signal.signal(signal.SIGTERM, _end)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        for (
+            each
+        ) in others:  # the dealer's ends: while they are open here, nobody learns that it is gone
+            each.close()
+        warnings.simplefilter("error")  # as pytest has it around the cases that it runs itself
+        run = self._make_run(name)
+        try:
+            while os.getppid() == dealer:
+                number = pipe.recv()
+                result = execute(run, self._calls[number])
+                self._keep(result)
+                pipe.send((number, result))
+        except (_Ended, EOFError, BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            run.recorder.flush()
+
+
+def heaviest_first(run: Run, calls: Iterable[Call]) -> list[Call]:
+    """Properties of many examples first, so that no worker is left with one of them at the end."""
+    return sorted(calls, key=lambda call: 0 if call.case.over is None else -count(run, call))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _Ended

@@ -1,0 +1,35 @@
+"""What clients that tell by callbacks tell of themselves: a step by name, and what there is to
+it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokerproof.harness.protocols.conversation import Match
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing that was told."""
+
+    step: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    def brief(self) -> str:
+        """It in one line."""
+        return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
+
+
+def said(step: str, **detail: Any) -> Match[Said]:
+    """Matches what was told of that ``step``, with these values in its detail."""
+    words = " ".join([step, *(f"{name}={value!r}" for name, value in detail.items())])[:200]
+    return Match(
+        words,
+        lambda each: (
+            each.step == step
+            and all(each.detail.get(name) == value for name, value in detail.items())
+        ),
+    )

@@ -1,0 +1,250 @@
+"""The management API of RabbitMQ's kind of broker, asked over a link of the case's own world.
+
+So it works in virtual and in real time, and what was asked and answered stands in the trace. h11
+reads and writes HTTP. A real RabbitMQ refreshes most of what it tells of connections and queues
+every five seconds: :meth:`ManagementPeer.until` waits.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import h11
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, Instant, ms, seconds
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Conversation,
+    Judge,
+    Match,
+)
+from brokerproof.harness.trace.events import (
+    RECORDED_OCTETS,
+    FrameReceived,
+    FrameSent,
+    OctetsRefused,
+)
+
+ACCEPTOR = "management"
+MANAGEMENT_API = "management-api"
+"""The capability of a target that has it."""
+REFRESH: Duration = seconds(5)
+"""How old what it tells may be (``collect_statistics_interval``)."""
+PAUSE: Duration = ms(250)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. Names of headers are in small letters."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body, decoded. Raises :class:`ControlFailed` when it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise ControlFailed(
+                f"the management API should answer in JSON, it said {self.body[:200]!r}"
+            ) from None
+
+
+class ManagementPeer(Conversation[Answer]):
+    """A connection to the API, kept open between requests. A broker may end one that nothing is
+    asked on: the next question opens another, by ``connect``."""
+
+    protocol = "HTTP"
+
+    def __init__(
+        self,
+        judge: Judge,
+        acceptor: str,
+        login: str,
+        passcode: str,
+        connect: Callable[[ManagementPeer], None],
+    ) -> None:
+        super().__init__(judge, 0, acceptor)
+        self.credentials: str | None = base64.b64encode(f"{login}:{passcode}".encode()).decode(
+            "ascii"
+        )
+        """What stands behind ``Basic`` in requests; None leaves the header out."""
+        self._http = h11.Connection(h11.CLIENT)
+        self._got: h11.Response | None = None
+        self._body = b""
+        self._connect = connect
+        connect(self)
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        try:
+            self._http.receive_data(data)
+            self._read(at)
+        except h11.RemoteProtocolError as problem:
+            self.judge.record(
+                OctetsRefused(
+                    at_ns=at,
+                    conn=self.conn,
+                    data=data[:RECORDED_OCTETS],
+                    detail=f"is no HTTP: {problem}",
+                )
+            )
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        self.decode(at, b"")  # an answer may end with the connection
+        super().channel_closed(at, how)
+
+    def _read(self, at: Instant) -> None:
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Response):
+                self._got, self._body = event, b""
+            elif isinstance(event, h11.Data):
+                self._body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage) and self._got is not None:
+                headers = {
+                    name.decode(): value.decode("latin-1") for name, value in self._got.headers
+                }
+                answer = Answer(self._got.status_code, headers, self._body)
+                self.judge.record(
+                    FrameReceived(
+                        at_ns=at,
+                        conn=self.conn,
+                        protocol=self.protocol,
+                        command=str(answer.status),
+                        headers=tuple(headers.items()),
+                        body=answer.body[:RECORDED_OCTETS],
+                        body_size=len(answer.body),
+                    )
+                )
+                self.inbox.append(answer)
+                if self._http.states[h11.SERVER] is h11.DONE and self._http.our_state is h11.DONE:
+                    self._http.start_next_cycle()
+            else:
+                return
+
+    def fatal(self, frame: Answer) -> bool:
+        return False
+
+    def words(self, frame: Answer) -> str:
+        return f"HTTP {frame.status} {frame.body[:80]!r}"
+
+    # asking
+
+    def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
+        """``METHOD /api/PATH``, whatever the answer's status. Asks once more when the connection
+        ends without an answer: nothing that is asked here changes anything. Raises
+        :class:`ControlFailed` when none comes."""
+        if self.ended is None:
+            self._ask(method, f"/api/{path}", headers)
+            if (
+                answer := self.watch_for(_ANSWER, within=PATIENCE)
+            ) is not None or self.ended is None:
+                return answer or self.expect(_ANSWER, within=0)
+        self._http, self._got, self.ended = h11.Connection(h11.CLIENT), None, None
+        self._connect(self)
+        self._ask(method, f"/api/{path}", headers)
+        return self.expect(_ANSWER, within=PATIENCE)
+
+    def _ask(self, method: str, target: str, headers: tuple[tuple[str, str], ...]) -> None:
+        known = {"host": self.channel.remote, "accept": "application/json"}
+        if self.credentials is not None:
+            known["authorization"] = f"Basic {self.credentials}"
+        listed = tuple((known | dict(headers)).items())
+        request = self._http.send(h11.Request(method=method, target=target, headers=list(listed)))
+        octets = (request or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        told = tuple((name, "…" if name == "authorization" else value) for name, value in listed)
+        self.judge.record(
+            FrameSent(
+                at_ns=self.world.now(),
+                conn=self.conn,
+                protocol=self.protocol,
+                command=f"{method} {target}",
+                headers=told,
+                size=len(octets),
+            )
+        )
+        self.write(octets, as_event=False)
+
+    def get(self, path: str) -> Any:
+        """What ``/api/PATH`` says. Raises :class:`ControlFailed` for every status but 200."""
+        answer = self.ask("GET", path)
+        if answer.status != 200:
+            raise ControlFailed(
+                f"GET /api/{path} was answered with {self.words(answer)}, should be 200"
+            )
+        return answer.json()
+
+    def overview(self) -> dict[str, Any]:
+        """The whole broker at a glance."""
+        found: dict[str, Any] = self.get("overview")
+        return found
+
+    def node(self, name: str | None = None) -> dict[str, Any]:
+        """The node of that name (None: the one that is asked): mem_used, mem_limit, mem_alarm,
+        disk_free, …"""
+        found: dict[str, Any] = self.get(
+            f"nodes/{quote(name or str(self.overview()['node']), safe='')}"
+        )
+        return found
+
+    def queue(self, name: str, vhost: str = "/") -> dict[str, Any]:
+        """A queue: messages, messages_ready, messages_unacknowledged, message_bytes, …"""
+        found: dict[str, Any] = self.get(f"queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
+        return found
+
+    def connections(self) -> list[dict[str, Any]]:
+        """Everybody's connections."""
+        found: list[dict[str, Any]] = self.get("connections")
+        return found
+
+    def connection(self, peer: Conversation[Any]) -> dict[str, Any] | None:
+        """The connection of ``peer``, told apart by its address and port; None when the API tells
+        of none yet."""
+        host, _, port = peer.channel.local.rpartition(":")
+        for each in self.connections():
+            if (each.get("peer_host"), each.get("peer_port")) == (host, int(port)):
+                return each
+        return None
+
+    def until(
+        self, ask: Callable[[], T], reached: Callable[[T], bool], within: Duration = 3 * REFRESH
+    ) -> tuple[T, bool]:
+        """The first thing that was told and is what is waited for, or the last one ``within`` that
+        time."""
+        deadline = self.world.now() + within
+        while not reached(found := ask()):
+            if self.world.now() >= deadline:
+                return found, False
+            self.world.wait_until(
+                lambda: self.ended is not None, min(deadline, self.world.now() + PAUSE)
+            )
+        return found, True
+
+    def state_of(
+        self,
+        peer: Conversation[Any],
+        wanted: frozenset[str] | set[str],
+        within: Duration = 3 * REFRESH,
+    ) -> tuple[str | None, bool]:
+        """The state that is told of ``peer``'s connection, once it is one of ``wanted``."""
+
+        def state() -> str | None:
+            found = self.connection(peer)
+            return None if found is None else found.get("state")
+
+        return self.until(state, lambda told: told in wanted, within)
+
+
+_ANSWER: Match[Answer] = Match("an HTTP answer", lambda answer: True)

@@ -1,0 +1,78 @@
+"""The ``brokerproof`` command. Its parts that belong to other rooms are found as entry points,
+never imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+GROUP = "brokerproof.commands"
+
+OWN = {
+    "run": "brokerproof.harness.commands.run:run",
+    "load": "brokerproof.harness.commands.load:load",
+    "recover": "brokerproof.harness.commands.recover:recover_",
+    "replay": "brokerproof.harness.commands.replay:replay",
+    "infer": "brokerproof.harness.commands.infer:infer",
+    "diff": "brokerproof.harness.commands.diff:diff",
+    "targets": "brokerproof.harness.commands.targets:targets",
+    "list": "brokerproof.harness.commands.show:list_",
+    "explain": "brokerproof.harness.commands.show:explain",
+    "doctor": "brokerproof.harness.commands.doctor:doctor",
+    "brokers": "brokerproof.harness.commands.brokers:brokers",
+}
+
+
+class _Commands(click.Group):
+    """Commands by entry point, loaded when they are asked for: ``broker`` must not wait for what
+    ``run`` imports."""
+
+    def _found(self) -> dict[str, EntryPoint]:
+        own = {name: EntryPoint(name, value, GROUP) for name, value in OWN.items()}
+        return own | {each.name: each for each in entry_points(group=GROUP)}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self._found())
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self._found().get(cmd_name)
+        if found is None:
+            return None
+        command = found.load()
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="brokerproof")
+def cli() -> None:
+    """Tells, with evidence, whether a message broker keeps its promises about flow control and
+    liveness.
+
+    Exit codes: 0 no violation; 1 a violation, or a known deviation that passes; 2 nothing worse
+    than inconclusive; 3 target unreachable or set-up failed; 4 usage; 5 our own error.
+    """
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.UsageError as problem:
+        problem.show()
+        sys.exit(4)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except click.exceptions.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

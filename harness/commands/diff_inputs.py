@@ -1,0 +1,130 @@
+"""The two sides of a comparison: run folders as ``brokerproof diff`` sees them, and what keeps them
+from being alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.results import records, run_folder
+from brokerproof.harness.results.records import Told, last_of_each
+
+_OF_THE_RUN = {"seed": "seeds", "effort": "efforts", "brokerproof": "versions of brokerproof"}
+_OF_A_TARGET = {
+    "broker": "brokers",
+    "version": "versions",
+    "profile": "profiles",
+    "configuration": "configurations",
+    "clock": "clocks",
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run of a comparison, called ``letter`` (A or B)."""
+
+    letter: str
+    folder: Path
+    header: Mapping[str, Any]
+    told: tuple[Told, ...]
+    torn: bool
+    chosen: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> dict[str, Mapping[str, Any]]:
+        """The targets of the header, by name."""
+        entries = self.header.get("targets")
+        entries = entries if isinstance(entries, list) else []
+        return {
+            str(each["name"]): each for each in entries if isinstance(each, dict) and "name" in each
+        }
+
+    @property
+    def targets(self) -> list[str]:
+        """The targets compared: those of the header and of the results, or only the one that was
+        chosen."""
+        every = dict.fromkeys([*self.listed, *(each.result.target for each in self.told)])
+        return [each for each in every if not self.chosen or each in self.chosen]
+
+    @property
+    def compared(self) -> list[Told]:
+        """The results of :attr:`targets`."""
+        return [each for each in self.told if not self.chosen or each.result.target in self.chosen]
+
+    @property
+    def partial(self) -> bool:
+        """Whether the run was cut off, so that what is missing may only be missing here."""
+        return self.torn or not isinstance(self.header.get("footer"), dict)
+
+    def only(self, target: str | None) -> Side:
+        """The same with one target only, if one is named. Raises ``LookupError`` with a sentence
+        when it is not there."""
+        if target is None:
+            return self
+        if target not in self.targets:
+            raise LookupError(
+                f"{self.folder}: has no target {target}; it has {', '.join(self.targets) or 'none'}"
+            )
+        return replace(self, chosen=(target,))
+
+    def describe(self) -> str:
+        """The run in one line: folder, when it began, its targets."""
+        targets = []
+        for name in self.targets:
+            about = self.listed.get(name, {})
+            facts = " ".join(str(about[key]) for key in ("broker", "version") if about.get(key))
+            targets.append(f"{name} ({facts})" if facts else name)
+        return (
+            f"{self.folder}, started {self.header.get('started', 'at an unknown time')}:"
+            f" {', '.join(targets) or 'no target'}"
+        )
+
+
+def open_side(letter: str, folder: Path) -> Side:
+    """Reads a run folder; raises ``BadRunFolder`` of the run folder and ``UnreadableResults`` of
+    the results."""
+    header = run_folder.read(folder, traces=False)
+    path = folder / records.NAME
+    octets = path.read_bytes()[-1:] if path.exists() else b""
+    return Side(
+        letter,
+        folder,
+        header,
+        tuple(last_of_each(records.read(folder))),
+        octets not in (b"", b"\n"),
+    )
+
+
+def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
+    """What the reader must know before the figures: what is not whole, and what was not alike."""
+    for side in (a, b):
+        if not isinstance(side.header.get("footer"), dict):
+            yield (
+                f"{side.letter} was cut off before it ended: what it lacks may only not have been"
+                " reached"
+            )
+        if side.torn:
+            yield f"the last line of {side.letter}'s results was torn by a kill and is left out"
+        if not side.compared:
+            yield f"{side.letter} holds no results"
+    for key, words in _OF_THE_RUN.items():
+        if a.header.get(key) != b.header.get(key):
+            yield f"different {words}: A {a.header.get(key)}, B {b.header.get(key)}"
+    if across:
+        pairs = [(f"{a.targets[0]} / {b.targets[0]}", a.targets[0], b.targets[0])]
+    else:
+        shared = [each for each in a.targets if each in b.targets]
+        pairs = [(each, each, each) for each in shared]
+        for side, opposite in ((a, b), (b, a)):
+            alone = [each for each in side.targets if each not in opposite.targets]
+            if shared and alone:
+                yield f"only in {side.letter}: {', '.join(alone)}"
+        if not shared and a.targets and b.targets:
+            yield "no target is in both runs; --across compares two targets by case"
+    for label, one, other in pairs:
+        left, right = a.listed.get(one, {}), b.listed.get(other, {})
+        for key, words in _OF_A_TARGET.items():
+            if left.get(key) != right.get(key):
+                yield f"{label}: different {words}: A {left.get(key)}, B {right.get(key)}"

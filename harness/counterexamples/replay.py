@@ -1,0 +1,198 @@
+"""Runs a kept counterexample again: the case itself with the same arguments, or, if it changed, its
+octets."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.cases import case as cases
+from brokerproof.harness.cases import reproduction
+from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.catalogue.cases import CONFORMANCE
+from brokerproof.harness.counterexamples import case_file, octets, plans
+from brokerproof.harness.counterexamples.case_file import CaseFile
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.finding import combine
+from brokerproof.harness.model.time import NS_PER_S
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.trace.events import (
+    Advanced,
+    ConnectionAbandoned,
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    FrameReceived,
+    FrameSent,
+    HeartBeatReceived,
+    HeartBeatSent,
+    Judged,
+    Noted,
+    OctetsRefused,
+    OctetsSent,
+)
+from brokerproof.harness.worlds.world import Unreachable
+
+FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
+ATTEMPTS = 3
+"""How often a case in real time is run while the host leaves its findings uncertain."""
+
+
+@dataclass
+class Answer:
+    """``how`` is "case" or "octets"; ``why`` says why it was not the case."""
+
+    answer: str
+    detail: str
+    how: str
+    why: str = ""
+
+
+class Changed(Exception):
+    """The case cannot be run as it was: one sentence."""
+
+
+def import_home(name: str) -> None:
+    """Imports the conformance module that has the case ``name`` (``flow.consumer_window.x``), so
+    that it registers.
+
+    Raises :class:`Changed` when there is none, or when it cannot be imported.
+    """
+    suite, *middle = name.split(".")[:-1]
+    module = f"brokerproof.suites.{suite}.test_{'.'.join(middle)}"
+    if suite not in CONFORMANCE or len(middle) != 1 or not middle[0].isidentifier():
+        raise Changed(f"{name!r} is no name of a conformance case")
+    try:
+        importlib.import_module(module)
+    except Exception as problem:
+        raise Changed(f"{module} cannot be imported ({problem})") from None
+
+
+def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
+    """The call and the drawn arguments of ``file``, from the suites imported so far. Raises
+    :class:`Changed`."""
+    header = file.header
+    found = cases.registry().get(str(header.get("name")))
+    version = header.get("case_version")
+    if found is None or version not in found.by_version:
+        raise Changed(f"there is no case {header['case']} any more")
+    if header.get("not_restorable"):
+        raise Changed(str(header["not_restorable"]))
+    if case_file.fingerprint(found.function, found.by_version[version]) != header["fingerprint"]:
+        raise Changed(
+            f"{header['case']} ({found.source}) is another than it was when this was recorded"
+        )
+    try:
+        arguments, plan = plans.decode(header.get("arguments")), plans.decode(header.get("plan"))
+    except plans.Unrestorable as problem:
+        raise Changed(str(problem)) from None
+    if not isinstance(arguments, dict) or not isinstance(plan, dict):
+        raise Changed("the arguments were not stored")
+    if set(arguments) != set(found.arguments) or set(plan) != set(
+        found.over.strategies if found.over else ()
+    ):
+        raise Changed(f"{header['case']} takes other arguments now")
+    return Call(found, version, arguments, header["case"]), plan
+
+
+def run_case(
+    run: Run, file: CaseFile, call: Call, plan: Mapping[str, Any], say: Callable[[str], None]
+) -> Answer:
+    """Runs the case again and compares what it says of the requirements that were violated."""
+    named = frozenset(each["id"] for each in file.header["requirements"])
+    missing = call.case.needs - run.target.identity.capabilities
+    if missing:
+        return Answer(ERROR, f"the target has no {', '.join(sorted(missing))}", "case")
+    for attempt in range(ATTEMPTS if run.target.clock is Clock.REAL else 1):
+        outcome, error = reproduction.run_again(run, call, plan, file.header["seed"] + attempt)
+        for text in told(outcome.events):
+            say(text)
+        if error is not None:
+            return Answer(ERROR, error, "case")
+        findings = {
+            each.requirement: each
+            for each in combine(outcome.findings)
+            if each.requirement in named
+        }
+        violated = [each for each in findings.values() if each.seen is Seen.VIOLATED]
+        if violated and violated[0].uncertain is None:
+            return Answer(FAILED, f"{violated[0].requirement}: {violated[0].detail}", "case")
+        unsure = next((each for each in findings.values() if each.uncertain is not None), None)
+        if unsure is None:
+            break
+        if attempt + 1 < ATTEMPTS:
+            say(f"{unsure.requirement}: {unsure.detail} ({unsure.uncertain}); again")
+    if unsure is not None:
+        return Answer(ERROR, f"{unsure.requirement}: {unsure.detail} ({unsure.uncertain})", "case")
+    never = sorted(named - findings.keys())
+    if never:
+        return Answer(ERROR, f"the case ended before it came to judge {', '.join(never)}", "case")
+    return Answer(
+        FIXED, "; ".join(f"{name}: {each.detail}" for name, each in findings.items()), "case"
+    )
+
+
+def run_octets(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) -> Answer:
+    """Plays the recorded octets and judges by the recorded expectation."""
+    if file.conversation is None:
+        return Answer(
+            ERROR, f"and its octets were not kept: {file.header.get('octets')}", "octets", why
+        )
+    try:
+        held, detail = octets.play(run.target, file.conversation, say)
+    except Unreachable as problem:
+        return Answer(ERROR, str(problem), "octets", why)
+    return Answer({True: FIXED, False: FAILED, None: ERROR}[held], detail, "octets", why)
+
+
+def told(events: list[Event]) -> Iterator[str]:
+    """The steps of a run, a line each; heart-beats are counted, not listed."""
+    began = events[0].at_ns if events else 0
+    beats = 0
+    for event in events:
+        if isinstance(event, HeartBeatReceived | HeartBeatSent):
+            beats += 1
+            continue
+        text = _step(event)
+        if text is None:
+            continue
+        if beats:
+            yield f"              {beats} heart-beats"
+            beats = 0
+        yield (
+            f"{(event.at_ns - began) / NS_PER_S:10.3f} "
+            f" {event.conn if event.conn is not None else ' '}  {text}"
+        )
+
+
+def _step(event: Event) -> str | None:
+    match event:
+        case ConnectionOpened():
+            return f"opened to {event.acceptor}"
+        case FrameSent() | FrameReceived():
+            arrow = "→" if isinstance(event, FrameSent) else "←"
+            headers = " ".join(
+                f"{name}:{'…' if name == 'passcode' else value}" for name, value in event.headers
+            )
+            body = f" {event.body[:60]!r}" if event.body else ""
+            return f"{arrow} {event.command} {headers}{body}"[:300]
+        case OctetsSent():
+            return f"→ {event.size} octets as they are"
+        case OctetsRefused():
+            return f"← what is no frame: {event.detail}"
+        case ConnectionClosed():
+            return f"✕ ended by the broker ({event.how})"
+        case ConnectionAbandoned():
+            return f"✕ ended by us ({event.how})"
+        case Advanced():
+            return f"  pause of {event.duration_ns / NS_PER_S:g} s"
+        case Judged():
+            return (
+                f"{'held' if event.seen == Seen.HELD.value else 'VIOLATED'}: {event.requirement}:"
+                f" {event.detail}"
+            )
+        case Noted():
+            return f"  {event.detail}"
+    return None

@@ -1,0 +1,240 @@
+"""From the octets of an example to the steps of a script: what to send, what to wait for, how long
+to pause.
+
+What arrived between two of our steps is waited for (a real broker answers in its own time); what
+was left of the time after it was a pause on purpose.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokerproof.harness.counterexamples.player import PATIENCE_S, Came, Frames, Part, Ref, Secret
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
+from brokerproof.harness.protocols.byte_log import (
+    Ended,
+    Expectation,
+    Left,
+    Opened,
+    Received,
+    Sent,
+    Step,
+    Violation,
+    WireLog,
+    remaining,
+)
+
+SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
+"""A gap that is shorter is not a pause but the harness at work; by whether time was virtual."""
+NEAR: Duration = 2 * NS_PER_MS
+"""How far the instant that a measurement names may lie from the step that it means."""
+_SHORTEST_MARK = 6
+"""A mark shorter than this (``1``) might stand elsewhere too and is not replaced."""
+
+
+@dataclass
+class Line:
+    """One step: a verb of the player, its connection, and what belongs to it."""
+
+    at: Instant
+    verb: str
+    conn: int | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    parts: tuple[Part, ...] = ()
+    frame: Came | None = None
+
+
+@dataclass
+class Composed:
+    """The steps of a conversation, what came in it, and what was expected."""
+
+    lines: list[Line]
+    expected: dict[str, Any]
+    came: dict[int, list[Came]]
+    ended: list[int]
+    mark: bytes
+    acceptors: list[str]
+
+
+def compose(
+    log: WireLog, violation: Violation, login: str | None, passcode: str | None, *, virtual: bool
+) -> Composed:
+    """The conversation up to ``violation``. The login and the passcode are taken out."""
+    steps = log.steps[: violation.steps]
+    secret = _without_secrets(steps, {"login": login, "passcode": passcode})
+    readers: dict[int, Frames] = {}
+    came: dict[int, list[Came]] = {}
+    ids: dict[bytes, Ref] = {}
+    lines: list[Line] = []
+    last: Instant = steps[0].at if steps else 0
+    for position, step in enumerate(steps):
+        if isinstance(step, Received):
+            for frame in readers[step.conn].feed(step.at, step.data):
+                came[step.conn].append(frame)
+                _remember(ids, step.conn, frame, came[step.conn])
+                lines.append(_arrival(step, len(came[step.conn]), frame))
+                last = step.at
+            continue
+        if isinstance(step, Ended):
+            lines.append(Line(step.at, "ends", step.conn, {"how": step.how.value}))
+            last = step.at
+            continue
+        lines += _pause(last, step.at, SHORTEST_PAUSE[virtual])
+        last = max(last, step.at)
+        match step:
+            case Opened():
+                readers[step.conn], came[step.conn] = Frames(), []
+                lines.append(Line(step.at, "open", step.conn, {"acceptor": step.acceptor}))
+            case Sent():
+                parts = tuple(part for each in secret[position] for part in _with_ids(each, ids))
+                lines.append(Line(step.at, "send", step.conn, parts=parts))
+            case Left():
+                lines.append(Line(step.at, "leave", step.conn, {"how": step.how.value}))
+    expected = _expected(violation, came)
+    _give_time(lines, expected)
+    _mark_duration(lines, violation.expectation)
+    until = violation.expectation.until if violation.expectation is not None else None
+    lines += _pause(last, violation.at + remaining(until, violation.at), SHORTEST_PAUSE[virtual])
+    mark = log.mark.encode() if len(log.mark) >= _SHORTEST_MARK else b""
+    acceptors = list(dict.fromkeys(step.acceptor for step in steps if isinstance(step, Opened)))
+    return Composed(
+        lines,
+        expected,
+        came,
+        [each.conn for each in steps if isinstance(each, Ended)],
+        mark,
+        acceptors,
+    )
+
+
+def _pause(since: Instant, until: Instant, shortest: Duration) -> Iterator[Line]:
+    if until - since >= shortest:
+        yield Line(since, "pause", None, {"ms": round((until - since) / NS_PER_MS, 3)})
+
+
+def _arrival(step: Received, count: int, frame: Came) -> Line:
+    return Line(step.at, "receive", step.conn, {"count": count}, frame=frame)
+
+
+def _remember(ids: dict[bytes, Ref], conn: int, frame: Came, before: list[Came]) -> None:
+    if frame.command == "MESSAGE":
+        nth = sum(each.command == "MESSAGE" for each in before)
+        for name in ("message-id", "ack"):
+            value = frame.get(name)
+            if value:
+                ids[value.encode("utf-8", "surrogateescape")] = Ref(conn, nth, name)
+
+
+def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
+    """An ACK or NACK with references where it names a message."""
+    if not isinstance(part, bytes) or not part.lstrip(b"\r\n").startswith(
+        (b"ACK\n", b"NACK\n", b"ACK\r\n", b"NACK\r\n")
+    ):
+        return [part]
+    found = re.search(rb"\n(?:id|message-id):([^\r\n]*)", part)
+    if found is None or found[1] not in ids:
+        return [part]
+    return [part[: found.start(1)], ids[found[1]], part[found.end(1) :]]
+
+
+def _without_secrets(steps: list[Step], known: Mapping[str, str | None]) -> dict[int, list[Part]]:
+    """What each write consists of, by its position; a secret may be spread over several writes."""
+    result: dict[int, list[Part]] = {}
+    for conn in {step.conn for step in steps}:
+        writes = [
+            (place, step.data)
+            for place, step in enumerate(steps)
+            if isinstance(step, Sent) and step.conn == conn
+        ]
+        stream = b"".join(data for _, data in writes)
+        hidden = sorted(
+            (found.start(1), found.end(1), name)
+            for name, value in known.items()
+            if value
+            for found in re.finditer(
+                rb"(?:^|\n)" + name.encode() + b":(" + re.escape(value.encode()) + rb")(?=[\r\n])",
+                stream,
+            )
+        )
+        begin = 0
+        for place, data in writes:
+            result[place] = list(_cut(data, begin, hidden))
+            begin += len(data)
+    return result
+
+
+def _cut(data: bytes, begin: int, hidden: list[tuple[int, int, str]]) -> Iterator[Part]:
+    at, end = begin, begin + len(data)
+    for start, stop, name in hidden:
+        low, high = max(start, at), min(stop, end)
+        if low < high:
+            if at < low:
+                yield data[at - begin : low - begin]
+            yield Secret(name, low - start, None if high == stop else high - start)
+            at = high
+    if at < end:
+        yield data[at - begin :]
+
+
+def _expected(violation: Violation, came: Mapping[int, list[Came]]) -> dict[str, Any]:
+    about = violation.expectation
+    if about is None:
+        return {"kind": "words", "words": violation.detail}
+    found: dict[str, Any] = {"kind": about.kind, "words": about.words}
+    if about.conn is not None:
+        found["conn"] = about.conn
+    if about.kind in ("frame", "silence"):
+        command, headers, body = about.shape if about.shape is not None else (None, (), None)
+        fitting = sum(_fits(each, about) for each in came.get(about.conn or 0, ()))
+        found |= {
+            "command": command,
+            "headers": headers,
+            "body": body,
+            "before": fitting - about.extra,
+        }
+    if about.kind == "duration" and about.bounds is not None:
+        low, high = about.bounds
+        found |= {"lo_s": low / NS_PER_S, "hi_s": None if high is None else high / NS_PER_S}
+    if about.kind == "count":
+        found |= {"value": about.value, "bounds": about.bounds}
+    return found
+
+
+def _fits(frame: Came, about: Expectation) -> bool:
+    if about.shape is None or (about.kind == "silence" and frame.command == "ERROR"):
+        return True
+    command, headers, body = about.shape
+    same = frame.command == command and (body is None or frame.body == body)
+    return same and all(frame.get(name) == value for name, value in headers)
+
+
+def _give_time(lines: list[Line], expected: Mapping[str, Any]) -> None:
+    """What came late is waited for long enough, and so is what should come later than it did."""
+    longest = expected.get("hi_s") or expected.get("lo_s") or 0.0
+    for before, line in itertools.pairwise(lines):
+        gap = (line.at - before.at) / NS_PER_S
+        if line.verb in ("receive", "ends") and gap >= 1:
+            line.about["within_s"] = round(max(gap, longest) + PATIENCE_S, 3)
+
+
+def _mark_duration(lines: list[Line], about: Expectation | None) -> None:
+    """Names the steps between which the time was measured, where they can be found."""
+    if about is None or about.kind != "duration" or about.since is None or about.value is None:
+        return
+    found = {}
+    for mark, instant in (("since", about.since), ("until", about.since + about.value)):
+        near = [
+            each
+            for each in lines
+            if each.verb in ("send", "receive", "ends") and abs(each.at - instant) <= NEAR
+        ]
+        if near:
+            # Where a broker says ERROR and closes at once, another may only close.
+            found[mark] = min(near, key=lambda each: (abs(each.at - instant), each.verb != "ends"))
+    if len(found) == 2 and found["since"] is not found["until"]:
+        for mark, line in found.items():
+            line.about["mark"] = mark

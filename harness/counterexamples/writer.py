@@ -1,0 +1,105 @@
+"""Writes the counterexample of a case that failed: the case file and the scripts beside it."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.cases.case import Where
+from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.examples import Call, Run
+from brokerproof.harness.counterexamples import case_file, plans, scripts
+from brokerproof.harness.counterexamples.case_file import CaseFile
+from brokerproof.harness.counterexamples.script_builder import Composed, compose
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.protocols.byte_log import Violation
+
+
+def keep(run: Run, call: Call, example: Outcome, failing: frozenset[str], folder: Path) -> Path:
+    """Writes what ``example`` did into ``folder``; returns the case file."""
+    violation = next(each for each in example.wire.violations if failing & set(each.requirements))
+    named = [each for each in violation.requirements if each in failing]
+    header = _header(run, call, example, violation, named)
+    talk = _conversation(run, example, violation)
+    folder.mkdir(parents=True, exist_ok=True)
+    slug = case_file.slug(run.target.identity.name, call.id)
+    header["octets"] = example.wire.unkept or "kept"
+    for name, suffix in (("raw", "_raw.py"), ("stompy", "_stompy.py")):
+        script = folder / f"{slug}{suffix}"
+        script.unlink(missing_ok=True)
+        header[f"{name}_script"], header[f"{name}_why_not"] = None, None
+        try:
+            if talk is None:
+                raise scripts.Inexpressible(
+                    f"no octets were kept: {example.wire.unkept or 'nothing was connected'}"
+                )
+            text = (
+                scripts.raw(header, talk)
+                if name == "raw"
+                else scripts.stompy(header, talk, example.wire.versions)
+            )
+            script.write_text(text, "utf-8")
+            header[f"{name}_script"] = script.name
+        except scripts.Inexpressible as problem:
+            header[f"{name}_why_not"] = str(problem)
+    path = folder / f"{slug}{case_file.SUFFIX}"
+    case_file.write(path, CaseFile(header, talk))
+    return path
+
+
+def _conversation(run: Run, example: Outcome, violation: Violation) -> Composed | None:
+    if example.wire.unkept is not None or not example.wire.steps:
+        return None
+    identity = run.target.identity
+    virtual = run.target.clock is Clock.VIRTUAL
+    talk = compose(example.wire, violation, identity.login, identity.passcode, virtual=virtual)
+    places = [
+        each for value in example.plan.values() for each in (value, getattr(value, "where", None))
+    ]
+    overrides = next((each.overrides for each in places if isinstance(each, Where)), None)
+    known = run.target.acceptors(overrides)
+    for line in talk.lines:
+        if line.verb == "open":
+            line.about["parameters"] = dict(known.get(line.about["acceptor"], {}))
+    return talk
+
+
+def _header(
+    run: Run, call: Call, example: Outcome, violation: Violation, named: list[str]
+) -> dict[str, Any]:
+    stored: dict[str, Any] = {"arguments": None, "plan": None, "not_restorable": None}
+    try:
+        stored |= {
+            "arguments": plans.encode(dict(call.arguments)),
+            "plan": plans.encode(dict(example.plan)),
+        }
+    except plans.Unstorable as problem:
+        stored["not_restorable"] = str(problem)
+    catalogue = [run.catalogue.find(each) for each in named]
+    return {
+        "case": call.id,
+        "name": call.case.name,
+        "case_version": call.version,
+        "source": call.case.source,
+        "fingerprint": case_file.fingerprint(call.case.function, call.cited),
+        "brokerproof": version("brokerproof"),
+        "target": run.target.identity.name,
+        "profile": run.target.identity.profile.name,
+        "broker": run.facts.broker,
+        "broker_version": run.facts.version,
+        "clock": run.target.clock.value,
+        "requirements": [
+            {
+                "id": each.id,
+                "level": each.level.value,
+                "source": each.source,
+                "statement": each.statement,
+            }
+            for each in catalogue
+        ],
+        "detail": violation.detail,
+        "seed": example.seed,
+        "drawn": ", ".join(f"{name}={value!r}" for name, value in example.plan.items())[:2000],
+        **stored,
+    }

@@ -1,0 +1,276 @@
+"""Addresses that fill up: the limit, what a message weighs, what happens at the limit, and when
+there is room again.
+
+All over AMQP, where each message has an outcome and room shows as credit. What makes it exact: let
+s(k) be the smallest sum of bodies with which k messages fill an address. Then s(k) + k · overhead
+is the limit, but for less than one octet, and two values of k give overhead and limit. Bodies stay
+small: large ones may lie elsewhere and weigh nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.clients.artemis_management import ADMIN
+from brokerproof.harness.inference.estimate import Estimate, Range
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
+from brokerproof.harness.search import last_that
+
+QUIET: Duration = ms(300)
+"""How long a link must stay without credit before an address counts as one that blocks."""
+SMALLEST = 256
+"""Octets of a body from which on it costs one octet more to send one more: below, its length takes
+fewer octets."""
+LARGEST = 1 << 20
+"""Octets; limits above it are not looked for."""
+WHOLE = 1 << 16
+"""Octets of the largest body sent: below what brokers take for a large message."""
+SEVERAL = 10
+"""So many times the messages of the first measurement has the second one: the more, the nearer is
+the overhead known."""
+POLICIES = ("FAIL", "DROP", "BLOCK", "PAGE")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A fresh address after some messages: how many were accepted, and whether one more is refused,
+    lost, held up or paged."""
+
+    accepted: int
+    refused: bool
+    no_credit: bool
+    lost: int
+    paged: bool
+
+    @property
+    def policy(self) -> str | None:
+        """The policy that shows here; None while the address is not full."""
+        shown = {
+            "BLOCK": self.no_credit,
+            "FAIL": self.refused,
+            "DROP": self.lost > 0,
+            "PAGE": self.paged,
+        }
+        return next((name for name, seen in shown.items() if seen), None)
+
+
+class AddressProbes:
+    """Fresh addresses whose names begin with ``prefix``."""
+
+    def __init__(self, bench: Bench, prefix: str, acceptor: str | None) -> None:
+        self.bench, self.prefix, self.acceptor = bench, prefix, acceptor
+        self.admin = bench.admin() if ADMIN in bench.capabilities else None
+
+    def fresh(self) -> Node:
+        """An address that nobody has used before."""
+        made = self.bench.node()
+        return Node(self.prefix + made.address, made.capabilities)
+
+    def producer(self, node: Node) -> tuple[AmqpPeer, Link]:
+        """A sender on a connection of its own."""
+        peer = self.bench.amqp(acceptor=self.acceptor)
+        return peer, peer.sender(node)
+
+    def credit(self, link: Link, peer: AmqpPeer, within: Duration) -> bool:
+        """Whether the link gets credit."""
+        return (
+            self.bench.wait_until(lambda: link.credit > 0 or peer.ended is not None, within)
+            and link.credit > 0
+        )
+
+    def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
+        """Sends messages with bodies of so many octets one by one; how many were accepted, and the
+        other outcome that ended it."""
+        peer, link = self.producer(node)
+        for number, body in enumerate(bodies):
+            if not self.credit(link, peer, PATIENCE if number == 0 else QUIET):
+                return peer, number, "no credit"
+            delivery = peer.confirmed(link.session, peer.post(link, b"." * body), None)
+            if delivery.kind("state") != "accepted":
+                return peer, number, delivery.kind("state")
+        return peer, len(bodies), None
+
+    def look(self, bodies: Sequence[int], *, lost: bool = True) -> Look:
+        """What has become of a fresh address with messages of so many octets each, and what of one
+        more."""
+        node = self.fresh()
+        peer, accepted, otherwise = self.fill(node, bodies)
+        sent = accepted
+        late, link = self.producer(node)
+        no_credit = not self.credit(link, late, QUIET)
+        before = None if self.admin is None else self.admin.address(node.address)
+        # Who has credit from before may send to an address that blocks; under FAIL nobody may,
+        # credit or not.
+        able = [
+            (each, way)
+            for each, way in ((peer, peer.session.links[0]), (late, link))
+            if way.credit > 0
+        ]
+        if otherwise is None and able:
+            each, way = able[0]
+            state = each.confirmed(way.session, each.post(way, b"." * SMALLEST), None).kind("state")
+            otherwise = None if state == "accepted" else state
+            sent += otherwise is None
+        refused = otherwise == "rejected"
+        gone, paged = 0, False
+        if self.admin is not None and before is not None:
+            after = self.admin.address(node.address)
+            gone = 0 if refused or no_credit else sent - after.messages
+            # Some brokers page from the message on that fills the address, some from the next one
+            # on: that one costs no memory.
+            paged = before.paging or (otherwise is None and after.size <= before.size)
+        elif lost and not refused and not no_credit:
+            gone = sent - self.taken(node, sent)
+        for each in (peer, late):
+            each.leave()
+        # An address under DROP calls itself paging too, for its messages take the same way out.
+        return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
+
+    def taken(self, node: Node, count: int) -> int:
+        """How many messages a consumer gets, of at most ``count``. They are settled."""
+        peer = self.bench.amqp(acceptor=self.acceptor)
+        link = peer.receiver(node, credit=count)
+        seen = -1
+        while seen < len(peer.deliveries) < count:
+            seen = len(peer.deliveries)
+            # Patiently: what is slow to come from disk is not lost.
+            self.bench.wait_until(lambda seen=seen: len(peer.deliveries) > seen, 8 * QUIET)  # type: ignore[misc]
+        got = peer.take_deliveries(link)
+        for each in got:
+            peer.disposition(each, "accepted")
+        peer.settle()
+        peer.leave()
+        return len(got)
+
+    def full(self, bodies: Sequence[int], policy: str) -> bool:
+        """Whether messages of so many octets each fill an address that has that policy."""
+        return self.look(bodies, lost=policy == "DROP").policy == policy
+
+    def smallest(self, count: int, policy: str) -> int | None:
+        """The smallest sum of bodies with which ``count`` messages fill an address; None when those
+        of :data:`SMALLEST` do.
+
+        Bodies of :data:`WHOLE` octets have to fill it.
+        """
+        low, high = count * SMALLEST, count * WHOLE
+        if self.full(_shared(low, count), policy):
+            return None
+        return _first(lambda octets: self.full(_shared(octets, count), policy), low, high)
+
+    def room(self, body: int, count: int) -> int | None:
+        """Under BLOCK: how many of ``count`` messages are left when a waiting producer gets credit;
+        None if it never does."""
+        node = self.fresh()
+        peer, accepted, _ = self.fill(node, [body] * count)
+        late, link = self.producer(node)
+        if self.credit(link, late, QUIET):
+            return None
+        consumer = self.bench.amqp(acceptor=self.acceptor)
+        taking = consumer.receiver(node, credit=accepted)
+        self.bench.wait_until(lambda: len(consumer.deliveries) >= accepted, PATIENCE)
+        left = accepted
+        for each in consumer.take_deliveries(taking):
+            consumer.disposition(each, "accepted")
+            consumer.settle()
+            left -= 1
+            if self.credit(link, late, QUIET):
+                break
+        else:
+            return None
+        for each_peer in (peer, late, consumer):
+            each_peer.leave()
+        return left
+
+
+def _shared(octets: int, count: int) -> list[int]:
+    """Bodies of ``octets`` in all, as even as they can be."""
+    each = octets // count
+    return [each] * (count - 1) + [octets - each * (count - 1)]
+
+
+def of_prefix(parameter: str, prefix: str) -> str:
+    """The name of a parameter that holds for addresses whose names begin so."""
+    return f"{parameter} of {prefix}*"
+
+
+def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estimate]:
+    """What limits addresses whose names begin with ``prefix``, up to :data:`LARGEST` octets."""
+    probes = AddressProbes(bench, prefix, acceptor)
+    return [
+        replace(each, parameter=of_prefix(each.parameter, prefix)) for each in _estimates(probes)
+    ]
+
+
+def _estimates(probes: AddressProbes) -> list[Estimate]:
+    large = probes.look([16_384] * 64)
+    policy = large.policy
+    if policy is None:
+        words = f"{large.accepted} messages of 16384 octets were accepted, and all came"
+        return [Estimate("address_full_policy", None, "", words)]
+    found = [
+        Estimate(
+            "address_full_policy", None, "", f"{large.accepted} messages were accepted", policy
+        )
+    ]
+    count = _by_messages(probes, policy)
+    if count is not None:
+        words = "full with as many messages of 256 octets as of 16384"
+        return [*found, Estimate("max_size_messages", Range.of(count, count), "messages", words)]
+    few = 1
+    while not probes.full([WHOLE] * few, policy):
+        few *= 2
+        if few * WHOLE > 2 * LARGEST:
+            raise ControlFailed(f"{few // 2} messages of {WHOLE} octets do not fill the address")
+    many = SEVERAL * few
+    sums = [probes.smallest(few, policy), probes.smallest(many, policy)]
+    if sums[0] is None or sums[1] is None:
+        words = f"{few if sums[0] is None else many} messages of {SMALLEST} octets fill it already"
+        return [*found, Estimate("max_size_bytes", Range.of(0, LARGEST), "octets", words)]
+    # sum + count * overhead >= limit > sum - 1 + count * overhead, for either count.
+    apart = Range.of(many - few, many - few)
+    overhead = Range.of(sums[0] - 1 - sums[1], sums[0] + 1 - sums[1]).over(apart)
+    limit = Range.of((overhead.low or 0) * few + sums[0] - 1, (overhead.high or 0) * few + sums[0])
+    words = f"filled by {few} messages of {sums[0]} octets in all, or by {many} of {sums[1]}"
+    found += [
+        Estimate("max_size_bytes", limit, "octets", words),
+        Estimate("octets charged beyond the body", overhead, "octets", words),
+    ]
+    if policy == "BLOCK":
+        found.append(_room(probes, limit, overhead))
+    return found
+
+
+def _by_messages(probes: AddressProbes, policy: str) -> int | None:
+    """The number of messages that fills an address, if small ones do it as soon as large ones."""
+
+    def full(count: int, body: int) -> bool:
+        return probes.full([body] * count, policy)
+
+    counts = [_first(partial(full, body=body), 0, 64) for body in (16_384, SMALLEST)]
+    return counts[0] if counts[0] == counts[1] < 64 else None
+
+
+def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
+    """How little must be left before a producer gets credit again, as a share of the limit."""
+    name, body = "room again below", 1000
+    weight = Range.of((overhead.low or 0) + body, (overhead.high or 0) + body)
+    assert limit.high is not None
+    assert weight.low is not None
+    left = probes.room(body, int(limit.high / weight.low) + 4)
+    if left is None:
+        return Estimate(name, None, "of the limit", "a waiting producer got no credit back")
+    words = f"credit came back with {left} messages of {body} octets left"
+    held = Range.of(left, left + 1).times(weight)
+    return Estimate(name, held.over(limit), "of the limit", words)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The first number above ``low`` for which ``holds``, taken to be true at ``high`` and from
+    somewhere on."""
+    return last_that(lambda number: not holds(number), low, high) + 1

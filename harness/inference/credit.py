@@ -1,0 +1,51 @@
+"""Credit of AMQP producers: how much a link gets, and with how much left it is filled up."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.inference.estimate import Estimate, Range
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import frame
+
+MOST = 5000
+"""A link with more credit than this is not run down."""
+
+
+def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
+    """Grant and low mark of producers on ``acceptor``, from one link that sends message by
+    message."""
+    peer = bench.amqp(acceptor=acceptor)
+    link = peer.sender(bench.node())
+    peer.watch_for(frame("flow", link=link))
+    most = link.credit
+    found = [
+        Estimate("amqp_credits", Range.of(most, most), "deliveries", "the first flow of a new link")
+    ]
+    if not 0 < most <= MOST:
+        return [
+            *found,
+            Estimate("amqp_low_credits", None, "deliveries", f"{most} credits are not run down"),
+        ]
+    left = most
+    while left:
+        peer.publish(link, b"paced")
+        peer.settle()
+        left -= 1
+        # The flow may come behind what settled the message.
+        granted = partial(_has_more_credit, link, left)
+        if bench.wait_until(granted, ms(0 if bench.virtual else 30)) or granted():
+            break
+    words = f"a flow gave {link.credit} when {left} were left"
+    slack = 0 if bench.virtual else 1
+    found.append(
+        Estimate("amqp_low_credits", Range.of(max(0, left), left + slack), "deliveries", words)
+    )
+    peer.close()
+    return found
+
+
+def _has_more_credit(link: Link, than: int) -> bool:
+    return link.credit > than

@@ -1,0 +1,123 @@
+"""An estimate: a parameter, the bounds between which it must lie, and how they were found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+Bound: TypeAlias = Fraction | None
+"""A bound; None is no bound on that side."""
+
+
+class Refuted(Exception):
+    """Two observations leave nothing between them: the hypothesis that they were read by is wrong.
+    A sentence says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers from ``low`` to ``high``, both included; None is no bound on that side."""
+
+    low: Bound = None
+    high: Bound = None
+
+    @staticmethod
+    def of(low: float | Fraction | None, high: float | Fraction | None) -> Range:
+        """Bounds given as any numbers, taken exactly."""
+        return Range(
+            None if low is None else Fraction(low), None if high is None else Fraction(high)
+        )
+
+    def meet(self, other: Range) -> Range:
+        """What lies in both. Raises :class:`Refuted` when nothing does."""
+        lows = [each for each in (self.low, other.low) if each is not None]
+        highs = [each for each in (self.high, other.high) if each is not None]
+        met = Range(max(lows, default=None), min(highs, default=None))
+        if met.low is not None and met.high is not None and met.low > met.high:
+            raise Refuted(f"nothing is in both {self} and {other}")
+        return met
+
+    def times(self, other: Range) -> Range:
+        """All products; both ranges are of numbers that are not negative."""
+        low = (self.low or Fraction(0)) * (other.low or Fraction(0))
+        return Range(
+            low, None if self.high is None or other.high is None else self.high * other.high
+        )
+
+    def over(self, other: Range) -> Range:
+        """All quotients; both ranges are of numbers that are not negative. Dividing by 0 leaves
+        that side open."""
+        low = (
+            Fraction(0)
+            if other.high is None
+            else (self.low or Fraction(0)) / other.high
+            if other.high
+            else None
+        )
+        return Range(low, self.high / other.low if self.high is not None and other.low else None)
+
+    @property
+    def width(self) -> Bound:
+        """``high - low``; None without one of them."""
+        return None if self.low is None or self.high is None else self.high - self.low
+
+    def __contains__(self, value: object) -> bool:
+        assert isinstance(value, (int, float, Fraction))
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def __str__(self) -> str:
+        if self.low is not None and self.low == self.high:
+            return _number(self.low)
+        if self.high is None:
+            return "any" if not self.low else f"{_number(self.low)} or more"
+        return (
+            f"at most {_number(self.high)}"
+            if self.low is None
+            else f"{_number(self.low)} … {_number(self.high)}"
+        )
+
+
+ANY = Range(Fraction(0), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What was found of one parameter.
+
+    ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …) or a word for what profiles
+    have no name for. Exactly one of ``range`` (numbers, in ``unit``) and ``choice`` (one of several
+    words) is set; both None means that the probes could not tell, and ``how`` says why.
+    """
+
+    parameter: str
+    range: Range | None
+    unit: str
+    how: str
+    choice: str | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the probes told anything."""
+        return self.choice is not None or (self.range is not None and self.range != ANY)
+
+    @property
+    def value(self) -> str:
+        """The estimate in words."""
+        if self.choice is not None:
+            return self.choice
+        return "not found out" if self.range is None else str(self.range)
+
+    def agrees(self, documented: object) -> bool | None:
+        """Whether a documented value is one that was found possible; None when that cannot be
+        said."""
+        if documented is None or not self.known:
+            return None
+        if self.choice is not None:
+            return self.choice == str(documented)
+        assert self.range is not None
+        return isinstance(documented, (int, float)) and documented in self.range
+
+
+def _number(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{float(value):.9g}"

@@ -1,0 +1,338 @@
+"""TTL, its bounds and its modifier, the rounding, and the server's beats, from answers to CONNECT
+and from silences.
+
+What is assumed is the arithmetic of harness/oracles/liveness.py with unknown parameters. Each
+answer to a heart-beat header and each silence narrows them; the next silence is the one that splits
+what is left of the modifier in two. The three ways to round an answer are hypotheses apart: one
+that leaves nothing possible is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.inference.estimate import ANY, Estimate, Range, Refuted
+from brokerproof.harness.inference.silence import Closed, Grid, grid, watch
+from brokerproof.harness.model.time import Duration, ms, seconds
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+
+HUGE = 10**15
+"""A client beat (ms) that no sensible maximum allows."""
+STAGGERED = 12
+"""Connections that fall silent one after the other, to see the grid on which the broker looks."""
+
+ROUNDINGS: Mapping[str, Callable[[int], Range]] = {
+    "down": lambda answer: Range.of(answer, answer + 1),
+    "to the nearest": lambda answer: Range.of(answer - Fraction(1, 2), answer + Fraction(1, 2)),
+    "up": lambda answer: Range.of(answer - 1, answer),
+}
+"""How a quotient may have become the whole number of milliseconds that was answered: which
+quotients it may have been."""
+
+
+@dataclass
+class Facts:
+    """What was seen. ``answers`` by client beat in ms; ``silences`` by client beat, as ranges of
+    the TTL in ms."""
+
+    answers: dict[int, int] = field(default_factory=dict)
+    silences: dict[int, Range] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left possible under one way of rounding. TTLs in ms."""
+
+    modifier: Range = ANY
+    default: Range = ANY
+    low: Range = ANY
+    high: Range = ANY
+
+
+def narrowed(facts: Facts, rounding: str) -> Left:
+    """What ``facts`` leave possible. Raises :class:`Refuted` when that is nothing."""
+    back, left, answers = ROUNDINGS[rounding], Left(), facts.answers
+    floor, ceiling = answers.get(1, 1), answers.get(HUGE, HUGE)
+    for _ in range(60):
+        modifier, default, low, high = left.modifier, left.default, left.low, left.high
+        if answers.get(0):  # 0 asks for no beats, whatever the TTL
+            default = default.meet(back(answers[0]).times(modifier))
+            modifier = modifier.meet(default.over(back(answers[0])))
+        if 0 in facts.silences:
+            default = default.meet(facts.silences[0])
+        if floor > 1:
+            low = low.meet(back(floor).times(modifier))
+            modifier = modifier.meet(low.over(back(floor)))
+            if 1 in facts.silences:
+                low = low.meet(facts.silences[1])
+        elif floor == 1:  # the product of 1 was enough, or the bound came to the same answer
+            low = low.meet(Range(None, None if modifier.high is None else 2 * modifier.high))
+        if ceiling < HUGE:
+            high = high.meet(back(ceiling).times(modifier))
+            modifier = modifier.meet(high.over(back(ceiling)))
+            if HUGE in facts.silences:
+                high = high.meet(facts.silences[HUGE])
+        elif modifier.low is not None:
+            high = high.meet(Range(HUGE * modifier.low, None))
+        for beat, ttl in facts.silences.items():
+            if beat not in (0, 1, HUGE) and answers.get(beat) == beat:
+                # The product is cut to whole milliseconds.
+                product = Range(ttl.low, None if ttl.high is None else ttl.high + 1)
+                modifier = modifier.meet(product.over(Range.of(beat, beat)))
+        now = Left(modifier, default, low, high)
+        if now == left:
+            break
+        left = now
+    return left
+
+
+class LivenessProbes:
+    """Asks and waits. ``patience`` is the longest silence that is waited for."""
+
+    def __init__(self, bench: Bench, acceptor: str | None, patience: Duration) -> None:
+        self.bench, self.acceptor, self.patience = bench, acceptor, patience
+        self.slip = 0 if bench.virtual else ms(60)
+        self.facts = Facts()
+        self.grid: Grid | None = None
+        self.probes = 0
+
+    def ask(self, client: int, server: int = 0) -> tuple[StompPeer, tuple[int, int] | None]:
+        """A connection that offers a beat every ``client`` ms and wants one every ``server`` ms,
+        and what was answered."""
+        self.probes += 1
+        peer = self.bench.stomp("1.2", acceptor=self.acceptor, heart_beat=f"{client},{server}")
+        header = None if peer.connected is None else peer.connected.get("heart-beat")
+        try:
+            sends, wants = (int(each) for each in (header or "").split(","))
+        except ValueError:
+            return peer, None
+        return peer, (sends, wants)
+
+    def answers(self) -> None:
+        """Asks what the corners are answered: no beats, the most frequent, the rarest."""
+        for client in (0, 1, HUGE):
+            peer, answer = self.ask(client)
+            peer.leave()
+            if answer is not None:
+                self.facts.answers[client] = answer[1]
+
+    def silences(self, clients: list[int]) -> None:
+        """Lets a connection with each of these beats fall silent, all at the same time."""
+        peers = []
+        for client in clients:
+            peer, answer = self.ask(client)
+            peers.append(peer)
+            if answer is not None:
+                self.facts.answers[client] = answer[1]
+        for client, closed in zip(clients, watch(self.bench, peers, self.patience), strict=True):
+            self._note(client, closed)
+
+    def _note(self, client: int, closed: Closed) -> None:
+        if self.grid is None:
+            return
+        if closed.at is None:
+            # Two looks before the end of our patience it was not over.
+            waited = self.bench.now() - closed.since - 2 * (self.grid.check.high or 0) - self.slip
+            ttl = Range.of(max(Fraction(0), Fraction(waited) / ms(1)), None)
+        else:
+            ttl = self.grid.ttl_ms(closed)
+        self.facts.silences[client] = ttl.meet(self.facts.silences.get(client, ANY))
+
+    def find_grid(self) -> None:
+        """Lets connections of the shortest TTL fall silent one after the other."""
+        stagger = ms(137) if self.bench.virtual else ms(350)
+        peers = []
+        for number in range(STAGGERED):
+            peer, _ = self.ask(1)
+            peers.append(peer)
+            self.bench.advance(
+                stagger + number * ms(1) // 3
+            )  # on no grid of whole milliseconds, however fine
+        closed = watch(self.bench, peers, self.patience)
+        self.grid = grid(closed, stagger + self.slip, self.slip)
+        if self.grid is not None:
+            for each in closed:
+                if each.at is not None:
+                    self._note(1, each)
+
+    def possible(self) -> dict[str, Left]:
+        """What is left under each way of rounding that is not refuted."""
+        left = {}
+        for rounding in ROUNDINGS:
+            try:
+                left[rounding] = narrowed(self.facts, rounding)
+            except Refuted:
+                continue
+        return left
+
+    def next_beats(self, count: int) -> list[int]:
+        """Client beats whose silences split what is left of the modifier, at most ``count``; none
+        when nothing would.
+
+        A beat splits where its TTL, for the two ends of what is left, ends at different looks. Of
+        those the longest is the sharpest, as far as patience, the maximum and the grid allow.
+        """
+        modifier = hull([each.modifier for each in self.possible().values()])
+        if self.grid is None or modifier.low is None or modifier.high is None or not modifier.high:
+            return []
+        check = (self.grid.check.high or Fraction(ms(1))) / ms(1)
+        longest = Fraction(self.patience, ms(1)) - 2 * check
+        ceiling = self.facts.answers.get(HUGE, HUGE)
+        lowest, highest = (
+            self.facts.answers.get(1, 1) + 2,
+            min(ceiling - 2, int(longest / modifier.high)),
+        )
+        width = modifier.high - modifier.low
+        chosen = []
+        for number in range(1, count + 1):
+            # The boundary between two looks, seen from the middle of what is left and from its
+            # neighbours.
+            at = modifier.low + width * number / (count + 1)
+            if not at:
+                continue
+            span = check / width if width else Fraction(highest)
+            looks = int(min(Fraction(highest), max(Fraction(lowest), span)) * at / check)
+            beat = int(looks * check / at)
+            if lowest <= beat <= highest and beat not in self.facts.silences and beat * width > 1:
+                chosen.append(beat)
+        return sorted(set(chosen))
+
+
+def hull(ranges: list[Range]) -> Range:
+    """The smallest range that has all of them in it."""
+    if not ranges:
+        return Range()
+    lows, highs = [each.low for each in ranges], [each.high for each in ranges]
+    return Range(
+        None if None in lows else min(each for each in lows if each is not None),
+        None if None in highs else max(each for each in highs if each is not None),
+    )
+
+
+def infer_liveness(
+    bench: Bench, acceptor: str | None, patience: Duration, rounds: int
+) -> list[Estimate]:
+    """TTL parameters of ``acceptor``, found with silences of at most ``patience`` in at most
+    ``rounds`` steps."""
+    probes = LivenessProbes(bench, acceptor, patience)
+    probes.answers()
+    if 0 not in probes.facts.answers:
+        return [
+            Estimate("heart-beat", None, "", "CONNECTED has no heart-beat header", "not answered")
+        ]
+    probes.find_grid()
+    first = [0] if probes.grid is not None else []
+    if probes.grid is not None and probes.facts.answers.get(HUGE, HUGE) < HUGE:
+        first.append(HUGE)
+    middle = max(probes.facts.answers.get(1, 1) + 2, 1000 if bench.virtual else 900)
+    probes.silences(
+        [*first, *([middle] if middle < probes.facts.answers.get(HUGE, HUGE) - 1 else [])]
+    )
+    for _ in range(rounds):
+        beats = probes.next_beats(1 if bench.virtual else 8)
+        if not beats:
+            break
+        probes.silences(beats)
+    return _estimates(probes) + _server_beats(probes)
+
+
+def _estimates(probes: LivenessProbes) -> list[Estimate]:
+    possible, facts = probes.possible(), probes.facts
+    seen = f"{probes.probes} connections"
+    if not possible:
+        told = ", ".join(
+            f"{beat} ms was answered {answer}" for beat, answer in sorted(facts.answers.items())
+        )
+        words = f"no modifier, bounds and rounding explain what was seen: {told}"
+        return [Estimate("connection-ttl", None, "", words, "not the arithmetic of Artemis")]
+    lefts = list(possible.values())
+    # Far above what was waited for, only the answers speak.
+    by = "silences and answers" if facts.silences else "answers"
+    check = (
+        None
+        if probes.grid is None
+        else Range.of(*((each or 0) / ms(1) for each in _ends(probes.grid.check)))
+    )
+    return [
+        Estimate(
+            "connection_ttl_check_interval_ms", check, "ms", f"instants of {STAGGERED} closes"
+        ),
+        Estimate(
+            "heart_beat_to_connection_ttl_modifier",
+            hull([each.modifier for each in lefts]),
+            "",
+            f"{by} of {seen}",
+        ),
+        Estimate(
+            "connection_ttl_ms",
+            hull([each.default for each in lefts]),
+            "ms",
+            f"{by}, without client beats",
+        ),
+        Estimate(
+            "connection_ttl_min_ms",
+            hull([each.low for each in lefts]),
+            "ms",
+            f"{by} to a beat of 1 ms",
+        ),
+        Estimate(
+            "connection_ttl_max_ms",
+            hull([each.high for each in lefts]),
+            "ms",
+            f"{by} to a beat of {HUGE} ms",
+        ),
+        Estimate(
+            "rounding of answers",
+            None,
+            "",
+            "the ways to round that explain every answer",
+            " or ".join(possible)
+            if len(possible) < len(ROUNDINGS)
+            else "down, up or to the nearest",
+        ),
+    ]
+
+
+def _ends(each: Range) -> tuple[Fraction | None, Fraction | None]:
+    return each.low, each.high
+
+
+def _server_beats(probes: LivenessProbes) -> list[Estimate]:
+    """The floor of what the server promises, and how often it really beats, as a share of what it
+    promised."""
+    peer, answer = probes.ask(60_000, 1)
+    peer.leave()
+    if answer is None or not answer[0]:
+        return [Estimate("server_beat_floor_ms", None, "ms", "the server promises no beats")]
+    estimates = [
+        Estimate(
+            "server_beat_floor_ms",
+            Range.of(answer[0], answer[0]),
+            "ms",
+            "answer to a wish for 1 ms",
+        )
+    ]
+    bench, wish = probes.bench, max(answer[0], 1000)
+    peer, answer = probes.ask(60_000, wish)
+    if answer is None or not answer[0]:
+        return estimates
+    heard: list[int] = []
+    until = bench.now() + ms(answer[0]) * 4 + seconds(1)
+    while len(heard) < 4 and bench.now() < until and peer.ended is None:
+        before = peer.heard_at
+        if bench.wait_until(lambda before=before: peer.heard_at != before, until - bench.now()):  # type: ignore[misc]
+            heard.append(peer.heard_at or 0)
+    peer.leave()
+    if len(heard) > 1:
+        gaps = [later - earlier for earlier, later in pairwise(heard)]
+        share = Range.of(
+            Fraction(max(0, min(gaps) - probes.slip), ms(answer[0])),
+            Fraction(max(gaps) + probes.slip, ms(answer[0])),
+        )
+        words = f"{len(gaps)} gaps between beats, against the {answer[0]} ms that were promised"
+        estimates.append(Estimate("server beats per promise", share, "", words))
+    return estimates

@@ -1,0 +1,76 @@
+"""A profile file of what was inferred: the family's profile with the parameters that were found to
+be others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from brokerproof.harness.catalogue.profiles import Profile, Value
+from brokerproof.harness.inference.estimate import Estimate, Range
+
+
+def compose(
+    profile: Profile, estimates: Sequence[Estimate], documented: Mapping[str, object], target: str
+) -> str:
+    """TOML that :func:`brokerproof.harness.catalogue.profiles.load` reads.
+
+    A documented value that was found possible stays; else the middle of what was found is taken.
+    What was not found out stays as the profile has it. The TTL without client beats is
+    ``connection_ttl_ms``, wherever the broker had it from.
+    """
+    parameters: dict[str, Value] = dict(profile.parameters)
+    measured = {}
+    for each in estimates:
+        name = each.parameter
+        if (
+            each.range is None
+            or not each.known
+            or (name not in parameters and name != "connection_ttl_ms")
+        ):
+            continue
+        stated = documented.get(name)
+        value = stated if each.agrees(stated) else _middle(each.range)
+        assert isinstance(value, (int, float))
+        parameters[name] = value
+        measured[name] = str(each.range)
+    lines = [
+        (
+            "description ="
+            f" {_text(f'As measured on {target}, on the ground of the profile {profile.name}')}"
+        ),
+        "",
+        "capabilities = [",
+        *(f"  {_text(each)}," for each in sorted(profile.capabilities)),
+        "]",
+        "",
+        "[parameters]",
+        *(
+            f"{name} = {_value(value)}"
+            + (f"  # measured: {measured[name]}" if name in measured else "")
+            for name, value in parameters.items()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _middle(found: Range) -> int | float:
+    if found.high is None:
+        middle = found.low or Fraction(0)
+    else:
+        middle = ((found.low or Fraction(0)) + found.high) / 2
+        # Limits are round numbers more often than not: a whole number within is as good as the
+        # middle.
+        if found.low is not None and round(middle) in found:
+            middle = Fraction(round(middle))
+    return int(middle) if middle.denominator == 1 else float(middle)
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

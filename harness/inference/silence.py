@@ -1,0 +1,125 @@
+"""How long silent connections live: the times at which a broker closed them, and the grid on which
+it looks.
+
+A broker that looks at its connections every ``check`` ms closes them only then, and counts silence
+from the first look behind the last octet (harness/oracles/liveness.py). One that keeps a timer for
+each connection has no such grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.inference.estimate import Range
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A connection that fell silent: since when, and when it was closed (None: not within our
+    patience)."""
+
+    since: Instant
+    at: Instant | None
+
+    @property
+    def silence(self) -> Duration:
+        """How long the silence lasted. Only for one that was closed."""
+        assert self.at is not None
+        return self.at - self.since
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How often the broker looks, in ns; ``Range.of(0, 0)`` for one that does not look but keeps
+    timers.
+
+    ``slip`` is what instants may be wrong by: nothing in virtual time, the host's lateness in real
+    time.
+    """
+
+    check: Range
+    slip: Duration
+
+    def ttl_ms(self, closed: Closed) -> Range:
+        """Which TTL ends a silence of that length, in ms."""
+        low_check, high_check = self.check.low or 0, self.check.high or 0
+        silence = closed.silence
+        if not high_check:
+            return Range.of(
+                math.floor((silence - self.slip) / ms(1)), math.ceil((silence + self.slip) / ms(1))
+            )
+        # A silence of k to k + 1 looks is that of a TTL of more than k - 1 looks, and of k at the
+        # most. Where the check is known only roughly, either end of it is tried.
+        lows = [
+            (math.floor((silence - self.slip) / each) - 1) * each
+            for each in (low_check, high_check)
+            if each
+        ]
+        highs = [
+            math.floor((silence + self.slip) / each) * each
+            for each in (low_check, high_check)
+            if each
+        ]
+        low, high = min(lows) - self.slip, max(highs) + self.slip
+        exact = self.slip == 0 and low_check == high_check
+        return Range.of(
+            max(0, math.floor(low / ms(1)) + 1 if exact else math.floor(low / ms(1))), high / ms(1)
+        )
+
+
+def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[Closed]:
+    """Lets every peer be silent until the broker has closed it, at most ``patience`` from now."""
+    bench.wait_until(lambda: all(each.ended is not None for each in peers), patience)
+    closed = [
+        Closed(each.spoke_at or 0, None if each.ended is None else each.ended.at) for each in peers
+    ]
+    for each in peers:
+        each.leave()
+    return closed
+
+
+def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | None:
+    """The grid on which connections of one TTL, opened ``stagger`` apart from each other or less,
+    were closed.
+
+    None when fewer than two were closed at all.
+    """
+    ended = [each for each in closed if each.at is not None]
+    if len(ended) < 2:
+        return None
+    instants = sorted({each.at for each in ended if each.at is not None})
+    silences = [each.silence for each in ended]
+    spread = max(silences) - min(silences)
+    if slip == 0:
+        if spread == 0:
+            return Grid(Range.of(0, 0), slip)
+        step = math.gcd(*(later - earlier for earlier, later in pairwise(instants)))
+        return Grid(Range.of(step, step), slip)
+    if spread <= 2 * slip:
+        return Grid(Range.of(0, 0), slip)
+    looks = _clusters(instants, 2 * slip)
+    gaps = [later - earlier for earlier, later in pairwise(looks)]
+    found = Range.of(max(0, spread - 2 * slip), spread + stagger + 2 * slip)
+    if gaps and min(gaps) > stagger + 2 * slip:
+        # No look fell between two of these: they are neighbours.
+        mean = (looks[-1] - looks[0]) / len(gaps)
+        near = Range.of(mean - 2 * slip / len(gaps), mean + 2 * slip / len(gaps))
+        found = near if max(gaps) - min(gaps) <= 4 * slip else found
+    return Grid(found, slip)
+
+
+def _clusters(instants: Sequence[Instant], apart: Duration) -> list[Instant]:
+    """The first instants of groups that lie more than ``apart`` from the one before."""
+    firsts: list[Instant] = []
+    last: Instant | None = None
+    for each in instants:
+        if last is None or each - last > apart:
+            firsts.append(each)
+        last = each
+    return firsts

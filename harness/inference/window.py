@@ -1,0 +1,197 @@
+"""Consumer windows of STOMP: what they count, what a delivery costs, and the default of each ack
+mode.
+
+One message is weighed first. Then the size of one message decides: with a window of W, a second
+delivery begins while the first costs less than W. So the default is found by bisection over the
+cost of the first message, and what is charged (the frame, its body, or a message as such) by frames
+whose body and headers grow apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.inference.estimate import Estimate, Range
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
+from brokerproof.harness.search import last_that
+
+QUIET: Duration = ms(400)
+"""How long nothing must come before a window counts as shut."""
+LARGEST = 1 << 20
+"""Octets; a window that lets a second message pass behind one of this size counts as none …"""
+MANY = 1200
+"""… unless this many messages are held back."""
+_NAMES = {
+    "client": "stomp_consumer_window_size",
+    "client-individual": "stomp_consumer_window_size_individual",
+    "auto": "stomp_consumer_window_size_auto",
+}
+"""The default window by ack mode."""
+
+
+class WindowProbes:
+    """Subscriptions that settle nothing. ``headers`` go on SUBSCRIBE."""
+
+    def __init__(
+        self, bench: Bench, acceptor: str | None, largest: int = LARGEST, many: int = MANY
+    ) -> None:
+        self.bench, self.acceptor, self.largest, self.many = bench, acceptor, largest, many
+
+    def delivered(
+        self,
+        bodies: list[int],
+        mode: str,
+        headers: dict[str, str],
+        extra: dict[str, str] | None = None,
+    ) -> list[int]:
+        """The frame sizes of what a new subscription gets of messages with these body sizes,
+        without settling any."""
+        to, keeper = self.bench.destination(), self.bench.stomp("1.2", acceptor=self.acceptor)
+        producer = self.bench.stomp("1.2", acceptor=self.acceptor)
+        for number, size in enumerate(bodies):
+            producer.publish(to, b"." * size, extra or {}, receipt=number == len(bodies) - 1)
+        keeper.subscribe(to, "w", ack=mode, headers=headers)
+        while keeper.messages_seen < len(bodies):
+            if not self.bench.wait_until(partial(_has_more, keeper, keeper.messages_seen), QUIET):
+                break
+        sizes = [each.size for each in keeper.inbox if MESSAGE.accepts(each)]
+        for peer in (keeper, producer):
+            peer.leave()
+        return sizes
+
+    def second_comes(
+        self, body: int, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
+    ) -> bool:
+        """Whether a second message is delivered beside one with a body of this size."""
+        return len(self.delivered([body, 1], mode, headers, extra)) > 1
+
+    def largest_that_leaves_room(
+        self, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
+    ) -> int:
+        """The largest body beside which a second message comes; -1 if none leaves room, ``largest``
+        if all do."""
+        if not self.second_comes(0, mode, headers, extra):
+            return -1
+        return _last(lambda body: self.second_comes(body, mode, headers, extra), 0, self.largest)
+
+
+def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The last number for which ``holds``, which is true at ``low`` and from somewhere on false;
+    ``high`` if it never is.
+
+    Doubles first: limits are far more often small than large.
+    """
+    step = 256
+    while low + step < high and holds(low + step):
+        low, step = low + step, step * 2
+    if low + step >= high:
+        if holds(high):
+            return high
+    else:
+        high = low + step
+    return last_that(holds, low, high)
+
+
+def infer_windows(
+    bench: Bench, acceptor: str | None, *, largest: int = LARGEST, many: int = MANY
+) -> list[Estimate]:
+    """The unit, the charge and the defaults of consumer windows on ``acceptor``, up to ``largest``
+    octets and ``many`` messages."""
+    probes = WindowProbes(bench, acceptor, largest, many)
+    found = _unit(probes)
+    # The same messages, weighed with and without four hundred octets of headers that are no part of
+    # the body.
+    padding = {"padding": "x" * 400}
+    for mode in _NAMES:
+        plain = probes.largest_that_leaves_room(mode, {})
+        how = f"{mode}: bisection over the first of two messages"
+        name = _NAMES[mode]
+        if plain >= largest:
+            found.append(_unlimited(probes, mode, name))
+            continue
+        if plain < 0:
+            found.append(Estimate(name, Range.of(0, 1), "octets", f"{mode}: one message at a time"))
+            continue
+        # A window of W is open behind a cost of W - 1 and shut behind W: the last that left room
+        # cost W - 1.
+        cost = probes.delivered([plain, 1], mode, {})[0]
+        found.append(
+            Estimate(
+                name, Range.of(cost + 1, cost + 1 + _drift(probes, plain, mode)), "octets", how
+            )
+        )
+        if mode == "client":
+            padded = probes.largest_that_leaves_room(mode, {}, padding)
+            charge = "the whole frame" if plain - padded > 300 else "the body"
+            found.append(
+                Estimate(
+                    "charge of a delivery",
+                    None,
+                    "",
+                    f"400 octets of headers more moved it by {plain - padded}",
+                    charge,
+                )
+            )
+    return found
+
+
+def _drift(probes: WindowProbes, body: int, mode: str) -> int:
+    """By how much frames with equal bodies differ: message-ids and names grow with use."""
+    sizes = [probes.delivered([body, 1], mode, {})[0] for _ in range(3)]
+    return max(sizes) - min(sizes) + 2
+
+
+def _unit(probes: WindowProbes) -> list[Estimate]:
+    """What a window lets out of small and of large messages: as many, or as many octets."""
+    counts = [
+        len(probes.delivered([size] * 8, "client", {"consumer-window-size": "900"}))
+        for size in (1, 600)
+    ]
+    if counts[0] == counts[1] == 8:
+        prefetch = [
+            len(probes.delivered([size] * 8, "client", {"prefetch-count": "3"}))
+            for size in (1, 600)
+        ]
+        if prefetch == [3, 3]:
+            return [
+                Estimate(
+                    "unit of a window",
+                    None,
+                    "",
+                    "prefetch-count:3 let out 3 of any size",
+                    "messages",
+                )
+            ]
+        return [Estimate("unit of a window", None, "", "no header holds anything back", "none")]
+    words = f"a window of 900 let out {counts[0]} small and {counts[1]} large of 8 messages"
+    return [
+        Estimate(
+            "unit of a window", None, "", words, "octets" if counts[0] > counts[1] else "messages"
+        )
+    ]
+
+
+def _unlimited(probes: WindowProbes, mode: str, name: str) -> Estimate:
+    """No size of one message shuts it: perhaps a number of messages does."""
+    count = probes.many
+    came = len(probes.delivered([1] * count, mode, {}))
+    if came < count:
+        return Estimate(
+            f"prefetch ({mode})",
+            Range.of(came, came),
+            "messages",
+            f"{mode}: {count} waited and {came} came",
+        )
+    return Estimate(
+        name,
+        Range.of(-1, -1),
+        "octets",
+        f"{mode}: {count} messages and {probes.largest} octets were not held back",
+    )
+
+
+def _has_more(peer: StompPeer, than: int) -> bool:
+    return peer.messages_seen > than

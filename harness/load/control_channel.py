@@ -1,0 +1,96 @@
+"""Lines of JSON between the conductor of a load and its drivers, over TCP: on this machine or from
+others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from brokerproof.harness.worlds.real import RealWorld
+
+_READ = 1 << 16
+
+
+class Wire:
+    """One end. ``heard`` is called with each message, ``gone`` once when the other end went."""
+
+    def __init__(
+        self,
+        world: RealWorld,
+        connection: socket.socket,
+        heard: Callable[[dict[str, Any]], None],
+        gone: Callable[[], None],
+    ) -> None:
+        self._world, self._socket, self._heard, self._gone = world, connection, heard, gone
+        self._pending = b""
+        self._open = True
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        world.adopt(self)
+
+    def fileno(self) -> int:
+        """See :class:`brokerproof.harness.worlds.real.Watched`."""
+        return self._socket.fileno()
+
+    def say(self, **message: Any) -> None:
+        """Sends one message; harmless when the other end has gone. Messages are small: this does
+        not wait for long."""
+        if self._open:
+            with contextlib.suppress(
+                OSError
+            ):  # reading finds the end, behind what the other end said before
+                self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def ready(self, mask: int) -> None:
+        """See :class:`brokerproof.harness.worlds.real.Watched`."""
+        try:
+            data = self._socket.recv(_READ)
+        except OSError:
+            data = b""
+        if not data:
+            self._end()
+            return
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        for each in lines:
+            self._heard(json.loads(each))
+
+    def close(self) -> None:
+        """Ends this end."""
+        if self._open:
+            self._open = False
+            self._world.watch(self, 0)
+            self._socket.close()
+
+    def _end(self) -> None:
+        if self._open:
+            self.close()
+            self._gone()
+
+
+class Door:
+    """Where drivers come in. ``host`` is the address that they reach us by."""
+
+    def __init__(self, world: RealWorld, host: str, came: Callable[[socket.socket], None]) -> None:
+        self._world, self._came = world, came
+        self._socket = socket.create_server((host, 0), backlog=256)
+        self.port: int = self._socket.getsockname()[1]
+        self._open = True
+        world.adopt(self)
+
+    def fileno(self) -> int:
+        """See :class:`brokerproof.harness.worlds.real.Watched`."""
+        return self._socket.fileno()
+
+    def ready(self, mask: int) -> None:
+        """See :class:`brokerproof.harness.worlds.real.Watched`."""
+        connection, _ = self._socket.accept()
+        self._came(connection)
+
+    def close(self) -> None:
+        """Nobody comes in any more."""
+        if self._open:
+            self._open = False
+            self._world.watch(self, 0)
+            self._socket.close()

@@ -1,0 +1,43 @@
+"""Drivers as processes of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+class LocalCrew:
+    """One process for each driver, in a session of its own: who interrupts us interrupts nobody
+    else."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def host(self) -> str:
+        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        return "127.0.0.1"
+
+    def start(self, address: str, token: str, drivers: int) -> None:
+        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        command = [sys.executable, "-m", "brokerproof.harness.load.worker", address, token]
+        self._processes = [
+            subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+            )
+            for _ in range(drivers)
+        ]
+
+    def problem(self) -> str:
+        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        codes = [each.poll() for each in self._processes]
+        failed = [code for code in codes if code not in (None, 0, 3)]  # with 3 it says why itself
+        return f"a driver ended with exit code {failed[0]}" if failed else ""
+
+    def stop(self) -> None:
+        """See :class:`brokerproof.harness.load.conductor.Crew`."""
+        for each in self._processes:
+            try:
+                each.wait(30)
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.wait()

@@ -1,0 +1,143 @@
+"""From a target and what people ask for to a plan, and to the terms that all drivers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.load.conductor import Terms
+from brokerproof.harness.load.plan import KIB, BadPlan, Fault, Headers, Place, Plan, Sizes, roles
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import NS_PER_S
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity
+
+PROTOCOL = "stomp"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What somebody asks of a load; see the options of ``brokerproof load``. ``connections`` 0: one
+    for each role."""
+
+    protocol: str = PROTOCOL
+    producers: int = 4
+    consumers: int = 4
+    connections: int = 0
+    queues: int = 2
+    rate: int = 0
+    sizes: Sizes = KIB
+    ack: str = "client-individual"
+    window: int = 0
+    in_flight: int = 200
+    messages: int = 0
+    confirmed: bool = True
+    faults: tuple[Fault, ...] = ()
+    drivers: int = 1
+    seed: int = 0
+
+
+def plan(target: SocketTarget, wishes: Wishes, label: str) -> Plan:
+    """The plan; queues are named after ``label``, so that nobody else's messages are in them. Makes
+    places where brokers want them made. Raises :class:`BadPlan`."""
+    identity = target.identity
+    if wishes.producers + wishes.consumers == 0:
+        raise BadPlan(
+            "a load without producers and consumers does nothing; give it --producers or"
+            " --consumers"
+        )
+    if wishes.protocol not in identity.capabilities:
+        raise BadPlan(f"target {identity.name} does not speak {wishes.protocol}")
+    names = [f"brokerproof.load.{label}.{number}" for number in range(wishes.queues)]
+    lines = wishes.connections or wishes.producers + wishes.consumers
+    producers, consumers = roles(
+        wishes.producers, wishes.consumers, wishes.queues, lines, wishes.messages
+    )
+    if wishes.protocol == "amqp":
+        for name in names:
+            target.provide(name, RoutingType.ANYCAST)
+    return Plan(
+        protocol=wishes.protocol,
+        acceptor=(
+            identity.default_acceptor
+            if wishes.protocol == "stomp"
+            else identity.default_amqp_acceptor
+        ),
+        host=_host(identity, wishes.protocol),
+        login=identity.login or "",
+        passcode=identity.passcode or "",
+        places=tuple(_place(identity, name, wishes.protocol) for name in names),
+        producers=producers,
+        consumers=consumers,
+        lines=lines,
+        sizes=wishes.sizes,
+        interval=wishes.producers * NS_PER_S // wishes.rate if wishes.rate else 0,
+        ack=wishes.ack,
+        window=wishes.window,
+        window_header=_window_header(identity),
+        in_flight=wishes.in_flight,
+        confirmed=wishes.confirmed,
+        faults=wishes.faults,
+        seed=wishes.seed,
+    )
+
+
+def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None) -> Terms:
+    """Where the drivers connect, and how. Raises :class:`BadPlan` for a target without that
+    acceptor."""
+    if acceptor not in target.endpoints:
+        raise BadPlan(f"target {target.identity.name} has no acceptor {acceptor!r}")
+    tls = {
+        name: {
+            "authority": None if each.authority is None else str(each.authority),
+            "verify": each.verify,
+            "own": None if each.own is None else str(each.own),
+            "certificates": None if each.certificates is None else str(each.certificates),
+        }
+        for name, each in target.tls.items()
+        if name == acceptor
+    }
+    return Terms({acceptor: target.endpoints[acceptor]}, tls, record)
+
+
+def _host(identity: Identity, protocol: str) -> str:
+    """The virtual host that a client names."""
+    about = identity.profile.parameters
+    return str(
+        about.get("amqp091_host", "/")
+        if protocol == "amqp091"
+        else about.get("stomp_host", "localhost")
+    )
+
+
+def _place(identity: Identity, name: str, protocol: str) -> Place:
+    about = identity.profile.parameters
+    if protocol == "amqp091":
+        return Place(name)  # declared by whoever uses it
+    if protocol == "amqp":
+        capabilities = tuple(str(about.get("anycast_node_capabilities", "")).split())
+        return Place(
+            str(about.get("anycast_node", "{name}")).format(name=name), capabilities=capabilities
+        )
+    return Place(
+        str(about.get("anycast_destination", "/queue/{name}")).format(name=name),
+        _headers(str(about.get("anycast_send_headers", ""))),
+        _headers(str(about.get("anycast_subscribe_headers", ""))),
+    )
+
+
+def _headers(text: str) -> Headers:
+    pairs: Sequence[tuple[str, str, str]] = [
+        each.partition(":") for each in text.split(";") if each
+    ]
+    return tuple((name, value) for name, _, value in pairs)
+
+
+def _window_header(identity: Identity) -> str:
+    """The header of SUBSCRIBE that asks this family of brokers for a window; empty where there is
+    none."""
+    about = identity.profile.parameters
+    if "prefetch_header" in about:
+        return str(about["prefetch_header"])
+    return "consumer-window-size" if "stomp_consumer_window_size" in about else ""

@@ -1,0 +1,116 @@
+"""The backlog: files of a tape that are no segments yet, and the scribe that is called for them.
+
+While a load lasts its tape is its recording. So that nothing else runs beside the load, the scribe
+is called when it is over, or as soon as more octets wait than may, and then it lets everybody else
+go first. Where somebody reads along (a soak) it is there from the beginning, and only a little
+behind the others: what it does not write nobody can judge.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import deque
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.load.trace_writer import About
+from brokerproof.harness.load.wire_log import MOST_OCTETS, Tape
+
+AFTERWARDS, ALONG, BESIDE = 0, 5, 19
+"""By how much a scribe lets others go first: when the load is over, where somebody reads along, and
+beside a load."""
+LOOK_EVERY_S = 0.05
+"""How often a driver that waits for room looks for it. Seconds."""
+
+
+class Backlog:
+    """Of the driver that ``about`` is about. ``most``: octets that may wait while the load lasts;
+    0: somebody reads along."""
+
+    def __init__(self, about: About, most: int) -> None:
+        self._about, self._most = about, most
+        about.write()
+        self._held = ExitStack()
+        self._held.enter_context(about.held())
+        self._waiting: deque[tuple[Path, int]] = deque()
+        self._octets = 0
+        self._told = 0
+        """How many of those that wait the scribe knows."""
+        self._scribe: subprocess.Popen[bytes] | None = None
+        if not most:
+            self._call(ALONG)
+        self.tape = Tape(about.tape, self._full, read_along=not most, room=self._make_room)
+
+    def _full(self, path: Path) -> None:
+        """Called by the tape's thread."""
+        size = path.stat().st_size
+        self._waiting.append((path, size))
+        self._octets += size
+        if self._scribe is None and self._octets > self._most:
+            self._call(BESIDE)
+        if self._scribe is not None:
+            self._tell()
+
+    def _make_room(self) -> None:
+        """Waits while more waits for the scribe than may."""
+        while self._octets > max(MOST_OCTETS, 2 * self._most):
+            self._forget()
+            assert self._scribe is not None
+            try:
+                self._scribe.wait(LOOK_EVERY_S)
+            except subprocess.TimeoutExpired:
+                continue
+            raise OSError(f"the scribe ended while {self._octets} octets waited for it")
+
+    def _forget(self) -> None:
+        while self._waiting and not self._waiting[0][0].exists():
+            self._octets -= self._waiting.popleft()[1]
+            self._told -= 1
+
+    def finish(self) -> dict[str, Any]:
+        """Makes segments of everything, once the tape is closed. What the scribe said, with the
+        octets of the tape, how many of them were no segments when the load was over, and the
+        processor time of the thread that wrote them. Raises ``OSError`` when there is no scribe to
+        be had or it failed; the tape stays."""
+        self._forget()
+        left = self._octets
+        if self._scribe is None:
+            self._call(AFTERWARDS)
+        self._tell()
+        assert self._scribe is not None
+        said, _ = self._scribe.communicate()
+        self._held.close()
+        if self._scribe.returncode or not said.strip():
+            raise OSError(
+                f"the scribe ended with exit code {self._scribe.returncode}; its tape is in"
+                f" {self._about.tape}"
+            )
+        return {
+            **json.loads(said),
+            "tape_octets": self.tape.octets,
+            "left_octets": left,
+            "tape_cpu_s": self.tape.cpu_s,
+        }
+
+    def _call(self, nice: int) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "brokerproof.harness.load.trace_writer",
+            str(self._about.tape),
+            str(nice),
+        ]
+        self._scribe = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._scribe.stdout is not None
+        self._scribe.stdout.readline()
+
+    def _tell(self) -> None:
+        assert self._scribe is not None
+        assert self._scribe.stdin is not None
+        for path, _ in list(self._waiting)[self._told :]:
+            self._scribe.stdin.write(f"{path}\n".encode())
+        self._told = len(self._waiting)
+        self._scribe.stdin.flush()

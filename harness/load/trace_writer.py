@@ -1,0 +1,224 @@
+"""The scribe: makes the trace of a driver's tape. ``python -m brokerproof.harness.load.trace_writer
+FOLDER NICE``; the folder is the tape's.
+
+As a process it prints ``ready`` when it is, is told the files of the tape on standard input, and at
+the end prints one line of JSON: how many events and segments it wrote, and the processor time of
+that and of its own start. Where it works while a load lasts it lets everybody else go first.
+
+A segment ends where a file of the tape does, and files are removed when their segment is whole. So
+nothing is lost when a scribe is killed, and nothing is there twice when another one goes on
+(:mod:`brokerproof.harness.load.recovery`): what is about to be removed stands in :data:`CLOSING`
+first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from brokerproof.harness.load import protocols
+from brokerproof.harness.load.wire_log import EVENT, Block, Stretch, blocks
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.trace.events import Event
+from brokerproof.harness.trace.recorder import Recorder
+
+ABOUT = "about.json"
+"""In a tape's folder: what a scribe has to know, see :class:`About`."""
+CLOSING = "closing.json"
+"""In a tape's folder: files that the segment which is written next holds, and which one that is."""
+ROWS_AT_ONCE = 16_384
+"""Frames that are made columns of together."""
+_NEVER = 2**62
+_NAMES = {number: name for name, number in protocols.NUMBERS.items()}
+
+
+@dataclass(frozen=True)
+class About:
+    """What a tape is of. ``offset_ns`` is by how much the conductor's clock is ahead, ``segment_s``
+    the longest time that one segment covers (0: any)."""
+
+    folder: str
+    run: str
+    target: str
+    case: str
+    tag: str
+    offset_ns: int
+    segment_rows: int
+    segment_s: int
+
+    @classmethod
+    def read(cls, tape: Path) -> About:
+        """Of the tape in a folder. Raises ``OSError`` and ``ValueError``."""
+        try:
+            return cls(**json.loads((tape / ABOUT).read_text("utf-8")))
+        except TypeError as problem:
+            raise ValueError(
+                f"{tape / ABOUT}: {problem}; this tape is of another release"
+            ) from None
+
+    def write(self) -> None:
+        """Makes the tape's folder, and says there what it is of."""
+        self.tape.mkdir(parents=True, exist_ok=True)
+        (self.tape / ABOUT).write_text(json.dumps(dataclasses.asdict(self)), "utf-8")
+
+    @contextmanager
+    def held(self, *, alone: bool = False) -> Iterator[None]:
+        """Says to other processes, as long as it lasts, that the tape is being written or read;
+        ``alone``: nobody else may. Raises ``BlockingIOError`` when somebody holds it who may not be
+        there."""
+        with (self.tape / ABOUT).open() as file:
+            fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            yield
+
+    @property
+    def tape(self) -> Path:
+        """The tape's folder."""
+        return Path(self.folder) / "tape" / self.tag
+
+    @property
+    def segments(self) -> Path:
+        """Where its segments go."""
+        return Path(self.folder) / "trace" / f"target={self.target}"
+
+
+class Scribe:
+    """Makes segments of the tape that ``about`` is about, and goes on behind those that there
+    are."""
+
+    def __init__(self, about: About) -> None:
+        self._about = about
+        there = sorted(about.segments.glob(f"part-{about.tag}-*.parquet"))
+        self._next = 1 + max((int(each.stem.rpartition("-")[2]) for each in there), default=-1)
+        self._recorder = Recorder(
+            Path(about.folder), about.run, about.target, Clock.REAL, about.tag, segment_rows=_NEVER
+        )
+        self._recorder.goes_on_behind(
+            about.case, sum(pq.read_metadata(each).num_rows for each in there)
+        )
+        self._longest: Duration = about.segment_s * NS_PER_S or _NEVER
+        self._protocol = EVENT
+        self._stretch = Stretch(about.offset_ns)
+        self._events: list[Event] = []
+        self._since: Instant | None = None
+        self._done: list[Path] = []
+        self._open = 0
+        self.rows = self.segments = 0
+
+    def file(self, path: Path) -> None:
+        """Notes everything in a file of the tape, and removes it when it is in a segment."""
+        self.read(memoryview(path.read_bytes()))
+        self._done.append(path)
+        if self._open + self._pending >= self._about.segment_rows or self._old():
+            self.close()
+
+    def read(self, tape: memoryview) -> None:
+        """Notes everything on a piece of tape."""
+        for block in blocks(tape):
+            if block.protocol != self._protocol or self._pending >= ROWS_AT_ONCE:
+                self._write()
+            self._protocol = block.protocol
+            if self._since is None:
+                self._since = int(block.heads[0, 0])
+            self._until = int(block.heads[-1, 0])
+            if block.protocol == EVENT:
+                self._events.append(_event(block, self._about.offset_ns))
+            else:
+                self._stretch.add(block)
+
+    def close(self) -> None:
+        """Writes what is left, and removes what was read."""
+        self._write()
+        if self._open:
+            name = f"part-{self._about.tag}-{self._next:05d}.parquet"
+            closing = self._about.tape / CLOSING
+            if self._done:
+                closing.write_text(
+                    json.dumps({"segment": name, "files": [each.name for each in self._done]}),
+                    "utf-8",
+                )
+            self._recorder.flush()
+            self._next, self.segments = self._next + 1, self.segments + 1
+        for path in self._done:
+            path.unlink()
+        self._done, self._open, self._since = [], 0, None
+
+    @property
+    def _pending(self) -> int:
+        return self._stretch.rows + len(self._events)
+
+    def _old(self) -> bool:
+        return self._since is not None and self._until - self._since >= self._longest
+
+    def _write(self) -> None:
+        rows = self._pending
+        if self._events:
+            self._recorder.write(self._about.case, self._events, goes_on=True)
+        if self._stretch.rows:
+            self._recorder.write_columns(
+                self._about.case, protocols.columns(_NAMES[self._protocol])(self._stretch)
+            )
+        self.rows, self._open = self.rows + rows, self._open + rows
+        self._events, self._stretch = [], Stretch(self._about.offset_ns)
+
+
+def _event(block: Block, offset: int) -> Event:
+    found: Event = pickle.loads(block.octets)
+    if offset:
+        object.__setattr__(found, "at_ns", found.at_ns + offset)  # nobody else has this copy of it
+    return found
+
+
+def cpu_s() -> float:
+    """The processor time of this process until now. Seconds."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def remove_folder(tape: Path) -> None:
+    """Removes an empty tape's folder, and that of all tapes behind the last one."""
+    for name in (ABOUT, CLOSING):
+        (tape / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # another driver's scribe may still need it
+        tape.rmdir()
+        tape.parent.rmdir()
+
+
+def main(arguments: list[str]) -> int:
+    """The folder of the tape, and by how much others go first: 0 to 19."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still ends its tape
+    about = About.read(Path(arguments[0]))
+    with about.held():
+        scribe = Scribe(about)
+        pa.array(np.zeros(1))  # from now on everything is imported
+        start = cpu_s()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        os.nice(int(arguments[1]))
+        for line in sys.stdin.buffer:
+            scribe.file(Path(line.decode().rstrip("\n")))
+        scribe.close()
+        remove_folder(about.tape)
+    said: dict[str, Any] = {"events": scribe.rows, "segments": scribe.segments}
+    sys.stdout.write(json.dumps({**said, "cpu_s": cpu_s() - start, "start_cpu_s": start}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,240 @@
+"""The tape: what crossed the wire, as octets, on its way from a driver to the process that makes a
+recording of it.
+
+A driver must not wait for its recording, nor pay much for it: of each read and write it keeps when,
+on which connection, in which direction, and the beginnings of the frames as they were. Some hundred
+frames are packed together, go to files, and the files are the recording until the scribe
+(:mod:`brokerproof.harness.load.trace_writer`) makes segments of them: afterwards, or meanwhile.
+
+A block of the tape: a head (:data:`BLOCK`), four numbers of each stretch (:data:`STRETCH`), the
+sizes that its frames had on the wire, then as many kept lengths, then the kept octets. A block of
+the protocol :data:`EVENT` holds one pickled event.
+"""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import resource
+import struct
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from brokerproof.harness.trace.events import Event
+
+BLOCK = struct.Struct("<4sIIIQ")
+"""The mark, protocol, how many stretches, how many frames, how many octets."""
+MARK = b"bpT2"
+STRETCH = 4
+"""Instant, connection, direction and how many frames, 64 bits each: frames that were read or
+written at once."""
+SENT, RECEIVED = 0, 1
+EVENT = 255
+EOL = 1 << 31
+"""Added to the size of a STOMP frame: an end of line came directly behind its NUL."""
+RECORDED_OCTETS = 96
+"""Bodies of a load are recorded up to this length: it holds their stamp, in AMQP behind some
+sections. The rest is filler."""
+PACKED = 512
+"""Frames that are packed together: few enough to be in a cache still, and enough that packing costs
+each of them little."""
+AT_ONCE = 256 * 1024
+"""Octets that are handed over together."""
+MOST_WAITING = 64 * 1024 * 1024
+"""Octets that may wait for the disk before the driver does."""
+FILE_OCTETS = 8 * 1024 * 1024
+MOST_OCTETS = 4 * 1024**3
+"""Octets in files that may wait for a scribe which works meanwhile, before the driver does."""
+
+Ints = npt.NDArray[np.int64]
+Sizes = npt.NDArray[np.uint32]
+
+
+class Tape:
+    """Written by one thread, into ``folder``, which is made. ``full`` is called with the path of
+    each file that is whole.
+
+    ``read_along``: somebody waits for what is recorded, so each :meth:`hand_over` makes a file
+    whole. ``room``, called behind ``full``, may wait.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        full: Callable[[Path], None],
+        *,
+        read_along: bool = False,
+        room: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folder, self._full, self._read_along, self._room_on_disk = (
+            folder,
+            full,
+            read_along,
+            room,
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        self._protocol = EVENT
+        self._frames: list[bytes] = []
+        self._sizes: list[int] = []
+        self._heads: list[int] = []
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._queue: queue.SimpleQueue[tuple[bytes, bool] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._room = threading.Condition()
+        self._broken: OSError | None = None
+        self.octets = 0
+        """How many are in files."""
+        self.cpu_s = 0.0
+        """Processor time of the thread that writes them, once it has ended."""
+        self._thread = threading.Thread(target=self._carry, name="brokerproof-tape", daemon=True)
+        self._thread.start()
+
+    def frames(
+        self,
+        protocol: int,
+        direction: int,
+        at: int,
+        conn: int,
+        frames: Sequence[bytes],
+        sizes: Iterable[int] | None = None,
+    ) -> None:
+        """Notes frames that passed at one instant. ``sizes``: what they had on the wire, where what
+        is given was cut."""
+        if protocol != self._protocol:
+            self._pack()
+            self._protocol = protocol
+        self._frames += frames
+        self._sizes += map(len, frames) if sizes is None else sizes
+        self._heads += (at, conn, direction, len(frames))
+        if len(self._frames) >= PACKED:
+            self._pack()
+
+    def event(self, event: Event) -> None:
+        """Notes anything else."""
+        self._pack()
+        self.frames(EVENT, 0, event.at_ns, event.conn or 0, [pickle.dumps(event)])
+        self._pack()
+
+    def hand_over(self, *, whole: bool = False) -> None:
+        """Gives the disk what there is; ``whole``: and the scribe. Waits while too much waits;
+        raises ``OSError`` when what was given could not be written."""
+        self._pack(give=False)
+        self._give(whole or self._read_along)
+
+    def close(self) -> None:
+        """Hands over the rest and ends the tape."""
+        try:
+            self.hand_over(whole=True)
+        finally:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _pack(self, *, give: bool = True) -> None:
+        frames = self._frames
+        if not frames:
+            return
+        octets = b"".join(frames)
+        head = BLOCK.pack(
+            MARK, self._protocol, len(self._heads) // STRETCH, len(frames), len(octets)
+        )
+        lengths = array("I", map(len, frames)).tobytes()
+        self._parts += (
+            head,
+            array("q", self._heads).tobytes(),
+            array("I", self._sizes).tobytes(),
+            lengths,
+            octets,
+        )
+        self._size += len(octets) + 2 * len(lengths)
+        self._frames, self._sizes, self._heads = [], [], []
+        if give and self._size >= AT_ONCE:
+            self._give(whole=False)
+
+    def _give(self, whole: bool) -> None:
+        data = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        with self._room:
+            self._room.wait_for(lambda: self._waiting < MOST_WAITING or self._broken is not None)
+            if self._broken is not None:
+                raise self._broken
+            self._waiting += len(data)
+        self._queue.put((data, whole))
+
+    def _carry(self) -> None:
+        number = written = 0
+        try:
+            while (item := self._queue.get()) is not None:
+                data, whole = item
+                path = self._folder / f"{number:08d}"
+                if data:
+                    with path.open("ab", buffering=0) as file:
+                        file.write(data)
+                written += len(data)
+                self.octets += len(data)
+                if written >= FILE_OCTETS or (whole and written):
+                    self._full(path)
+                    number, written = number + 1, 0
+                    self._room_on_disk()
+                with self._room:
+                    self._waiting -= len(data)
+                    self._room.notify()
+        except OSError as problem:
+            with self._room:
+                self._broken = problem
+                self._room.notify()
+        used = resource.getrusage(resource.RUSAGE_THREAD)
+        self.cpu_s = used.ru_utime + used.ru_stime
+
+
+class Block(NamedTuple):
+    """Frames of one protocol in the order in which they passed, as the scribe reads them; ``heads``
+    has a row a stretch."""
+
+    protocol: int
+    heads: Ints
+    sizes: Sizes
+    lengths: Sizes
+    octets: memoryview
+
+
+def blocks(tape: memoryview) -> Iterator[Block]:
+    """The blocks of a piece of tape. What is behind the last whole one was being written when its
+    writer was killed."""
+    begin, end = 0, len(tape)
+    while end - begin >= BLOCK.size:
+        mark, protocol, stretches, frames, size = BLOCK.unpack_from(tape, begin)
+        heads = begin + BLOCK.size
+        sizes = heads + 8 * STRETCH * stretches
+        octets = sizes + 8 * frames
+        begin = octets + size
+        if mark != MARK or begin > end:
+            return
+        yield Block(
+            protocol,
+            np.frombuffer(tape, np.int64, STRETCH * stretches, heads).reshape(-1, STRETCH),
+            np.frombuffer(tape, np.uint32, frames, sizes),
+            np.frombuffer(tape, np.uint32, frames, sizes + 4 * frames),
+            tape[octets:begin],
+        )
+
+
+class Stretch:
+    """Blocks of one protocol that are made columns of together. ``offset`` is added to their
+    instants."""
+
+    def __init__(self, offset: int = 0) -> None:
+        self.offset = offset
+        self.blocks: list[Block] = []
+        self.rows = 0
+
+    def add(self, block: Block) -> None:
+        """Adds a block behind the others."""
+        self.blocks.append(block)
+        self.rows += len(block.sizes)

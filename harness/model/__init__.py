@@ -1,0 +1,2 @@
+"""The shared vocabulary: time, enumerations, verdicts, findings, and what passes between a world
+and a broker."""

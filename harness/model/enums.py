@@ -1,0 +1,73 @@
+"""Enumerations that traces, results, cases and brokers share."""
+
+from __future__ import annotations
+
+import enum
+
+
+class StrEnum(enum.StrEnum):
+    """An enumeration whose members are written to traces and results by their name."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, start: int, count: int, last_values: list[str]) -> str:
+        return name
+
+
+class AckMode(StrEnum):
+    """How a subscription settles deliveries."""
+
+    AUTO = enum.auto()
+    CLIENT = enum.auto()
+    """Cumulative: a settlement covers every earlier delivery of the same subscription."""
+    CLIENT_INDIVIDUAL = enum.auto()
+
+
+class Outcome(StrEnum):
+    """How a delivery ended."""
+
+    ACCEPTED = enum.auto()
+    REJECTED = enum.auto()
+    RELEASED = enum.auto()
+    MODIFIED = enum.auto()
+
+
+class RoutingType(StrEnum):
+    """Whether an address hands a message to one of its queues' consumers or to every
+    subscription."""
+
+    ANYCAST = enum.auto()
+    MULTICAST = enum.auto()
+
+
+class FullPolicy(StrEnum):
+    """What an address does with a message when it is full."""
+
+    PAGE = enum.auto()
+    BLOCK = enum.auto()
+    FAIL = enum.auto()
+    DROP = enum.auto()
+
+
+class Clock(StrEnum):
+    """Which kind of time an event's instant belongs to."""
+
+    VIRTUAL = enum.auto()
+    REAL = enum.auto()
+
+
+class Vantage(StrEnum):
+    """Who saw an event: the harness at its end of the wire, the broker under test itself, or
+    somebody who captured packets somewhere between a broker and its clients."""
+
+    PEER = enum.auto()
+    BROKER = enum.auto()
+    CAPTURE = enum.auto()
+
+
+class CloseHow(StrEnum):
+    """How the other side ended a connection."""
+
+    EOF = enum.auto()
+    """An orderly end of stream (FIN)."""
+    RESET = enum.auto()
+    """A TCP reset, or in virtual time a cut link."""

@@ -1,0 +1,28 @@
+"""Time as integers: nanoseconds everywhere, milliseconds only where a value crosses the wire or a
+configuration file.
+
+Floats never carry time.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Instant: TypeAlias = int
+"""Nanoseconds since the world began (virtual) or on the host's monotonic clock (real)."""
+
+Duration: TypeAlias = int
+"""Nanoseconds."""
+
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+
+def ms(value: int) -> Duration:
+    """``value`` milliseconds as a :data:`Duration`."""
+    return value * NS_PER_MS
+
+
+def seconds(value: int) -> Duration:
+    """``value`` seconds as a :data:`Duration`."""
+    return value * NS_PER_S

@@ -1,0 +1,39 @@
+"""Levels of requirements, what an oracle saw, and verdicts."""
+
+from __future__ import annotations
+
+import enum
+
+from brokerproof.harness.model.enums import StrEnum
+
+
+class Level(StrEnum):
+    """How strongly a requirement binds. DOC is a vendor's own documentation, judged apart from a
+    specification."""
+
+    MUST = enum.auto()
+    SHOULD = enum.auto()
+    MAY = enum.auto()
+    DOC = enum.auto()
+
+
+class Seen(StrEnum):
+    """What an oracle saw of one requirement."""
+
+    HELD = enum.auto()
+    VIOLATED = enum.auto()
+    NEVER_REACHED = enum.auto()
+    """The situation in which the requirement speaks never arose; not evidence of anything."""
+
+
+class Verdict(StrEnum):
+    """What a finding means for the broker. Defined in merge order, worst first."""
+
+    ERROR = enum.auto()
+    FAIL = enum.auto()
+    INCONCLUSIVE = enum.auto()
+    KNOWN = enum.auto()
+    WARN = enum.auto()
+    SKIP = enum.auto()
+    NOTE = enum.auto()
+    PASS = enum.auto()

@@ -1,0 +1,74 @@
+"""What a recording does not hold, and what may not be said because of it.
+
+A live recording is whole. A capture of packets may begin in the middle of a connection, lose
+packets, hold octets that nobody can read (TLS), end before its connections do, and leave out whole
+connections. What was not seen may have been just what would clear a broker: so it makes an
+irregularity uncertain wherever it could explain it, and never makes one.
+
+* A message that never came may have come among what was not seen, at any time, or on a connection
+  that is not in the recording; so may the delivery that put messages out of order.
+* A delivery held, settled or refused is known by what was seen on the connections of its queue up
+  to then.
+* Without everything that was sent a phantom and a first mark cannot be told at all, nor can
+  messages by their bodies (:func:`brokerproof.harness.oracles.recording.readable`).
+* The window of a connection, and its TTL, are judged up to what was not seen on it; a silence
+  surely only near the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.trace.events import Event, OctetsReceivedUnseen, OctetsSentUnseen
+
+KINDS = ("OctetsReceivedUnseen", "OctetsSentUnseen")
+UNTIL_NOW, FAR = "ENDS", "FAR"
+"""Reasons that hide no octets: the recording ended, and the connection did not; whoever captured
+was not known to be near the broker, so that a silence may be the network's."""
+HIDING_NOTHING = frozenset({UNTIL_NOW, FAR})
+OF_ALL = frozenset({"lost", "disordered"})
+"""Kinds that could have been otherwise on any connection."""
+_OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
+
+
+def hides(kind: str, command: str) -> bool:
+    """Whether an event of that ``kind`` says that octets of a connection are not in the
+    recording."""
+    return kind in KINDS and command not in HIDING_NOTHING
+
+
+def hidden(event: Event) -> bool:
+    """Whether ``event`` says so."""
+    return (
+        isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen))
+        and event.command not in HIDING_NOTHING
+    )
+
+
+def since(events: Iterable[Event]) -> dict[int, Instant]:
+    """By connection: since when not everything is in the recording. Connections without anything
+    unseen are missing."""
+    found: dict[int, Instant] = {}
+    for event in events:
+        if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:
+            found[event.conn] = min(event.at_ns, found.get(event.conn, event.at_ns))
+    return found
+
+
+def doubtful(
+    kind: str, last: Instant, anywhere: Instant | None, of_queue: Instant | None, *, whole: bool
+) -> bool:
+    """Whether what was not seen could explain an irregularity whose witness ends at ``last``.
+
+    ``anywhere`` and ``of_queue``: since when something is unseen on any connection, and on one that
+    has to do with the queue; None for never. ``whole``: every connection of the broker is in the
+    recording.
+    """
+    if kind in OF_ALL and not whole:
+        return True
+    if kind == "lost":
+        return anywhere is not None
+    if kind in OF_ALL:
+        return anywhere is not None and anywhere <= last
+    return kind in _OF_THE_QUEUE and of_queue is not None and of_queue <= last

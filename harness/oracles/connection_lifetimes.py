@@ -1,0 +1,190 @@
+"""Signs of life in a recording: beats that were promised and did not come, and connections ended
+before or after their TTL.
+
+A recording does not say how an acceptor was configured, but the broker's own answer does: Artemis
+asks for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so TTL is what
+CONNECTED asks for times the modifier of the profile. Whoever recorded may have been late, and by
+how much is unknown. So an interval is widened by a margin, and what lies not far outside of it is
+uncertain, except a close that came too early: lateness of the recorder makes closes later, not
+earlier.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from brokerproof.harness.model.enums import Vantage
+from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, ms
+from brokerproof.harness.oracles.capture_gaps import HIDING_NOTHING
+from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.oracles.liveness import silence_interval
+from brokerproof.harness.oracles.recording import Irregularity
+from brokerproof.harness.trace.events import (
+    ConnectionAbandoned,
+    ConnectionClosed,
+    Event,
+    FrameReceived,
+    FrameSent,
+    HeartBeatReceived,
+    HeartBeatSent,
+    OctetsReceivedUnseen,
+    OctetsRefused,
+    OctetsSent,
+    OctetsSentUnseen,
+)
+
+SILENT, EARLY, LATE = "silent", "closed early", "closed late"
+KINDS = (SILENT, EARLY, LATE)
+MARGIN = ms(50)
+SURELY_LATE = 4
+"""A silence is held against the broker when it was so many times as long as allowed, and a second
+more."""
+_EXPIRED = re.compile(r"TTL|time-?d? ?out|heart-?beat|not receive", re.IGNORECASE)
+_IN = (FrameReceived, HeartBeatReceived, OctetsRefused)
+_OUT = (FrameSent, HeartBeatSent, OctetsSent)
+
+
+@dataclass
+class Lifetime:
+    """What is known of one connection; None is what was not seen. ``longest`` is the longest
+    silence of the broker (ns) and ``until`` when it ended; ``ended_by`` is ``broker`` or
+    ``harness``; ``error`` the first ERROR's message."""
+
+    conn: int
+    longest: Duration = 0
+    until: Instant = 0
+    heard: Instant | None = None
+    spoken: Instant | None = None
+    ended: Instant | None = None
+    ended_by: str = ""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    agreed: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+    goodbye: bool = False
+    opaque: bool = False
+    unseen: Instant | None = None
+    """Since when the recording does not hold all octets of the connection, or holds them late;
+    None: it holds all."""
+
+
+def judge(
+    life: Lifetime, ground: Ground = NOTHING, *, whole: bool = True
+) -> Iterator[Irregularity]:
+    """What is wrong with one life. Where a recording is not ``whole``, nobody knows that the broker
+    was not just being stopped: a close that came early and without a word is uncertain there."""
+    yield from _beats(life)
+    if ground.modifier is not None and ground.check_interval_ms is not None:
+        for found in _ttl(life, ground.modifier, ground.check_interval_ms):
+            bare = found.kind == EARLY and life.error is None and not whole
+            yield replace(found, uncertain=True) if bare else found
+
+
+def promised(life: Lifetime) -> Duration | None:
+    """How often the broker has to show that it lives; None: it need not."""
+    asked, agreed = heart_beat(life.asked), heart_beat(life.agreed)
+    return max(asked[1], agreed[0]) * NS_PER_MS if asked[1] and agreed[0] else None
+
+
+def _beats(life: Lifetime) -> Iterator[Irregularity]:
+    due = promised(life)
+    if due is None:
+        return
+    longest, until = life.longest, life.until
+    if life.ended is not None and life.heard is not None and life.ended - life.heard > longest:
+        longest, until = life.ended - life.heard, life.ended
+    allowed = due + max(MARGIN, due // 10)
+    if longest > allowed:
+        what = (
+            f"the broker was silent for {longest / NS_PER_MS:g} ms; it had promised a beat every"
+            f" {due / NS_PER_MS:g} ms"
+        )
+        # What was not seen may have been the beats.
+        uncertain = longest <= SURELY_LATE * allowed + NS_PER_S or (
+            life.unseen is not None and life.unseen <= until
+        )
+        yield Irregularity(SILENT, "", life.conn, "", what, ((until, 0),), uncertain)
+
+
+def ttl_ms(life: Lifetime, modifier: float) -> int:
+    """The TTL that the broker's answer amounts to; 0: none."""
+    return int(heart_beat(life.agreed)[1] * modifier)
+
+
+def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[Irregularity]:
+    ttl = ttl_ms(life, modifier)
+    if not ttl or life.ended is None or life.spoken is None or life.goodbye or life.opaque:
+        return
+    silence = life.ended - life.spoken
+    lo, hi = silence_interval(ttl, check_interval_ms, exact=False)
+    # Truncated on the way to the wire, the answer may stand for a TTL that is larger by up to one
+    # modifier.
+    hi += int(modifier * NS_PER_MS)
+    between = (
+        f"{silence / NS_PER_MS:g} ms of silence, should be between {lo / NS_PER_MS:g} and"
+        f" {hi / NS_PER_MS:g} ms"
+    )
+    witness = ((life.spoken, 0), (life.ended, 0))
+    by_ttl = life.ended_by == "broker" and (
+        life.error is None or _EXPIRED.search(life.error) is not None
+    )
+    if by_ttl and silence < lo - MARGIN:
+        yield Irregularity(EARLY, "", life.conn, "", f"the broker closed after {between}", witness)
+    margin = max(MARGIN, hi // 50)
+    if silence > hi + margin and (life.ended_by == "harness" or by_ttl):
+        yield Irregularity(
+            LATE,
+            "",
+            life.conn,
+            "",
+            f"the connection lived on through {between}",
+            witness,
+            silence <= 2 * hi,
+        )
+
+
+def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
+    """The two numbers of a heart-beat header in milliseconds; 0,0 without one that can be read."""
+    first, _, second = headers.get("heart-beat", "").partition(",")
+    if all(each.isascii() and each.isdecimal() for each in (first, second)):
+        return int(first), int(second)
+    return 0, 0
+
+
+def lifetimes(events: Sequence[Event]) -> dict[int, Lifetime]:
+    """The lives of all connections in a recording."""
+    found: dict[int, Lifetime] = {}
+    for event in events:
+        if event.conn is None or event.vantage is Vantage.BROKER:
+            continue
+        life = found.setdefault(event.conn, Lifetime(event.conn))
+        if isinstance(event, _IN):
+            if life.heard is not None and event.at_ns - life.heard > life.longest:
+                life.longest, life.until = event.at_ns - life.heard, event.at_ns
+            life.heard = event.at_ns
+        elif isinstance(event, _OUT):
+            life.spoken = event.at_ns
+            life.opaque |= isinstance(event, OctetsSent)
+        elif isinstance(event, (OctetsSentUnseen, OctetsReceivedUnseen)):
+            life.opaque |= event.command not in HIDING_NOTHING
+            life.unseen = event.at_ns if life.unseen is None else min(life.unseen, event.at_ns)
+        elif isinstance(event, (ConnectionClosed, ConnectionAbandoned)) and life.ended is None:
+            life.ended = event.at_ns
+            life.ended_by = "broker" if isinstance(event, ConnectionClosed) else "harness"
+        if isinstance(event, (FrameSent, FrameReceived)) and event.protocol == "STOMP":
+            _noted(life, event)
+    return found
+
+
+def _noted(life: Lifetime, event: FrameSent | FrameReceived) -> None:
+    headers = dict(reversed(event.headers))
+    match event.command:
+        case "CONNECT" | "STOMP" if not life.asked:
+            life.asked = headers
+        case "CONNECTED" if not life.agreed:
+            life.agreed = headers
+        case "ERROR" if life.error is None:
+            life.error = headers.get("message", "")
+        case "DISCONNECT":
+            life.goodbye = True

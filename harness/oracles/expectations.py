@@ -1,0 +1,59 @@
+"""What a recording is held against: the part of a broker family's profile that judging without a
+target needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from brokerproof.harness.catalogue.profiles import Value
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Times in milliseconds, windows in octets.
+
+    ``windows``: the SUBSCRIBE headers that ask for a window, with what each counts (``octets``,
+    ``messages``). ``window`` holds where none is asked for, ``modifier`` is how many asked-for
+    beats make a TTL, ``check_interval_ms`` how often the broker looks; None where the family
+    promises nothing of the kind. ``queues``: whether it promises that queues lose, double and
+    reorder nothing.
+    """
+
+    name: str = ""
+    windows: Mapping[str, str] = field(default_factory=dict)
+    window: int | None = None
+    modifier: float | None = None
+    check_interval_ms: int | None = None
+    queues: bool = False
+
+
+NOTHING = Ground()
+"""Nothing is known of the family: only what the frames themselves promise is judged."""
+
+
+def ground(profile: str, parameters: Mapping[str, Value], *, defaults: bool = True) -> Ground:
+    """The ground of a profile. Without ``defaults`` only what every configuration of the family has
+    in common counts: windows that frames ask for, and no TTL, whose factor an acceptor may set."""
+    windows: dict[str, str] = {}
+    if "stomp_consumer_window_size" in parameters:
+        windows = {"consumer-window-size": "octets", "activemq.prefetchSize": "octets"}
+    elif "prefetch_header" in parameters:
+        windows = {
+            str(parameters["prefetch_header"]): str(parameters.get("prefetch_unit", "messages"))
+        }
+    if not defaults:
+        return Ground(profile, windows, queues=bool(windows))
+    modifier, check = (
+        parameters.get("heart_beat_to_connection_ttl_modifier"),
+        parameters.get("connection_ttl_check_interval_ms"),
+    )
+    window = parameters.get("stomp_consumer_window_size")
+    return Ground(
+        profile,
+        windows,
+        int(window) if window is not None else None,
+        float(modifier) if modifier is not None else None,
+        int(check) if check is not None else None,
+        queues=bool(windows),
+    )

@@ -1,0 +1,47 @@
+"""STOMP heart-beats that are whole seconds, as RabbitMQ counts them. (RABBITMQ-STOMP-hb-1 to -3;
+deps/rabbitmq_stomp.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from brokerproof.harness.model.time import Duration, ms
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """``floor`` and ``step`` of an interval in milliseconds, ``fraction`` of it after which the
+    server writes, and in how many intervals at ``least`` and at ``most`` silence is noticed."""
+
+    floor: int
+    step: int
+    fraction: int
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, object]) -> Rules:
+        """As the profile of a family has them. Raises ``KeyError``."""
+        names = (
+            "heart_beat_floor_ms",
+            "heart_beat_step_ms",
+            "server_beat_fraction",
+            "silence_intervals_min",
+            "silence_intervals_max",
+        )
+        return cls(*(int(str(parameters[each])) for each in names))
+
+    def whole(self, asked: int) -> int:
+        """The interval that comes of what a client said, both in milliseconds; 0 is none."""
+        return max(self.floor, asked - asked % self.step) if asked else 0
+
+    def silence(self, promised: int) -> tuple[Duration, Duration]:
+        """How long a client that promised a beat every so many milliseconds may be silent at least,
+        and at most."""
+        return ms(self.least * self.whole(promised)), ms(self.most * self.whole(promised))
+
+
+def agreed(rules: Rules, promised: int, wanted: int) -> str:
+    """The header of CONNECTED: the server's interval, then the client's."""
+    return f"{rules.whole(wanted)},{rules.whole(promised)}"

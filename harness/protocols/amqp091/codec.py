@@ -1,0 +1,388 @@
+"""AMQP 0-9-1 frames, methods and contents: writes whatever it is told, reads what either side
+sends.
+
+Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one octet type (1 method,
+2 content header, 3 content body, 8 heart-beat), two channel, four size, a payload and the octet CE.
+A method that carries content is followed, on its channel, by one content header and as many bodies
+as it takes (4.2.6); :class:`Contents` puts these together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from brokerproof.harness.protocols.amqp091 import values
+from brokerproof.harness.protocols.amqp091.tables import (
+    BASIC,
+    BY_NAME,
+    BY_NUMBERS,
+    PROPERTIES,
+    Fields,
+    MethodTable,
+)
+from brokerproof.harness.protocols.amqp091.values import Malformed
+from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+"""Types of frames."""
+END = 0xCE
+OVERHEAD = 8
+"""Octets of a frame that are not its payload."""
+LEAST_FRAME_MAX = 4096
+PREFIX = b"AMQP"
+PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
+    "protocol-header",
+    "header",
+    "body",
+    "heartbeat",
+)
+"""Names of what is no method."""
+MOST_READ = 64 * 1024 * 1024
+"""A frame that claims to be longer is not waited for."""
+
+FieldList: TypeAlias = tuple[tuple[str, str], ...]
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def protocol_header(id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> bytes:
+    """The eight octets that begin a connection."""
+    return PREFIX + bytes((id, major, minor, revision))
+
+
+def encode_frame(
+    type: int, channel: int, payload: bytes = b"", *, size: int | None = None, end: int = END
+) -> bytes:
+    """A frame's octets. ``size`` (of the payload) and ``end`` are right unless they are given."""
+    total = len(payload) if size is None else size
+    return bytes((type,)) + channel.to_bytes(2) + total.to_bytes(4) + payload + bytes((end,))
+
+
+def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
+    """The payload of a method frame. Fields that are not given are 0, empty or false.
+
+    Fields are named as in the specification or with underscores. Raises ``ValueError`` for a field
+    that the method does not have, and for a value that its type does not;
+    :class:`amqp091_values.Raw` is written as it is.
+    """
+    about = BY_NAME[name]
+    given = hyphened(fields)
+    unknown = given.keys() - {each for each, _ in about.fields}
+    if unknown:
+        raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
+    return about.class_id.to_bytes(2) + about.method_id.to_bytes(2) + _fields(about.fields, given)
+
+
+def hyphened(fields: Mapping[str, Any] | None) -> dict[str, Any]:
+    """``fields`` named as in the specification."""
+    return {name.replace("_", "-"): value for name, value in (fields or {}).items()}
+
+
+_EMPTY: dict[str, Any] = {"shortstr": "", "longstr": b"", "table": {}}
+
+
+def _fields(table: Fields, given: Mapping[str, Any]) -> bytes:
+    octets, bits, count = b"", 0, 0
+    for name, kind in table:
+        if kind == "bit":
+            bits |= bool(given.get(name)) << count
+            count += 1
+            continue
+        if count:
+            octets, bits, count = octets + bytes((bits,)), 0, 0
+        octets += values.encode(given.get(name, _EMPTY.get(kind, 0)), kind)
+    return octets + bytes((bits,)) if count else octets
+
+
+def encode_content_header(
+    body_size: int,
+    properties: Mapping[str, Any] | None = None,
+    *,
+    class_id: int = BASIC,
+    weight: int = 0,
+) -> bytes:
+    """The payload of a content header frame. Raises ``ValueError`` as :func:`encode_method`
+    does."""
+    given = hyphened(properties)
+    unknown = given.keys() - {name for name, _ in PROPERTIES}
+    if unknown:
+        raise ValueError(f"class basic has no property {', '.join(sorted(unknown))}")
+    flags, octets = 0, b""
+    for bit, (name, kind) in enumerate(PROPERTIES):
+        if given.get(name) is not None:
+            flags |= 1 << (15 - bit)
+            octets += values.encode(given[name], kind)
+    return (
+        class_id.to_bytes(2)
+        + weight.to_bytes(2)
+        + body_size.to_bytes(8)
+        + flags.to_bytes(2)
+        + octets
+    )
+
+
+def encode_content(
+    channel: int, body: bytes, properties: Mapping[str, Any] | None = None, *, frame_max: int = 0
+) -> bytes:
+    """Content header and bodies, none above ``frame_max`` octets in all (0: no limit)."""
+    most = frame_max - OVERHEAD if frame_max else max(1, len(body))
+    bodies = (encode_frame(BODY, channel, body[at : at + most]) for at in range(0, len(body), most))
+    return encode_frame(HEADER, channel, encode_content_header(len(body), properties)) + b"".join(
+        bodies
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as it was read, or a protocol header. ``name`` is the method's, or one of those of
+    what is no method.
+
+    ``fields`` are the method's or the content header's (``class-id``, ``weight``, ``body-size``,
+    and the properties that are there). ``payload`` is a body. ``size`` counts every octet of the
+    frame.
+    """
+
+    name: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    payload: bytes = b""
+    channel: int = 0
+    type: int = METHOD
+    size: int = 0
+
+
+Read: TypeAlias = Frame | Unreadable
+
+
+class Reader(Cutter[Frame]):
+    """Cuts what arrives from one side into protocol headers and frames."""
+
+    def __init__(self, most: int = MOST_READ) -> None:
+        super().__init__()
+        self.most = most
+
+    def _next(self) -> Read | None:
+        head = bytes(self._pending[:OVERHEAD])
+        if len(head) < OVERHEAD:
+            return None
+        if head[:4] == PREFIX:
+            del self._pending[:OVERHEAD]
+            return Frame(
+                PROTOCOL_HEADER,
+                dict(zip(("id", "major", "minor", "revision"), head[4:], strict=True)),
+                size=8,
+            )
+        type, channel, size = head[0], int.from_bytes(head[1:3]), int.from_bytes(head[3:7])
+        if type not in (METHOD, HEADER, BODY, HEARTBEAT):
+            return Unreadable(
+                bytes(self._pending), f"a frame has the unknown type {type}", lost=True
+            )
+        if size > self.most:
+            return Unreadable(
+                bytes(self._pending),
+                f"a frame says it has {size} octets, above {self.most}",
+                lost=True,
+            )
+        if len(self._pending) < size + OVERHEAD:
+            return None
+        data = bytes(self._pending[: size + OVERHEAD])
+        if data[-1] != END:
+            return Unreadable(
+                data, f"a frame ends with {data[-1]:#04x} and not with 0xce", lost=True
+            )
+        del self._pending[: size + OVERHEAD]
+        return read_payload(type, channel, data)
+
+
+def read_payload(type: int, channel: int, data: bytes) -> Read:
+    """The whole frame ``data`` of a type and channel that are known already."""
+    payload = data[7:-1]
+    if type == BODY:
+        return Frame(CONTENT_BODY, {}, payload, channel, type, len(data))
+    if type == HEARTBEAT:
+        return Frame(HEART_BEAT, {}, payload, channel, type, len(data))
+    try:
+        name, fields = _content_header(payload) if type == HEADER else _method(payload)
+    except Malformed as problem:
+        return Unreadable(data, str(problem))
+    return Frame(name, fields, b"", channel, type, len(data))
+
+
+def _method(payload: bytes) -> tuple[str, dict[str, Any]]:
+    if len(payload) < 4:
+        raise Malformed(f"a method of {len(payload)} octets has no numbers")
+    numbers = int.from_bytes(payload[:2]), int.from_bytes(payload[2:4])
+    about = BY_NUMBERS.get(numbers)
+    if about is None:
+        raise Malformed(f"there is no method {numbers[1]} in class {numbers[0]}")
+    return about.name, _read_fields(about, payload, 4)
+
+
+def _read_fields(about: MethodTable, data: bytes, at: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    bits = 0
+    for name, kind in about.fields:
+        if kind == "bit":
+            if bits % 8 == 0:
+                octet, at = values.decode(data, at, "octet")
+            found[name] = bool(octet >> bits % 8 & 1)
+            bits += 1
+            continue
+        bits = 0
+        try:
+            found[name], at = values.decode(data, at, kind)
+        except Malformed as problem:
+            raise Malformed(f"{about.name}, {name}: {problem}") from None
+    if at != len(data):
+        raise Malformed(f"{about.name}: {len(data) - at} octets too many")
+    return found
+
+
+def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
+    if len(payload) < 14:
+        raise Malformed(f"a content header of {len(payload)} octets is too short")
+    found: dict[str, Any] = {
+        "class-id": int.from_bytes(payload[:2]),
+        "weight": int.from_bytes(payload[2:4]),
+        "body-size": int.from_bytes(payload[4:12]),
+    }
+    flags, at = int.from_bytes(payload[12:14]), 14
+    for bit, (name, kind) in enumerate(PROPERTIES):
+        if flags >> (15 - bit) & 1:
+            found[name], at = values.decode(payload, at, kind)
+    if flags & 3 or at != len(payload):
+        raise Malformed("a content header has properties that class basic does not have")
+    return CONTENT_HEADER, found
+
+
+# --- methods with their contents ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method with the content that it carries, or what else came as one piece (a protocol header,
+    a stray frame).
+
+    ``properties`` and ``body`` are the content's; not ``complete`` when something else came in its
+    midst. ``size`` counts the octets of all its frames, ``frames`` has those of each.
+    """
+
+    name: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    channel: int = 0
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    body: bytes = b""
+    size: int = 0
+    frames: tuple[int, ...] = ()
+    complete: bool = True
+
+    def __getitem__(self, name: str) -> Any:
+        """A field or property as plain Python, text as ``str``; raises ``KeyError`` when there is
+        none."""
+        name = name.replace("_", "-")
+        value = self.fields[name] if name in self.fields else self.properties[name]
+        return values.text(value) if isinstance(value, bytes) else values.plain(value)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field or property as plain Python, or ``default``."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def listed(self) -> FieldList:
+        """Channel, fields and properties as text: what traces hold of it."""
+        listed = [("channel", str(self.channel))]
+        listed += [
+            (name, values.words(value))
+            for name, value in (*self.fields.items(), *self.properties.items())
+        ]
+        if not self.complete:
+            listed.append(("complete", "false"))
+        return tuple(listed)
+
+    def brief(self) -> str:
+        """The method in one line, for sentences."""
+        inside = " ".join(
+            f"{name}={value}"
+            for name, value in self.listed()[1:]
+            if value not in ("", "false", "{}")
+        )
+        body = f" {len(self.body)} octets {self.body[:40]!r}" if self.body else ""
+        return f"{self.name}({self.channel}) [{inside}]{body}"[:500]
+
+
+_USUAL = {"class-id": BASIC, "weight": 0}
+
+
+@dataclass(slots=True)
+class _Open:
+    """A method whose content is not complete; ``due`` octets of it are to come, None before its
+    header."""
+
+    method: Method
+    due: int | None = None
+    parts: list[bytes] = field(default_factory=list)
+
+    def add(self, frame: Frame) -> None:
+        """A content header, or the next body. More octets than were promised end the content too:
+        nothing is judged here."""
+        self.method = replace(
+            self.method,
+            size=self.method.size + frame.size,
+            frames=(*self.method.frames, frame.size),
+        )
+        if self.due is None:
+            self.due = frame.fields["body-size"]
+            self.method = replace(
+                self.method,
+                properties={
+                    name: each
+                    for name, each in frame.fields.items()
+                    if name != "body-size" and _USUAL.get(name) != each
+                },
+            )
+        else:
+            self.parts.append(frame.payload)
+            self.due = max(0, self.due - len(frame.payload))
+
+    def done(self) -> Method:
+        return replace(self.method, body=b"".join(self.parts), complete=self.due == 0)
+
+
+class Contents:
+    """Puts the methods of one direction of one connection together with their contents. A channel
+    has one at a time."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+
+    def feed(self, frame: Frame) -> Iterator[Method]:
+        """What ``frame`` completes: one method, or an interrupted one and then what interrupted
+        it."""
+        begun = self._open.get(frame.channel)
+        if (
+            begun is not None
+            and frame.type in (HEADER, BODY)
+            and (frame.type == HEADER) is (begun.due is None)
+        ):
+            begun.add(frame)
+            if begun.due == 0:
+                yield self._open.pop(frame.channel).done()
+            return
+        if begun is not None:
+            yield self._open.pop(frame.channel).done()
+        method = Method(
+            frame.name, frame.fields, frame.channel, {}, frame.payload, frame.size, (frame.size,)
+        )
+        about = BY_NAME.get(frame.name)
+        if about is not None and about.content:
+            self._open[frame.channel] = _Open(method)
+        else:
+            yield method

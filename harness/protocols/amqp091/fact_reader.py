@@ -1,0 +1,343 @@
+"""What the methods of one AMQP 0-9-1 connection amount to: messages sent, deliveries and how they
+ended.
+
+Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
+tells the same facts. A queue is named by the routing key of what goes through the default exchange;
+what goes through another one may come to any number of queues and is named ``/exchange/NAME/KEY``,
+in what is published and in what is delivered alike. A subscription is ``CHANNEL:TAG``.
+
+A message is confirmed by the broker's basic.ack in confirm mode, or by tx.commit-ok. That it was
+lost is certain only when it is known that there was a queue for it: it was mandatory and did not
+come back, or its own connection had declared the queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from brokerproof.harness.oracles import capture_gaps
+from brokerproof.harness.protocols.stomp.fact_reader import (
+    FOREKNOWN,
+    End,
+    Fact,
+    Got,
+    Joined,
+    Key,
+    Left,
+    Opaque,
+    Row,
+    Sent,
+    When,
+)
+
+DELIVERIES = frozenset({"basic.deliver", "basic.get-ok"})
+WITH_BODY = frozenset({"basic.publish", "basic.return", *DELIVERIES})
+ANSWERS = frozenset({"basic.ack", "basic.nack", "basic.reject"})
+EXCHANGE = "/exchange/"
+STRANGE = ("priority", "expiration")
+"""Properties of a message that let a broker reorder or drop it."""
+DEAD = "x-death"
+"""The header of a message that a queue gave up and another got: nobody published it there."""
+CHANGEABLE = ("x-message-ttl", "x-expires", "x-max-", "x-dead-letter", "x-overflow")
+"""Arguments of queues (beginnings of names) that may let messages go, or change their order."""
+
+
+def queue_of(headers: Mapping[str, str]) -> str:
+    """What a message is for, by its exchange and its routing key."""
+    exchange, key = headers.get("exchange", ""), headers.get("routing-key", "")
+    return f"{EXCHANGE}{exchange}/{key}" if exchange else key
+
+
+def true(headers: Mapping[str, str], name: str) -> bool:
+    """Whether a bit is set."""
+    return headers.get(name) == "true"
+
+
+def number(headers: Mapping[str, str], name: str) -> int:
+    """A field that is a number; 0 where it is missing or none."""
+    text = headers.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+@dataclass(slots=True)
+class _Channel:
+    """One channel. ``published`` counts from confirm.select on, None where that was not seen."""
+
+    number: int
+    published: int | None = None
+    awaiting: dict[int, Sent] = field(default_factory=dict)
+    transactional: bool = False
+    sends: list[Sent] = field(default_factory=list)
+    committing: list[Sent] = field(default_factory=list)
+    consumers: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """By tag: queue, and whether deliveries have to be acknowledged."""
+    asking: deque[tuple[str, str, bool]] = field(default_factory=deque)
+    """Of basic.consume without an answer: tag, queue, whether to acknowledge."""
+    getting: deque[tuple[str, bool]] = field(default_factory=deque)
+    declaring: deque[str] = field(default_factory=deque)
+    leaving: dict[str, Left] = field(default_factory=dict)
+    held: dict[int, Got] = field(default_factory=dict)
+    gotten: set[str] = field(default_factory=set)
+    """Queues that basic.get asked."""
+    queue: str = ""
+    """The one that was declared last: an empty name means it."""
+    closing: bool = False
+
+
+@dataclass
+class Reading:
+    """One connection while it is read. Memory is what is under way."""
+
+    conn: int
+    _channels: dict[int, _Channel] = field(default_factory=dict)
+    _declared: set[str] = field(default_factory=set)
+    _opaque: bool = False
+    _ended: bool = False
+
+    def note(self, row: Row) -> Iterator[Fact]:
+        """Enters one event; yields what is decided by it."""
+        if self._ended:
+            return
+        if row.kind == "OctetsSent" or capture_gaps.hides(row.kind, row.command):
+            if not self._opaque:
+                self._opaque = True
+                yield Opaque(self.conn)
+        elif row.kind == "ConnectionAbandoned" or (
+            row.command == "connection.close" and row.kind == "FrameSent"
+        ):
+            yield from self.end(row.when)
+        elif row.kind == "ConnectionClosed" or row.command == "connection.close":
+            yield from self.end((row.when[0] - FOREKNOWN, row.when[1]))
+        elif row.kind in ("FrameSent", "FrameReceived"):
+            of = number(row.headers, "channel")
+            channel = self._channels.setdefault(of, _Channel(of))
+            if row.command in ("channel.open", "channel.close", "channel.close-ok"):
+                yield from self._turned(channel, row)
+            elif not channel.closing:
+                yield from (
+                    self._sent(channel, row)
+                    if row.kind == "FrameSent"
+                    else self._came(channel, row)
+                )
+
+    def end(self, when: When | None = None) -> Iterator[Fact]:
+        """The connection ended at ``when``, or the recording did (None): everything open is told as
+        it stands."""
+        self._ended = True
+        for channel in self._channels.values():
+            yield from self._close(channel, when)
+        self._channels.clear()
+
+    def _turned(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        if row.command == "channel.open":
+            yield from self._close(channel, row.when)
+            self._channels[channel.number] = _Channel(channel.number)
+            return
+        if not channel.closing:
+            known = row.when if row.kind == "FrameSent" else (row.when[0] - FOREKNOWN, row.when[1])
+            yield from self._close(channel, known)
+        fresh = self._channels[channel.number] = _Channel(channel.number)
+        # What still comes was under way when we closed it; nobody takes it.
+        fresh.closing = row.command == "channel.close"
+
+    def _close(self, channel: _Channel, when: When | None) -> Iterator[Fact]:
+        yield from (*channel.awaiting.values(), *channel.committing)
+        for sent in channel.sends:
+            yield sent if when is None else replace(sent, withdrawn=True)
+        for held in channel.held.values():
+            yield replace(held, end=End.HELD if when is None else End.LOST, ended=when)
+        if when is None:
+            yield from channel.leaving.values()
+            return
+        for tag, (queue, _) in channel.consumers.items():
+            yield Left(queue, self.conn, f"{channel.number}:{tag}", when, noticed=False)
+        for at, queue in enumerate(sorted(channel.gotten)):
+            yield Left(queue, self.conn, "" if at else f"{channel.number}:", when, noticed=False)
+        yield from channel.leaving.values()
+
+    def _sent(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        headers, command = row.headers, row.command
+        match command:
+            case "basic.publish" if row.key is not None and not _torn(row):
+                yield from self._published(channel, row, row.key)
+            case "confirm.select":
+                channel.published = 0 if channel.published is None else channel.published
+            case "tx.select":
+                channel.transactional = True
+            case "tx.commit":
+                channel.committing, channel.sends = [*channel.committing, *channel.sends], []
+            case "tx.rollback":
+                yield from (replace(each, withdrawn=True) for each in channel.sends)
+                channel.sends = []
+            case "basic.consume":
+                about = (headers.get("consumer-tag", ""), headers.get("queue", "") or channel.queue)
+                if true(headers, "no-wait"):
+                    yield self._begun(channel, *about, not true(headers, "no-ack"), row.when)
+                else:
+                    channel.asking.append((*about, not true(headers, "no-ack")))
+            case "basic.get":
+                queue = headers.get("queue", "") or channel.queue
+                channel.getting.append((queue, not true(headers, "no-ack")))
+                channel.gotten.add(queue)
+            case "basic.cancel":
+                yield from self._cancelled(channel, row, noticed=False)
+            case "basic.recover" | "basic.recover-async":
+                yield from (
+                    replace(held, end=End.REFUSED, ended=row.when) for held in channel.held.values()
+                )
+                channel.held.clear()
+            case command if command in ANSWERS:
+                yield from self._answered(channel, row)
+            case "queue.declare" | "queue.delete" | "queue.purge":
+                yield from self._queued(channel, row)
+
+    def _published(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
+        queue = queue_of(row.headers)
+        by_default = not row.headers.get("exchange", "")
+        sent = Sent(
+            key,
+            queue,
+            self.conn,
+            row.when,
+            confirmed=False,
+            withdrawn=False,
+            anycast=True if by_default else None,
+            strange=channel.transactional or any(name in row.headers for name in STRANGE),
+            channel=channel.number,
+            routed=true(row.headers, "mandatory") or (by_default and queue in self._declared),
+        )
+        if channel.transactional:
+            channel.sends.append(sent)
+        elif channel.published is not None:
+            channel.published += 1
+            channel.awaiting[channel.published] = sent
+        else:
+            yield sent
+
+    def _queued(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        queue = row.headers.get("queue", "")
+        if row.command == "queue.declare":
+            channel.queue = queue
+            if not true(row.headers, "no-wait"):
+                channel.declaring.append(queue)
+            arguments = row.headers.get("arguments", "")
+            goes = true(row.headers, "exclusive") or true(row.headers, "auto-delete")
+            if true(row.headers, "passive") or not (
+                goes or any(each in arguments for each in CHANGEABLE)
+            ):
+                return
+        yield Joined(queue or channel.queue, self.conn, "", row.when, selective=True)
+
+    def _begun(
+        self, channel: _Channel, tag: str, queue: str, acknowledges: bool, when: When
+    ) -> Joined:
+        channel.consumers[tag] = queue, acknowledges
+        return Joined(queue, self.conn, f"{channel.number}:{tag}", when, selective=False)
+
+    def _cancelled(self, channel: _Channel, row: Row, *, noticed: bool) -> Iterator[Fact]:
+        tag = row.headers.get("consumer-tag", "")
+        if tag not in channel.consumers:
+            return
+        queue, _ = channel.consumers[tag]
+        left = Left(queue, self.conn, f"{channel.number}:{tag}", row.when, noticed)
+        if noticed or true(row.headers, "no-wait"):
+            del channel.consumers[tag]
+            yield left
+        else:
+            channel.leaving[tag] = left
+
+    def _answered(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        tag, multiple = number(row.headers, "delivery-tag"), true(row.headers, "multiple")
+        of = [each for each in channel.held if not tag or each <= tag] if multiple else [tag]
+        back = row.command != "basic.ack" and row.headers.get("requeue", "true") == "true"
+        end = End.TENTATIVE if channel.transactional else End.REFUSED if back else End.ASKED
+        for each in of:
+            held = channel.held.pop(each, None)
+            if held is not None:
+                yield replace(held, end=end, ended=row.when)
+
+    def _came(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        headers = row.headers
+        match row.command:
+            case "basic.deliver" | "basic.get-ok":
+                yield from self._delivered(channel, row)
+            case "basic.get-empty" if channel.getting:
+                channel.getting.popleft()
+            case "basic.consume-ok" if channel.asking:
+                _, queue, acknowledges = channel.asking.popleft()
+                yield self._begun(
+                    channel, headers.get("consumer-tag", ""), queue, acknowledges, row.when
+                )
+            case "basic.cancel-ok":
+                left = channel.leaving.pop(headers.get("consumer-tag", ""), None)
+                if left is not None:
+                    channel.consumers.pop(headers.get("consumer-tag", ""), None)
+                    yield replace(left, noticed=True)
+            case "basic.cancel":  # the queue is gone
+                tag = headers.get("consumer-tag", "")
+                if tag in channel.consumers:
+                    yield Joined(channel.consumers[tag][0], self.conn, "", row.when, selective=True)
+                yield from self._cancelled(channel, row, noticed=True)
+            case "queue.declare-ok" if channel.declaring:
+                channel.declaring.popleft()
+                channel.queue = headers.get("queue", "")
+                self._declared.add(channel.queue)
+            case "basic.ack" | "basic.nack":
+                yield from self._confirmed(channel, row)
+            case "basic.return" if row.key is not None:
+                yield from self._returned(channel, row, row.key)
+            case "tx.commit-ok":
+                yield from (replace(each, confirmed=True) for each in channel.committing)
+                channel.committing = []
+
+    def _confirmed(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        tag, multiple = number(row.headers, "delivery-tag"), true(row.headers, "multiple")
+        of = [each for each in channel.awaiting if not tag or each <= tag] if multiple else [tag]
+        for each in of:
+            sent = channel.awaiting.pop(each, None)
+            if sent is not None:
+                yield replace(sent, confirmed=row.command == "basic.ack")
+
+    def _returned(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
+        """A message came back: it has no queue, and its confirmation says no more than that."""
+        queue = queue_of(row.headers)
+        for tag, sent in channel.awaiting.items():
+            if (sent.key, sent.queue) == (key, queue):
+                del channel.awaiting[tag]
+                yield sent
+                return
+
+    def _delivered(self, channel: _Channel, row: Row) -> Iterator[Fact]:
+        headers, tag = row.headers, row.headers.get("consumer-tag", "")
+        acknowledges = True
+        if row.command == "basic.get-ok" and channel.getting:
+            _, acknowledges = channel.getting.popleft()
+        elif tag in channel.consumers:  # else it began before the recording did
+            _, acknowledges = channel.consumers[tag]
+        if row.key is None or _torn(row) or DEAD in headers.get("headers", ""):
+            return
+        got = Got(
+            row.key,
+            queue_of(headers),
+            self.conn,
+            f"{channel.number}:{tag}",
+            row.when,
+            true(headers, "redelivered"),
+            End.HELD,
+            None,
+            None if headers.get("exchange", "") else True,
+        )
+        if acknowledges:
+            named = number(headers, "delivery-tag")
+            if named in channel.held:  # nobody knows which of the two an answer will be about
+                yield replace(channel.held[named], end=End.TENTATIVE, ended=row.when)
+            channel.held[named] = got
+        else:
+            yield replace(got, end=End.ASKED, ended=row.when)
+
+
+def _torn(row: Row) -> bool:
+    """Whether a content was interrupted."""
+    return row.headers.get("complete") == "false"

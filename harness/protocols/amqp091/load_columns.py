@@ -1,0 +1,195 @@
+"""AMQP 0-9-1 methods with their contents as columns of the trace, as
+:mod:`brokerproof.harness.protocols.amqp091.trace_recorder` tells them. What is published, delivered
+and acknowledged, which is nearly all, is taken apart together; the rest by the harness's own
+codec."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from brokerproof.harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
+from brokerproof.harness.load.wire_log import EOL, Stretch
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME
+
+PROTOCOL = "AMQP091"
+UNREADABLE = "UNREADABLE"
+"""The command of what is no frame; its header ``reason`` says why."""
+TOGETHER = ("basic.publish", "basic.deliver", "basic.ack")
+_PADDING = bytes(64)
+_PAYLOAD = 11
+"""Where the fields of a method begin in its frame."""
+_CONTENT_HEADER = 22
+"""Octets of a content header's frame without properties."""
+_CHUNK = {"short": 2, "longlong": 8}
+
+Octets = npt.NDArray[np.uint8]
+
+
+def columns(stretch: Stretch) -> dict[str, pa.Array]:
+    """The columns of methods with what is kept of their contents, of heart-beats and protocol
+    headers."""
+    rows = Rows.of(stretch)
+    lengths = rows.lengths
+    begins = np.cumsum(lengths) - lengths
+    data = np.frombuffer(rows.data + _PADDING, np.uint8)
+    broken = rows.sizes >= EOL
+    sizes = rows.sizes - broken * EOL
+    number = sum(data[begins + 7 + at].astype(np.int64) << (24 - 8 * at) for at in range(4))
+    is_method = (data[begins] == codec.METHOD) & ~broken
+    parts: list[tuple[Ints, Frames]] = []
+    left = np.ones(len(lengths), np.bool_)
+    for name in TOGETHER:
+        about = BY_NAME[name]
+        mine = np.flatnonzero(is_method & (number == (about.class_id << 16 | about.method_id)))
+        if not len(mine):
+            continue
+        fits, frames = _together(name, rows, data, begins[mine], lengths[mine], sizes[mine])
+        if frames is not None:
+            left[mine[fits]] = False
+            parts.append((mine[fits], frames))
+    if left.any():
+        mine = np.flatnonzero(left)
+        octets = rows.octets.take(pa.array(mine)).to_pylist()
+        told = zip(octets, sizes[mine].tolist(), broken[mine].tolist(), strict=True)
+        parts.append((mine, listed([_slow(*each) for each in told])))
+    beats = data[begins] == codec.HEARTBEAT
+    plain = Rows(rows.at, rows.conn, rows.sent, sizes, lengths, rows.data, rows.octets)
+    return plain.batch(PROTOCOL, together(parts, len(lengths)), beats)
+
+
+def _together(
+    name: str, rows: Rows, data: Octets, begins: Ints, lengths: Ints, sizes: Ints
+) -> tuple[Bools, Frames | None]:
+    """Those frames of one method that are as usual: which they are, and they."""
+    about = BY_NAME[name]
+    count = len(begins)
+    ends = begins + _number(data, begins + 3, 4) + codec.OVERHEAD
+    whole = begins + lengths
+    fits = ends + (_CONTENT_HEADER if about.content else 0) <= whole
+    place = begins + _PAYLOAD
+    names = ["channel"]
+    values: list[Sequence[str] | pa.Array] = [_texts(_number(data, begins + 1, 2))]
+    bit = 0
+    for field, kind in about.fields:
+        names.append(field)
+        if kind != "bit" and bit:
+            place, bit = place + 1, 0
+        if kind == "bit":
+            on = data[np.minimum(place, len(data) - 1)] >> bit & 1
+            values.append(pa.array(np.where(on, "true", "false")))
+            bit += 1
+        elif kind == "shortstr":
+            size = data[np.minimum(place, len(data) - 1)].astype(np.int64)
+            begin, place = place + 1, place + 1 + size
+            fits &= place <= ends
+            values.append(_strings(rows.data, begin, np.where(fits, place, begin)))
+        else:
+            values.append(_texts(_number(data, np.minimum(place, len(data) - 9), _CHUNK[kind])))
+            place = place + _CHUNK[kind]
+    fits &= place + (bit > 0) + 1 == ends  # and the end octet
+    body_begin, body_size = ends, np.zeros(count, np.int64)
+    if about.content:
+        head = np.minimum(ends, len(data) - 32)
+        fits &= (data[head] == codec.HEADER) & (_number(data, head + 3, 4) == 14)
+        fits &= (_number(data, head + 7, 4) == BASIC << 16) & (_number(data, head + 19, 2) == 0)
+        body_size = _number(data, head + 11, 8)
+        body_begin = ends + _CONTENT_HEADER
+    if not fits.all():
+        keep = pa.array(np.flatnonzero(fits))
+        if not len(keep):
+            return fits, None
+        values = [pa.array(each, pa.string()).take(keep) for each in values]
+    bodies = [
+        rows.data[at:to]
+        for at, to in zip(body_begin[fits].tolist(), whole[fits].tolist(), strict=True)
+    ]
+    frames = Frames(
+        pa.repeat(pa.scalar(name, pa.string()), len(bodies)),
+        _headers(names, [pa.array(each, pa.string()) for each in values]),
+        pa.array(bodies, pa.binary()),
+        body_size[fits],
+        sizes[fits],
+    )
+    return fits, frames
+
+
+def _number(data: Octets, at: Ints, width: int) -> Ints:
+    """Unsigned numbers of so many octets."""
+    found = np.zeros(len(at), np.int64)
+    for octet in range(width):
+        found = (found << 8) | data[at + octet]
+    return found
+
+
+def _texts(numbers: Ints) -> pa.Array:
+    return pa.array(numbers.view(np.uint64)).cast(pa.string())
+
+
+def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
+    """Short strings, of which there are few different ones."""
+    known: dict[bytes, str] = {}
+    found = []
+    for at, to in zip(begins.tolist(), ends.tolist(), strict=True):
+        octets = data[at:to]
+        text = known.get(octets)
+        if text is None:
+            text = known[octets] = octets.decode("utf-8", "backslashreplace")
+        found.append(text)
+    return found
+
+
+def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
+    """Headers of rows that all have the same names."""
+    rows, width = len(values[0]), len(names)
+    order = np.arange(rows * width).reshape(width, rows).T.ravel()
+    return lists(
+        np.arange(rows + 1) * width,
+        pa.array(np.tile(np.array(names, object), rows), pa.string()),
+        pa.concat_arrays(list(values)).take(pa.array(order)),
+    )
+
+
+def _slow(octets: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, bytes, int, int]:
+    """One method by the harness's own codec. What is kept of a body has no frames of its own."""
+    end = _frames_end(octets)
+    frames: list[codec.Frame] = []
+    for each in codec.Reader().feed(octets[:end]):
+        if not isinstance(each, codec.Frame):
+            return UNREADABLE, (("reason", each.reason),), octets, len(octets), size
+        frames.append(each)
+    first, body = frames[0], octets[end:]
+    if first.name == codec.HEART_BEAT:
+        return first.name, (), b"", 0, size
+    contents, promised = codec.Contents(), 0
+    found = list(contents.feed(first))
+    for header in frames[1:]:
+        promised = header.fields["body-size"]
+        kept = promised if broken else len(body)
+        found += contents.feed(
+            dataclasses.replace(header, fields={**header.fields, "body-size": kept})
+        )
+    if body:
+        found += contents.feed(codec.Frame(codec.CONTENT_BODY, {}, body, first.channel, codec.BODY))
+    if broken:
+        found += contents.feed(
+            codec.Frame("channel.flow-ok", {"active": True}, channel=first.channel)
+        )
+    method = found[0]
+    whole = len(method.body) if broken or not promised else promised
+    return method.name, method.listed(), method.body, whole, size
+
+
+def _frames_end(octets: bytes) -> int:
+    """Where the method's frame ends, or that of the content header behind it."""
+    if octets.startswith(codec.PREFIX):
+        return codec.OVERHEAD
+    end = codec.OVERHEAD + int.from_bytes(octets[3:7])
+    if octets[0] == codec.METHOD and octets[end : end + 1] == bytes((codec.HEADER,)):
+        end += codec.OVERHEAD + int.from_bytes(octets[end + 3 : end + 7])
+    return end

@@ -1,0 +1,360 @@
+"""A raw AMQP 0-9-1 peer: speaks correctly when asked to, and can send anything at all.
+
+Every verb fills in what a correct peer would say; :meth:`Amqp091Peer.send`,
+:meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send what no verb would. What is
+written is recorded as the harness's own codec reads it, so octets that are no frame are recorded as
+such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.protocols.amqp091.codec import Method
+from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, UNREADABLE, Tap
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    Conversation,
+    Judge,
+    Match,
+    Requirements,
+)
+
+CAPABILITIES: dict[str, bool] = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+}
+"""What a usual client says that it can."""
+BARRIER = "amq.direct"
+"""An exchange that is always there (3.1.3): asking for it does no harm, and its answer comes behind
+all others."""
+
+
+def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[Method]:
+    """Matches a method by name, channel and plain values of fields and properties; None where there
+    must be none."""
+    wanted = codec.hyphened(fields)
+    words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
+
+    def accepts(candidate: Method) -> bool:
+        if candidate.name != name or (channel is not None and candidate.channel != channel):
+            return False
+        return all(candidate.get(key) == value for key, value in wanted.items())
+
+    return Match(words if channel is None else f"{words} on channel {channel}", accepts)
+
+
+def either(*matches: Match[Method]) -> Match[Method]:
+    """Matches what any of ``matches`` does."""
+    return Match(
+        " or ".join(map(str, matches)),
+        lambda candidate: any(each.accepts(candidate) for each in matches),
+    )
+
+
+class Amqp091Peer(Conversation[Method]):
+    """One AMQP 0-9-1 connection of the harness."""
+
+    protocol = PROTOCOL
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.started: Method | None = None
+        """The broker's connection.start, once it came."""
+        self.tuned: Method | None = None
+        """Its connection.tune."""
+        self.frame_max = 0
+        """Octets of the frames that :meth:`publish` cuts contents into; what tune-ok said, 0 for no
+        limit."""
+        self._tap = Tap(judge, conn)
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        for each in self._tap.received(at, data):
+            self.inbox.append(each)
+            if each.name == "connection.start":
+                self.started = each
+            elif each.name == "connection.tune":
+                self.tuned = each
+
+    def fatal(self, frame: Method) -> bool:
+        return frame.name in ("connection.close", "channel.close", UNREADABLE)
+
+    def words(self, frame: Method) -> str:
+        return frame.brief()
+
+    # sending
+
+    def write(self, data: bytes, *, as_event: bool = True) -> None:
+        """Octets, recorded as what they are: frames, or octets that are none."""
+        if as_event:
+            self._tap.sent(self.world.now(), data)
+        super().write(data, as_event=False)
+
+    def beat(self, octets: bytes = codec.encode_frame(codec.HEARTBEAT, 0)) -> None:
+        """A heart-beat frame."""
+        self.write(octets)
+
+    def header(self, id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> None:
+        """The protocol header."""
+        self.write(codec.protocol_header(id, major, minor, revision))
+
+    def send_frame(self, type: int, channel: int, payload: bytes = b"", **lies: int) -> None:
+        """One frame; ``size`` and ``end`` may be given otherwise than they are."""
+        self.write(codec.encode_frame(type, channel, payload, **lies))
+
+    def send(
+        self,
+        name: str,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        channel: int = 0,
+        also: Callable[[bytes], bytes] | None = None,
+    ) -> None:
+        """One method frame with exactly these fields; ``also`` has the last word on its octets."""
+        octets = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
+        self.write(octets if also is None else also(octets))
+
+    def call(
+        self,
+        name: str,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        channel: int = 1,
+        proves: Requirements | None = None,
+        within: Duration = PATIENCE,
+    ) -> Method:
+        """A synchronous method and its answer: the method of the same name with ``-ok``."""
+        self.send(name, fields, channel=channel)
+        return self.expect(method(f"{name}-ok", channel=channel), within=within, proves=proves)
+
+    # connections
+
+    def start(self, *, proves: Requirements | None = None) -> Method:
+        """The protocol header, up to the broker's start."""
+        self.header()
+        return self.expect(method("connection.start", channel=0), proves=proves)
+
+    def authenticate(
+        self,
+        login: str | None,
+        passcode: str | None,
+        *,
+        capabilities: Mapping[str, Any] | None = None,
+        proves: Requirements | None = None,
+    ) -> Method:
+        """PLAIN with that login (without one: guest), up to the broker's tune."""
+        response = f"\0{login or 'guest'}\0{passcode or 'guest'}"
+        properties = {
+            "product": "brokerproof",
+            "capabilities": dict(CAPABILITIES if capabilities is None else capabilities),
+        }
+        self.start_ok("PLAIN", response.encode(), properties)
+        return self.expect(method("connection.tune", channel=0), proves=proves)
+
+    def start_ok(
+        self, mechanism: str, response: bytes, properties: Mapping[str, Any] | None = None
+    ) -> None:
+        """Answers start."""
+        fields = {
+            "mechanism": mechanism,
+            "response": response,
+            "locale": "en_US",
+            "client-properties": properties or {},
+        }
+        self.send("connection.start-ok", fields)
+
+    def tune_ok(
+        self,
+        *,
+        channel_max: int | None = None,
+        frame_max: int | None = None,
+        heartbeat: int | None = 0,
+    ) -> None:
+        """Answers tune: what the broker said, except heart-beats (seconds), of which there are none
+        unless asked for."""
+        tuned = self.tuned
+        assert tuned is not None, "the broker's tune comes first"
+        said = {"channel-max": channel_max, "frame-max": frame_max, "heartbeat": heartbeat}
+        fields = {name: tuned[name] if value is None else value for name, value in said.items()}
+        self.frame_max = fields["frame-max"]
+        self.send("connection.tune-ok", fields)
+
+    def open(self, vhost: str = "/", *, proves: Requirements | None = None) -> Method:
+        """Opens a virtual host."""
+        return self.call("connection.open", {"virtual-host": vhost}, channel=0, proves=proves)
+
+    def close(self, *, proves: Requirements | None = None) -> Method:
+        """Closes the connection in order."""
+        fields = {"reply-code": 200, "reply-text": "done"}
+        return self.call("connection.close", fields, channel=0, proves=proves)
+
+    def refused(
+        self,
+        scope: str,
+        *codes: int,
+        channel: int | None = None,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Method:
+        """Waits for a close of ``scope`` (``connection`` or ``channel``) with any of ``codes``, and
+        answers it."""
+        words = f"{scope}.close with {' or '.join(map(str, codes)) or 'any reply code'}"
+        where = 0 if scope == "connection" else channel
+        found = self.expect(
+            Match(
+                words,
+                lambda each: (
+                    each.name == f"{scope}.close"
+                    and (where is None or each.channel == where)
+                    and (not codes or each["reply-code"] in codes)
+                ),
+            ),
+            within=within,
+            proves=proves,
+        )
+        self.send(f"{scope}.close-ok", channel=found.channel)
+        return found
+
+    # channels
+
+    def open_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
+        """Opens a channel."""
+        return self.call("channel.open", channel=channel, proves=proves)
+
+    def close_channel(self, channel: int = 1, *, proves: Requirements | None = None) -> Method:
+        """Closes a channel in order."""
+        return self.call(
+            "channel.close",
+            {"reply-code": 200, "reply-text": "done"},
+            channel=channel,
+            proves=proves,
+        )
+
+    def settle(self, channel: int = 1) -> None:
+        """A barrier: the broker has taken in all that was sent on ``channel`` before, and its
+        answers have come."""
+        self.call(
+            "exchange.declare",
+            {"exchange": BARRIER, "type": "direct", "passive": True},
+            channel=channel,
+        )
+
+    # queues and messages
+
+    def declare(
+        self,
+        queue: str = "",
+        *,
+        channel: int = 1,
+        proves: Requirements | None = None,
+        **fields: Any,
+    ) -> Method:
+        """Declares a queue, not durable unless told so; its answer has name, message-count and
+        consumer-count."""
+        return self.call(
+            "queue.declare", {"queue": queue, **fields}, channel=channel, proves=proves
+        )
+
+    def count(self, queue: str, *, channel: int = 1) -> int:
+        """How many messages wait in ``queue``."""
+        return int(self.declare(queue, channel=channel, passive=True)["message-count"])
+
+    def publish(self, body: bytes, routing_key: str, **about: Any) -> None:
+        """One message, as method and content; ``about`` it as for :meth:`publication`."""
+        self.write(self.publication(body, routing_key, **about))
+
+    def publication(
+        self,
+        body: bytes,
+        routing_key: str,
+        *,
+        exchange: str = "",
+        channel: int = 1,
+        mandatory: bool = False,
+        immediate: bool = False,
+        properties: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        """The octets of one message, for several that are to be written in one go."""
+        fields = {
+            "exchange": exchange,
+            "routing-key": routing_key,
+            "mandatory": mandatory,
+            "immediate": immediate,
+        }
+        begin = codec.encode_frame(
+            codec.METHOD, channel, codec.encode_method("basic.publish", fields)
+        )
+        return begin + codec.encode_content(channel, body, properties, frame_max=self.frame_max)
+
+    def consume(
+        self,
+        queue: str,
+        tag: str = "",
+        *,
+        channel: int = 1,
+        proves: Requirements | None = None,
+        **fields: Any,
+    ) -> str:
+        """Begins to consume; returns the consumer tag."""
+        answer = self.call(
+            "basic.consume",
+            {"queue": queue, "consumer-tag": tag, **fields},
+            channel=channel,
+            proves=proves,
+        )
+        return str(answer["consumer-tag"])
+
+    def delivery(
+        self,
+        *,
+        channel: int = 1,
+        tag: str | None = None,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Method:
+        """The next delivery on ``channel``, to the consumer ``tag`` or any."""
+        wanted = {} if tag is None else {"consumer_tag": tag}
+        return self.expect(
+            method("basic.deliver", channel=channel, **wanted), within=within, proves=proves
+        )
+
+    def deliveries(self, channel: int = 1) -> list[Method]:
+        """The deliveries on ``channel`` that are here already and nobody took, oldest first; they
+        are taken."""
+        return self.taken("basic.deliver", channel)
+
+    def taken(self, name: str, channel: int = 1) -> list[Method]:
+        """What is here of the method ``name`` on ``channel``, oldest first; it is taken."""
+        wanted = method(name, channel=channel)
+        found = []
+        while (one := self.take(wanted)) is not None:
+            found.append(one)
+        return found
+
+    def get(
+        self,
+        queue: str,
+        *,
+        channel: int = 1,
+        no_ack: bool = False,
+        proves: Requirements | None = None,
+    ) -> Method:
+        """basic.get: its answer is ``basic.get-ok`` or ``basic.get-empty``."""
+        self.send("basic.get", {"queue": queue, "no-ack": no_ack}, channel=channel)
+        answers = either(
+            method("basic.get-ok", channel=channel), method("basic.get-empty", channel=channel)
+        )
+        return self.expect(answers, proves=proves)
+
+    def ack(self, tag: int, *, multiple: bool = False, channel: int = 1) -> None:
+        """Acknowledges the delivery ``tag``, and with ``multiple`` all before it."""
+        self.send("basic.ack", {"delivery-tag": tag, "multiple": multiple}, channel=channel)

@@ -1,0 +1,214 @@
+"""Values of AMQP 0-9-1: fields of methods and of tables, both ways.
+
+What Python type a value has is decided by its type on the wire: octet to longlong and timestamp are
+``int``, bit is ``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the
+specification (4.2.5.5) and the brokers differ about the letters; these are the ones that RabbitMQ
+and its clients agree on. Texts that are no UTF-8 are kept with escapes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DEEPEST = 64
+"""Tables in tables that are read; deeper ones are malformed."""
+
+_NUMBERS = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q", "timestamp": ">Q"}
+_LETTERS = {
+    **{
+        "b": ">b",
+        "B": ">B",
+        "s": ">h",
+        "u": ">H",
+        "I": ">i",
+        "i": ">I",
+        "l": ">q",
+        "T": ">Q",
+        "f": ">f",
+        "d": ">d",
+    },
+    "t": ">?",
+}
+
+
+class Malformed(Exception):
+    """Octets that are no value of the type that is due; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value of a table by the letter of its type. ``value`` is ``bytes`` where the letter is
+    unknown: those octets."""
+
+    letter: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Octets that are written in place of a field, whatever its type is."""
+
+    octets: bytes
+
+
+def encode(value: Any, kind: str) -> bytes:
+    """``value`` as a field of type ``kind`` (no bit: those are packed). Raises ``ValueError`` for
+    what does not fit."""
+    if isinstance(value, Raw):
+        return value.octets
+    if kind in _NUMBERS:
+        try:
+            return struct.pack(_NUMBERS[kind], value)
+        except struct.error:
+            raise ValueError(f"{value!r} is no {kind}") from None
+    if kind == "table":
+        return _sized(b"".join(_name(name) + _field(each) for name, each in value.items()))
+    octets = value.encode() if isinstance(value, str) else bytes(value)
+    if kind == "longstr":
+        return _sized(octets)
+    if len(octets) > 255:
+        raise ValueError(f"a shortstr has at most 255 octets, not {len(octets)}")
+    return bytes((len(octets),)) + octets
+
+
+def _name(name: str) -> bytes:
+    return encode(name, "shortstr")
+
+
+def _sized(octets: bytes) -> bytes:
+    return len(octets).to_bytes(4) + octets
+
+
+def _field(value: Any) -> bytes:
+    given = value if isinstance(value, Typed) else typed(value)
+    letter, inside = given.letter, given.value
+    head = letter.encode("latin-1")
+    if letter in _LETTERS:
+        return head + struct.pack(_LETTERS[letter], inside)
+    match letter:
+        case "S" | "x" if not isinstance(inside, Raw):
+            return head + encode(inside, "longstr")
+        case "F" if not isinstance(inside, Raw):
+            return head + encode(inside, "table")
+        case "A" if not isinstance(inside, Raw):
+            return head + _sized(b"".join(map(_field, inside)))
+        case "D":
+            return head + struct.pack(">BI", *inside)
+        case "V":
+            return head
+    return head + (inside.octets if isinstance(inside, Raw) else bytes(inside))
+
+
+def typed(value: Any) -> Typed:
+    """A plain value with the letter by which clients send it. Raises ``ValueError`` for a type that
+    has none."""
+    match value:
+        case None:
+            return Typed("V", None)
+        case bool():
+            return Typed("t", value)
+        case int():
+            return Typed("I" if -(2**31) <= value < 2**31 else "l", value)
+        case float():
+            return Typed("d", value)
+        case str() | bytes():
+            return Typed("S", value)
+        case dict():
+            return Typed("F", value)
+        case list() | tuple():
+            return Typed("A", value)
+    raise ValueError(f"a table has no {type(value).__name__}")
+
+
+def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
+    """The field of type ``kind`` (no bit) at ``at``, and where it ends. Raises
+    :class:`Malformed`."""
+    if kind in _NUMBERS:
+        return _number(data, at, _NUMBERS[kind], kind)
+    if kind == "shortstr":
+        size, at = _number(data, at, ">B", kind)
+        return text(_octets(data, at, size, kind)), at + size
+    if kind == "longstr":
+        size, at = _number(data, at, ">I", kind)
+        return _octets(data, at, size, kind), at + size
+    return _table(data, at, 0)
+
+
+def text(octets: bytes) -> str:
+    """UTF-8, or as near as it gets."""
+    return octets.decode("utf-8", "backslashreplace")
+
+
+def plain(value: Any) -> Any:
+    """A value of a table without the letters; long strings as text."""
+    if isinstance(value, Typed):
+        return plain(text(value.value) if value.letter == "S" else value.value)
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def words(value: Any) -> str:
+    """A field's value as text, for traces."""
+    if isinstance(value, bytes):
+        return text(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(plain(value))
+
+
+def _number(data: bytes, at: int, form: str, kind: str) -> tuple[Any, int]:
+    try:
+        return struct.unpack_from(form, data, at)[0], at + struct.calcsize(form)
+    except struct.error:
+        raise Malformed(f"{kind}: the octets end in its midst") from None
+
+
+def _octets(data: bytes, at: int, size: int, kind: str) -> bytes:
+    if at + size > len(data):
+        raise Malformed(f"{kind}: says it has {size} octets, and {len(data) - at} are left")
+    return data[at : at + size]
+
+
+def _table(data: bytes, at: int, depth: int) -> tuple[dict[str, Typed], int]:
+    size, at = _number(data, at, ">I", "table")
+    end = at + len(_octets(data, at, size, "table"))
+    found: dict[str, Typed] = {}
+    while at < end:
+        name, at = decode(data[:end], at, "shortstr")
+        found[name], at = _value(data[:end], at, depth)
+    return found, end
+
+
+def _value(data: bytes, at: int, depth: int) -> tuple[Typed, int]:
+    if depth > DEEPEST:
+        raise Malformed(f"table: more than {DEEPEST} in each other")
+    letter = chr(_number(data, at, ">B", "table")[0])
+    at += 1
+    if letter in _LETTERS:
+        value, at = _number(data, at, _LETTERS[letter], letter)
+        return Typed(letter, value), at
+    match letter:
+        case "S" | "x":
+            value, at = decode(data, at, "longstr")
+        case "F":
+            value, at = _table(data, at, depth + 1)
+        case "V":
+            value = None
+        case "D":
+            scale, at = _number(data, at, ">B", "decimal")
+            digits, at = _number(data, at, ">I", "decimal")
+            value = scale, digits
+        case "A":
+            size, at = _number(data, at, ">I", "array")
+            end = at + len(_octets(data, at, size, "array"))
+            value = []
+            while at < end:
+                each, at = _value(data[:end], at, depth + 1)
+                value.append(each)
+        case _:
+            raise Malformed(f"table: a value of the unknown type {letter!r}")
+    return Typed(letter, value), at

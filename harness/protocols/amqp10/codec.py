@@ -1,0 +1,378 @@
+"""AMQP 1.0 frames, performatives and protocol headers: writes whatever it is told, reads what a
+broker sends.
+
+Nothing here decides whether a broker is right. The reader keeps what it saw (channel, size,
+extended header, fields in whatever type they came) and names what it could not read; :func:`flaws`
+says where a frame differs from the table.
+
+Layout (part 2, 2.3): four octets size, one data offset in words of four octets, one type (0 AMQP, 1
+SASL), two channel; an extended header up to the data offset; a performative; a payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from brokerproof.harness.protocols.amqp10 import types
+from brokerproof.harness.protocols.amqp10.tables import (
+    BY_CODE,
+    BY_SYMBOL,
+    COMPOSITES,
+    PERFORMATIVES,
+    SASL,
+    Composite,
+)
+from brokerproof.harness.protocols.amqp10.types import (
+    NULL,
+    Array,
+    Described,
+    Item,
+    Malformed,
+    Raw,
+    Value,
+)
+from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
+
+SENDER, RECEIVER = False, True
+"""Values of the fields called role."""
+
+AMQP_FRAME, SASL_FRAME = 0, 1
+PREFIX = b"AMQP"
+HEADER_SIZE = 8
+MOST_READ = 64 * 1024 * 1024
+"""A frame that claims to be longer is not waited for."""
+
+FieldList: TypeAlias = tuple[tuple[str, str], ...]
+
+
+# --- composites -----------------------------------------------------------------------------------
+
+
+def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Described:
+    """A composite by name. A field may be plain Python where its type is known, else a value of its
+    own.
+
+    Fields are named as in the specification or with underscores. None leaves a field out; a
+    trailing one is not written at all, so ``NULL`` is how to write a null there. Raises
+    ``ValueError`` for a field the table does not have.
+    """
+    about = COMPOSITES[name]
+    given = {key.replace("_", "-"): value for key, value in {**(fields or {}), **more}.items()}
+    unknown = given.keys() - {each.name for each in about.fields}
+    if unknown:
+        raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
+    values = [typed(given.get(each.name), each.type) for each in about.fields]
+    last = max(
+        (at + 1 for at, each in enumerate(about.fields) if given.get(each.name) is not None),
+        default=0,
+    )
+    return Described(types.ulong(about.code), Value("list", tuple(values[:last])))
+
+
+def typed(value: Any, kind: str) -> Item:
+    """``value`` as a field of type ``kind`` (:mod:`brokerproof.harness.protocols.amqp10.tables`); a
+    value with a type of its own keeps it."""
+    if isinstance(value, (Value, Described, Array, Raw)):
+        return value
+    if value is None:
+        return NULL
+    match kind:
+        case "symbol*":
+            return types.symbol(value) if isinstance(value, str) else types.symbols(value)
+        case "fields":
+            return Value(
+                "map", tuple((_symbolic(key), types.item(each)) for key, each in value.items())
+            )
+        case "error":
+            return error(value) if isinstance(value, str) else error(*value)
+        case "role":
+            return Value("boolean", value)
+        case "*" | "map":
+            return types.item(value)
+    return Value(kind, value)
+
+
+def _symbolic(key: Any) -> Item:
+    return types.symbol(key) if isinstance(key, str) else types.item(key)
+
+
+def error(condition: str, description: str | None = None) -> Described:
+    """An error to be carried by detach, end, close or rejected."""
+    return composite("error", {"condition": condition, "description": description})
+
+
+def name_of(what: Item | None) -> str | None:
+    """The name of a composite in the table, or None for any other value."""
+    about = _about(what)
+    return None if about is None else about.name
+
+
+def _about(what: Item | None) -> Composite | None:
+    if not isinstance(what, Described) or not isinstance(what.descriptor, Value):
+        return None
+    if what.descriptor.type == "ulong":
+        return BY_CODE.get(what.descriptor.value)
+    return BY_SYMBOL.get(what.descriptor.value) if what.descriptor.type == "symbol" else None
+
+
+def fields_of(what: Item | None) -> dict[str, Item]:
+    """The fields of a composite that are not null, by name; those beyond the table are called
+    ``field-N``."""
+    about = _about(what)
+    if about is None or not isinstance(what, Described):
+        return {}
+    if not isinstance(what.value, Value) or what.value.type != "list":
+        return {}
+    names = [each.name for each in about.fields]
+    return {
+        names[at] if at < len(names) else f"field-{at}": each
+        for at, each in enumerate(what.value.value)
+        if each != NULL
+    }
+
+
+def words(what: Item) -> str:
+    """A value in words, composites by their names."""
+    name = name_of(what)
+    if name is None:
+        return types.text(what)
+    return f"{name}({', '.join(f'{key}={words(each)}' for key, each in fields_of(what).items())})"
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame as it was read, or a protocol header (``name`` is then ``protocol-header``).
+
+    ``fields`` are those that are not null. ``size`` counts every octet of the frame.
+    """
+
+    name: str
+    fields: Mapping[str, Item] = field(default_factory=dict)
+    payload: bytes = b""
+    channel: int = 0
+    type: int = AMQP_FRAME
+    size: int = 0
+    extended: bytes = b""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field as plain Python, or ``default`` when it is null or absent."""
+        found = self.fields.get(name.replace("_", "-"))
+        return default if found is None else types.plain(found)
+
+    def __getitem__(self, name: str) -> Any:
+        """A field as plain Python; raises ``KeyError`` when the frame has none."""
+        found = self.fields.get(name.replace("_", "-"))
+        if found is None:
+            raise KeyError(f"{self.name} has no field {name!r}")
+        return types.plain(found)
+
+    def part(self, name: str) -> dict[str, Any]:
+        """The fields of a composite field (source, error, state …) as plain Python; empty when it
+        is none."""
+        return {key: types.plain(each) for key, each in fields_of(self.fields.get(name)).items()}
+
+    def kind(self, name: str) -> str | None:
+        """Which composite a field is: ``accepted`` for a state, ``coordinator`` for a target …"""
+        return name_of(self.fields.get(name))
+
+    @property
+    def condition(self) -> str | None:
+        """The condition of the error that the frame carries, if it carries one."""
+        found = self.part("error").get("condition")
+        return None if found is None else str(found)
+
+    def listed(self) -> FieldList:
+        """Channel and fields as text, for traces."""
+        return field_list(self.fields, self.channel)
+
+    def brief(self) -> str:
+        """The frame in one line, for sentences."""
+        inside = " ".join(
+            f"{name}={value}" for name, value in field_list(self.fields, self.channel)[1:]
+        )
+        payload = f" {len(self.payload)} octets {self.payload[:40]!r}" if self.payload else ""
+        return f"{self.name}({self.channel}) [{inside}]{payload}"[:500]
+
+
+def field_list(fields: Mapping[str, Item], channel: int) -> FieldList:
+    """Channel and fields as text: what traces hold of a frame. A role is ``sender`` or
+    ``receiver``."""
+    return (
+        ("channel", str(channel)),
+        *((name, _field_text(name, each)) for name, each in fields.items()),
+    )
+
+
+def _field_text(name: str, what: Item) -> str:
+    if name == "role" and isinstance(what, Value) and what.type == "boolean":
+        return "receiver" if what.value else "sender"
+    return words(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """A frame without a body: a sign of life and nothing else."""
+
+    size: int
+    channel: int = 0
+
+
+Read: TypeAlias = Frame | Empty | Unreadable
+
+
+def protocol_header(id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> bytes:
+    """The eight octets that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, 3 for SASL."""
+    return PREFIX + bytes((id, major, minor, revision))
+
+
+def encode_frame(
+    body: bytes,
+    *,
+    channel: int = 0,
+    type: int = AMQP_FRAME,
+    doff: int | None = None,
+    size: int | None = None,
+    extended: bytes = b"",
+) -> bytes:
+    """A frame's octets. ``doff`` (words) and ``size`` (octets) are right unless they are given.
+
+    ``extended`` is padded with zeros to a whole number of words.
+    """
+    padded = extended + bytes(-len(extended) % 4)
+    total = HEADER_SIZE + len(padded) + len(body) if size is None else size
+    offset = (HEADER_SIZE + len(padded)) // 4 if doff is None else doff
+    return total.to_bytes(4) + bytes((offset, type)) + channel.to_bytes(2) + padded + body
+
+
+def flaws(frame: Frame) -> list[str]:
+    """Where a frame differs from the table: mandatory fields that are missing, and fields of
+    another type."""
+    about = COMPOSITES.get(frame.name)
+    return [] if about is None else _flaws(about, frame.fields)
+
+
+def _flaws(about: Composite, fields: Mapping[str, Item]) -> list[str]:
+    found = [
+        f"{about.name} has no {each.name}"
+        for each in about.fields
+        if each.mandatory and each.name not in fields
+    ]
+    known = {each.name: each.type for each in about.fields}
+    for name, value in fields.items():
+        if name not in known:
+            found.append(f"{about.name} has a field too many ({name})")
+        elif not _fits(value, known[name]):
+            found.append(f"{about.name}.{name} is {words(value)}, which is no {known[name]}")
+        inner = _about(value)
+        if inner is not None:
+            found += _flaws(inner, fields_of(value))
+    return found
+
+
+def _fits(value: Item, kind: str) -> bool:
+    match kind:
+        case "*":
+            return True
+        case "error":
+            return name_of(value) == "error"
+        case "symbol*":
+            return (isinstance(value, Value) and value.type == "symbol") or (
+                isinstance(value, Array) and value.element in (0xA3, 0xB3) and not value.descriptors
+            )
+        case "fields":
+            return (
+                isinstance(value, Value)
+                and value.type == "map"
+                and all(isinstance(key, Value) and key.type == "symbol" for key, _ in value.value)
+            )
+        case "role":
+            kind = "boolean"
+    return isinstance(value, Value) and value.type == kind
+
+
+class Reader(Cutter[Frame | Empty]):
+    """Cuts what arrives into protocol headers and frames. A size that spells AMQP is a header: no
+    frame is that long."""
+
+    def __init__(self, most: int = MOST_READ) -> None:
+        super().__init__()
+        self.most = most
+
+    def skip(self, size: int) -> int:
+        """Says that ``size`` octets will never come. Those that lie within the payload of a
+        transfer count as zeros; returns how many. If some are left, this reader is of no more
+        use."""
+        pending = bytes(self._pending)
+        if self._broken or len(pending) < HEADER_SIZE:
+            return 0
+        try:
+            what, _ = types.decode(pending, pending[4] * 4)
+        except Malformed:
+            return 0
+        taken = (
+            min(size, int.from_bytes(pending[:4]) - len(pending))
+            if name_of(what) == "transfer"
+            else 0
+        )
+        self._pending += bytes(taken)
+        return taken
+
+    def _next(self) -> Read | None:
+        head = bytes(self._pending[:HEADER_SIZE])
+        if len(head) < HEADER_SIZE:
+            return None
+        if head[:4] == PREFIX:
+            del self._pending[:HEADER_SIZE]
+            names = ("id", "major", "minor", "revision")
+            fields = {name: types.ubyte(each) for name, each in zip(names, head[4:], strict=True)}
+            return Frame("protocol-header", fields, size=HEADER_SIZE)
+        size, doff, type = int.from_bytes(head[:4]), head[4], head[5]
+        channel = int.from_bytes(head[6:])
+        if size < HEADER_SIZE or size > self.most:
+            why = "shorter than its own header" if size < HEADER_SIZE else f"more than {self.most}"
+            return Unreadable(
+                bytes(self._pending), f"a frame says it has {size} octets, {why}", lost=True
+            )
+        if len(self._pending) < size:
+            return None
+        data = bytes(self._pending[:size])
+        del self._pending[:size]
+        start = doff * 4
+        if start < HEADER_SIZE or start > size:
+            return Unreadable(data, f"a frame of {size} octets has the data offset {doff}")
+        if type not in (AMQP_FRAME, SASL_FRAME):
+            return Unreadable(data, f"a frame has the type {type}, neither AMQP (0) nor SASL (1)")
+        if start == size:
+            return Empty(size, channel)
+        try:
+            what, end = types.decode(data, start)
+        except Malformed as problem:
+            return Unreadable(data, str(problem))
+        name = name_of(what)
+        if name not in (SASL if type == SASL_FRAME else PERFORMATIVES) or name is None:
+            return Unreadable(
+                data,
+                f"a frame of type {type} carries {words(what)[:200]}, which is no performative"
+                " of it",
+            )
+        if isinstance(what, Described) and not (
+            isinstance(what.value, Value) and what.value.type == "list"
+        ):
+            return Unreadable(
+                data, f"{name} is described, but no list: {types.text(what.value)[:200]}"
+            )
+        return Frame(
+            name,
+            fields_of(what),
+            data[end:],
+            0 if type == SASL_FRAME else channel,
+            type,
+            size,
+            data[HEADER_SIZE:start],
+        )

@@ -1,0 +1,251 @@
+"""What the events of one AMQP connection were about: which session, which link, which delivery. No
+judgement here.
+
+Both sides are told apart by :class:`Side`: OURS sent what the trace calls sent, BROKER what it
+calls received. An oracle judges one side. The trace is as the harness saw it, so what the broker
+sends may have crossed what we sent: see :class:`Granted`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.trace.events import (
+    Event,
+    FrameReceived,
+    FrameSent,
+    HeartBeatReceived,
+    HeartBeatSent,
+)
+
+WRAP = 2**32
+EMPTY = "empty"
+"""The name of a frame without body."""
+
+
+class Side(enum.Enum):
+    """Who sent a frame."""
+
+    OURS = enum.auto()
+    BROKER = enum.auto()
+
+    @property
+    def other(self) -> Side:
+        """The one it talks to."""
+        return Side.BROKER if self is Side.OURS else Side.OURS
+
+
+def ahead(number: int, of: int) -> int:
+    """By how much ``number`` is ahead of ``of`` in serial number arithmetic (RFC 1982); negative
+    behind."""
+    difference = (number - of) % WRAP
+    return difference - WRAP if difference >= WRAP // 2 else difference
+
+
+@dataclass(frozen=True, slots=True)
+class WireFrame:
+    """One frame of the trace, with its fields as text."""
+
+    at: Instant
+    side: Side
+    name: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def channel(self) -> int:
+        """The channel it came on."""
+        return int(self.fields.get("channel", 0))
+
+    def number(self, name: str) -> int | None:
+        """A field that is a number, or None when it is absent."""
+        found = self.fields.get(name)
+        return int(found) if found is not None and found.isdecimal() else None
+
+    def flag(self, name: str) -> bool:
+        """A field that is a boolean; absent is false."""
+        return self.fields.get(name) == "true"
+
+
+def frames(events: Iterable[Event], conn: int) -> Iterator[WireFrame]:
+    """The frames of connection ``conn`` that both sides sent, in the order of the trace; empty
+    frames are ``empty``."""
+    for event in events:
+        if event.conn != conn:
+            continue
+        match event:
+            case FrameSent(command=name, headers=headers, size=size):
+                yield WireFrame(event.at_ns, Side.OURS, name, dict(headers), size)
+            case FrameReceived(command=name, headers=headers, size=size):
+                yield WireFrame(event.at_ns, Side.BROKER, name, dict(headers), size)
+            case HeartBeatSent(size=size):
+                yield WireFrame(event.at_ns, Side.OURS, EMPTY, {}, size)
+            case HeartBeatReceived(size=size):
+                yield WireFrame(event.at_ns, Side.BROKER, EMPTY, {}, size)
+
+
+@dataclass(eq=False)
+class Link:
+    """One link, from the first attach of its name on; facts by side."""
+
+    session: Session
+    name: str
+    sender: Side
+    """The side that sends messages on it."""
+    handles: dict[Side, int] = field(default_factory=dict)
+    attached: dict[Side, WireFrame] = field(default_factory=dict)
+    detached: dict[Side, WireFrame] = field(default_factory=dict)
+
+    @property
+    def initial_delivery_count(self) -> int:
+        """The sender's; 0 while its attach was not seen."""
+        attach = self.attached.get(self.sender)
+        return 0 if attach is None else attach.number("initial-delivery-count") or 0
+
+
+@dataclass(eq=False)
+class Session:
+    """One session; facts by side."""
+
+    channels: dict[Side, int] = field(default_factory=dict)
+    begun: dict[Side, WireFrame] = field(default_factory=dict)
+    ended: dict[Side, WireFrame] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A frame with the session and link that it belongs to, as far as it belongs to any.
+
+    ``answers``: it is the answer to a begin, attach, detach, end or open that the other side sent
+    at this position, so everything which that side sent before has been read.
+    """
+
+    position: int
+    frame: WireFrame
+    session: Session | None = None
+    link: Link | None = None
+    answers: int | None = None
+
+
+class Places:
+    """Follows begin, attach, detach and end, and says of each frame where it belongs."""
+
+    def __init__(self) -> None:
+        self.sessions: list[Session] = []
+        self._by_channel: dict[tuple[Side, int], Session] = {}
+        self._by_handle: dict[tuple[Side, Session, int], Link] = {}
+        self._asked: dict[tuple[Side, str, object], int] = {}
+
+    def place(self, seen: Iterable[WireFrame]) -> Iterator[Placed]:
+        """Every frame with its place."""
+        for position, frame in enumerate(seen):
+            yield self._one(position, frame)
+
+    def _one(self, position: int, frame: WireFrame) -> Placed:
+        if frame.name == "begin":
+            return self._begin(position, frame)
+        session = self._by_channel.get((frame.side, frame.channel))
+        answers = None
+        link = None
+        if session is None:
+            if frame.name in ("open", "close"):
+                answers = self._answer(position, frame, frame.name, None)
+            return Placed(position, frame, answers=answers)
+        if frame.name == "attach":
+            link = self._attach(frame, session)
+            answers = self._answer(position, frame, "attach", link)
+        elif (handle := frame.number("handle")) is not None:
+            link = self._by_handle.get((frame.side, session, handle))
+            if frame.name == "detach" and link is not None:
+                link.detached[frame.side] = frame
+                del self._by_handle[(frame.side, session, handle)]
+                answers = self._answer(position, frame, "detach", link)
+        elif frame.name == "end":
+            session.ended[frame.side] = frame
+            del self._by_channel[(frame.side, frame.channel)]
+            answers = self._answer(position, frame, "end", session)
+        return Placed(position, frame, session, link, answers)
+
+    def _answer(self, position: int, frame: WireFrame, what: str, about: object) -> int | None:
+        asked = self._asked.get((frame.side.other, what, about))
+        self._asked[(frame.side, what, about)] = position
+        return asked
+
+    def _begin(self, position: int, frame: WireFrame) -> Placed:
+        remote = frame.number("remote-channel")
+        session = None if remote is None else self._by_channel.get((frame.side.other, remote))
+        if session is None or frame.side in session.begun:
+            session = Session()
+            self.sessions.append(session)
+        session.begun[frame.side] = frame
+        session.channels[frame.side] = frame.channel
+        self._by_channel[(frame.side, frame.channel)] = session
+        return Placed(
+            position, frame, session, answers=self._answer(position, frame, "begin", session)
+        )
+
+    def _attach(self, frame: WireFrame, session: Session) -> Link:
+        sender = frame.side if frame.fields.get("role") == "sender" else frame.side.other
+        name = frame.fields.get("name", "")
+        link = next(
+            (
+                each
+                for each in session.links
+                if each.name == name and each.sender is sender and frame.side not in each.attached
+            ),
+            None,
+        )
+        if link is None:
+            link = Link(session, name, sender)
+            session.links.append(link)
+        link.attached[frame.side] = frame
+        handle = frame.number("handle")
+        if handle is not None:
+            link.handles[frame.side] = handle
+            self._by_handle[(frame.side, session, handle)] = link
+        return link
+
+
+def placed(events: Iterable[Event], conn: int) -> list[Placed]:
+    """Every frame of connection ``conn`` with its place."""
+    return list(Places().place(frames(events, conn)))
+
+
+class Granted:
+    """A limit in serial numbers that one side grants the other, and that it may take back.
+
+    What it took back need not have arrived when the other used it. So the limit at any time is the
+    furthest of those that may still hold: the last one that the other side surely knew, and all
+    that came after.
+    """
+
+    def __init__(self, limit: int, *, crossing: bool) -> None:
+        self._limits = [(-1, limit)]
+        self._crossing = crossing
+        """Whether grants cross what they limit on the wire. False when the trace was taken at the
+        side that uses them."""
+
+    def grant(self, position: int, limit: int) -> None:
+        """``limit`` was granted at ``position`` of the trace."""
+        if self._crossing:
+            self._limits.append((position, limit))
+        else:
+            self._limits = [(position, limit)]
+
+    def known(self, position: int) -> None:
+        """What was granted before ``position`` is surely known to the other side."""
+        while len(self._limits) > 1 and self._limits[1][0] < position:
+            del self._limits[0]
+
+    def room(self, used: int) -> int:
+        """How much may still be used beyond ``used``; 0 or less is none."""
+        return max(ahead(limit, used) for _, limit in self._limits)
+
+    @property
+    def latest(self) -> int:
+        """The limit granted last."""
+        return self._limits[-1][1]

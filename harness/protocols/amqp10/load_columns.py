@@ -1,0 +1,270 @@
+"""AMQP 1.0 frames as columns of the trace. Transfers, dispositions and flows, which are nearly all,
+are taken apart together: all of one kind go from field to field in step. Every other frame is read
+by the harness's own codec."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from brokerproof.harness.load.columns import Bools, Frames, Ints, Rows, listed, lists, together
+from brokerproof.harness.load.wire_log import RECORDED_OCTETS, Stretch
+from brokerproof.harness.protocols.amqp10 import codec, types
+from brokerproof.harness.protocols.amqp10.tables import BY_CODE
+
+PROTOCOL = "AMQP"
+UNREADABLE = "UNREADABLE"
+"""The command of what is no frame; its header ``reason`` says why."""
+EMPTY = "empty"
+
+TOGETHER = {code: BY_CODE[code].name for code in (0x13, 0x14, 0x15)}
+"""Performatives that are taken apart together, by their code."""
+_PADDING = bytes(64)
+"""Behind the last frame, so that nobody reads past the end."""
+
+_NULL, _NUMBER, _FALSE, _TRUE, _OCTETS, _REST = range(6)
+_KIND = np.full(256, _REST, np.int8)
+_WIDTH = np.zeros(256, np.int64)
+"""Octets behind the constructor; of octets and of the rest something else."""
+for _code, _kind, _width in (
+    *(
+        (0x40, _NULL, 0),
+        (0x41, _TRUE, 0),
+        (0x42, _FALSE, 0),
+        (0x43, _NUMBER, 0),
+        (0x44, _NUMBER, 0),
+        (0x50, _NUMBER, 1),
+    ),
+    *(
+        (0x52, _NUMBER, 1),
+        (0x53, _NUMBER, 1),
+        (0x60, _NUMBER, 2),
+        (0x70, _NUMBER, 4),
+        (0xA0, _OCTETS, 0),
+    ),
+):
+    _KIND[_code], _WIDTH[_code] = _kind, _width
+Octets = npt.NDArray[np.uint8]
+
+
+def columns(stretch: Stretch) -> dict[str, pa.Array]:
+    """The columns of whole frames and protocol headers."""
+    rows = Rows.of(stretch)
+    lengths = rows.lengths
+    begins = np.cumsum(lengths) - lengths
+    data = np.frombuffer(rows.data + _PADDING, np.uint8)
+    start = begins + 4 * data[begins + 4].astype(np.int64)
+    quick = (data[begins + 5] == codec.AMQP_FRAME) & (start + 4 < begins + lengths)
+    quick &= (data[begins] != codec.PREFIX[0]) | (data[begins + 1] != codec.PREFIX[1])
+    quick &= (data[start] == 0) & (data[start + 1] == 0x53)
+    code = np.where(quick, data[start + 2], 0)
+    parts: list[tuple[Ints, Frames]] = []
+    left = np.ones(len(code), np.bool_)
+    for each in TOGETHER:
+        numbers = np.flatnonzero(code == each)
+        if not len(numbers):
+            continue
+        found = _together(
+            each, data, begins[numbers], start[numbers] + 3, lengths[numbers], rows.sizes[numbers]
+        )
+        if found.fits.all():
+            left[numbers] = False
+            parts.append((numbers, found.frames))
+        elif found.fits.any():
+            chosen = pa.array(np.flatnonzero(found.fits))
+            some = found.frames
+            left[numbers[found.fits]] = False
+            command, headers, body = (
+                each.take(chosen) for each in (some.command, some.headers, some.body)
+            )
+            sizes = some.body_size[found.fits], some.size[found.fits]
+            parts.append((numbers[found.fits], Frames(command, headers, body, *sizes)))
+    if left.any():
+        numbers = np.flatnonzero(left)
+        octets = rows.octets.take(pa.array(numbers)).to_pylist()
+        parts.append(
+            (
+                numbers,
+                listed(
+                    [
+                        _slow(*each)
+                        for each in zip(octets, rows.sizes[numbers].tolist(), strict=True)
+                    ]
+                ),
+            )
+        )
+    beats = (lengths == codec.HEADER_SIZE) & (data[begins] != codec.PREFIX[0])
+    return rows.batch(PROTOCOL, together(parts, len(code)), beats)
+
+
+class _Found(NamedTuple):
+    frames: Frames
+    fits: Bools
+    """Which rows could be taken apart this way."""
+
+
+def _together(
+    code: int, data: Octets, begins: Ints, at: Ints, lengths: Ints, sizes: Ints
+) -> _Found:
+    """Frames of one performative whose lists begin at ``at``."""
+    rows = len(at)
+    about = BY_CODE[code]
+    short = data[at] == 0xC0
+    fits = short | (data[at] == 0xD0)
+    count = np.where(short, data[at + 2], _number(data, at + 5, np.full(rows, 4)))
+    end: Ints = np.where(
+        short, at + 2 + data[at + 1], at + 5 + _number(data, at + 1, np.full(rows, 4))
+    )
+    ends = begins + lengths
+    fits &= (end <= ends) & (count <= len(about.fields))
+    place = at + np.where(short, 3, 9)
+    kept: list[tuple[str, Ints, pa.Array]] = [
+        ("channel", np.arange(rows), _texts(_number(data, begins + 6, np.full(rows, 2))))
+    ]
+    for number, field in enumerate(about.fields):
+        there = np.flatnonzero(fits & (number < count) & (place < end))
+        if not len(there):
+            break
+        found = _field(field.name, data, place[there], end[there])
+        place[there] = found.after
+        fits[there[~found.fits]] = False
+        some = there[found.given]
+        if len(some):
+            kept.append((field.name, some, found.texts))
+    body_size: Ints = sizes - (end - begins)
+    return _Found(
+        Frames(
+            pa.repeat(pa.scalar(about.name), rows),
+            _headers(rows, kept),
+            _slices(data, end, ends),
+            body_size,
+            sizes,
+        ),
+        fits,
+    )
+
+
+class _Field(NamedTuple):
+    given: Bools
+    texts: pa.Array
+    """Of those that are given."""
+    after: Ints
+    fits: Bools
+
+
+def _field(name: str, data: Octets, at: Ints, end: Ints) -> _Field:
+    """One field of many frames."""
+    code = data[at]
+    kind, width = _KIND[code], _WIDTH[code]
+    texts = np.empty(len(at), object)
+    after = at + 1 + width
+    fits = np.ones(len(at), np.bool_)
+    if (kind == _OCTETS).any():
+        some = np.flatnonzero(kind == _OCTETS)
+        size = data[at[some] + 1].astype(np.int64)
+        after[some] = at[some] + 2 + size
+        texts[some] = _tags(data, at[some] + 2, size)
+    if (kind == _REST).any():
+        some = np.flatnonzero(kind == _REST)
+        told: dict[bytes, tuple[str, int] | None] = {}
+        for row in some.tolist():
+            octets = data[at[row] : end[row]].tobytes()
+            if octets not in told:
+                told[octets] = _value(name, octets)
+            value = told[octets]
+            fits[row] = value is not None
+            texts[row], long = value or ("", 0)
+            after[row] = at[row] + long
+    role = name == "role"
+    texts[kind == _TRUE] = "receiver" if role else "true"
+    texts[kind == _FALSE] = "sender" if role else "false"
+    plain = kind == _NUMBER
+    given = kind != _NULL
+    fits &= after <= end
+    if plain.all():
+        return _Field(given, _texts(_number(data, at + 1, width)), after, fits)
+    if plain.any():
+        texts[plain] = _texts(_number(data, at[plain] + 1, width[plain])).to_numpy(
+            zero_copy_only=False
+        )
+    return _Field(given, pa.array(texts[given], pa.string()), after, fits)
+
+
+def _number(data: Octets, at: Ints, width: Ints) -> Ints:
+    """Unsigned numbers of up to four octets."""
+    found = np.zeros(len(at), np.int64)
+    for octet in range(4):
+        more = width > octet
+        found[more] = (found[more] << 8) | data[at[more] + octet]
+    return found
+
+
+def _texts(numbers: Ints) -> pa.Array:
+    return pa.array(numbers).cast(pa.string())
+
+
+def _tags(data: Octets, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
+    """Octets as hexadecimal digits."""
+    found = np.empty(len(at), object)
+    found[:] = [
+        f"0x{data[begin : begin + length].tobytes().hex()}"
+        for begin, length in zip(at.tolist(), size.tolist(), strict=True)
+    ]
+    return found
+
+
+def _value(name: str, octets: bytes) -> tuple[str, int] | None:
+    """A value that is neither number nor octets, as a trace holds it, and how long it is; None when
+    it is none."""
+    try:
+        what, size = types.decode(octets, 0)
+    except types.Malformed:
+        return None
+    return codec.field_list({name: what}, 0)[1][1], size
+
+
+def _headers(rows: int, kept: list[tuple[str, Ints, pa.Array]]) -> pa.ListArray:
+    """Lists of what each row has, in the order of the fields."""
+    row = np.concatenate([some for _, some, _ in kept])
+    field = np.repeat(np.arange(len(kept)), [len(some) for _, some, _ in kept])
+    order = np.argsort(row * len(kept) + field, kind="stable")
+    names = pa.array([name for name, _, _ in kept]).take(pa.array(field[order]))
+    values = pa.concat_arrays([texts for _, _, texts in kept]).take(pa.array(order))
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=rows), out=offsets[1:])
+    return lists(offsets, names, values)
+
+
+def _slices(data: Octets, begin: Ints, end: Ints) -> pa.Array:
+    """What is recorded of the payloads."""
+    size = np.clip(end - begin, 0, RECORDED_OCTETS)
+    offsets = np.zeros(len(size) + 1, np.int32)
+    np.cumsum(size, out=offsets[1:])
+    at = np.repeat(begin - offsets[:-1], size) + np.arange(int(offsets[-1]))
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(size),
+        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data[at].tobytes())],
+    )
+
+
+def _slow(octets: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
+    """One frame by the harness's own codec. What was cut on the tape is payload, whose size is
+    told."""
+    whole = octets if octets[:4] == codec.PREFIX else len(octets).to_bytes(4) + octets[4:]
+    found = next(iter(codec.Reader().feed(whole)), None)
+    if isinstance(found, codec.Frame):
+        return (
+            found.name,
+            found.listed(),
+            found.payload,
+            len(found.payload) + size - len(octets),
+            size,
+        )
+    if isinstance(found, codec.Empty):
+        return EMPTY, (("channel", str(found.channel)),), b"", 0, size
+    why = found.reason if isinstance(found, codec.Unreadable) else "a frame was cut off"
+    return UNREADABLE, (("reason", why),), octets, size, size

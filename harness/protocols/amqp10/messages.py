@@ -1,0 +1,121 @@
+"""The sections of an AMQP 1.0 message (part 3, 3.2), written and read without an opinion about
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.protocols.amqp10 import types
+from brokerproof.harness.protocols.amqp10.codec import composite, fields_of, typed
+from brokerproof.harness.protocols.amqp10.tables import SECTIONS
+from brokerproof.harness.protocols.amqp10.types import Described, Item, Malformed, Value
+
+_NAMES = {code: name for name, code in SECTIONS.items()}
+_SYMBOLIC = frozenset({"delivery-annotations", "message-annotations", "footer"})
+
+
+def section(name: str, value: Any) -> Described:
+    """One section. ``value`` is a mapping of fields for header and properties, octets for data, a
+    mapping for annotations and application-properties, anything else as the section has it."""
+    if name in ("header", "properties"):
+        return composite(name, value)
+    if name in _SYMBOLIC:
+        return Described(types.ulong(SECTIONS[name]), typed(value, "fields"))
+    return Described(types.ulong(SECTIONS[name]), types.item(value))
+
+
+def message(body: Any = b"", **sections: Any) -> bytes:
+    """A message's octets: the sections by name (underscores allowed), then ``body``: octets as
+    data, None for no body, anything else as amqp-value. The order is that of the specification,
+    with the body before the footer."""
+    given = {name.replace("_", "-"): value for name, value in sections.items()}
+    if body is not None:
+        given["data" if isinstance(body, bytes) else "amqp-value"] = body
+    return encode(section(name, given[name]) for name in SECTIONS if given.get(name) is not None)
+
+
+def encode(sections: Iterable[Item]) -> bytes:
+    """The octets of sections, in the order given, whatever they are."""
+    return b"".join(map(types.encode, sections))
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The sections that were read, in order. ``bare`` are the octets from properties on to the end
+    of the body."""
+
+    sections: tuple[tuple[str, Item], ...]
+    bare: bytes
+
+    def first(self, name: str) -> Item | None:
+        """The value of the first section of that name, without its descriptor."""
+        return next((value for each, value in self.sections if each == name), None)
+
+    def fields(self, name: str) -> Mapping[str, Any]:
+        """The fields of the header or the properties as plain Python; empty when there is no such
+        section."""
+        found = self.first(name)
+        if found is None:
+            return {}
+        return {
+            key: types.plain(value)
+            for key, value in fields_of(Described(types.ulong(SECTIONS[name]), found)).items()
+        }
+
+    def map(self, name: str) -> Mapping[Any, Any]:
+        """Annotations, application properties or footer as a plain dict; empty when there is no
+        such section."""
+        found = self.first(name)
+        return types.plain(found) if isinstance(found, Value) and found.type == "map" else {}
+
+    @property
+    def body(self) -> Any:
+        """The body as plain Python: all data sections joined, or the value, or the sequences as one
+        list."""
+        data = [value for name, value in self.sections if name == "data"]
+        if data:
+            return b"".join(types.plain(each) for each in data)
+        sequences = [value for name, value in self.sections if name == "amqp-sequence"]
+        if sequences:
+            return [each for value in sequences for each in types.plain(value)]
+        found = self.first("amqp-value")
+        return None if found is None else types.plain(found)
+
+
+def read(payload: bytes) -> Message:
+    """The message that the payload is. Raises :class:`Malformed` for what is no sequence of known
+    sections."""
+    sections: list[tuple[str, Item]] = []
+    bare_from = bare_to = at = 0
+    while at < len(payload):
+        what, end = types.decode(payload, at)
+        if not isinstance(what, Described) or not isinstance(what.descriptor, Value):
+            raise Malformed(
+                f"a message has {types.text(what)[:100]} at octet {at}, which is no section"
+            )
+        name = _section_name(what.descriptor)
+        if name is None:
+            raise Malformed(
+                f"a message has a section {types.text(what.descriptor)} at octet {at}, which is not"
+                " known"
+            )
+        if name not in ("header", "delivery-annotations", "message-annotations", "footer"):
+            bare_from = (
+                bare_from or at + 1
+            )  # one too many, so that octet 0 is not taken for "not yet"
+            bare_to = end
+        sections.append((name, what.value))
+        at = end
+    return Message(tuple(sections), payload[bare_from - 1 : bare_to] if bare_from else b"")
+
+
+def _section_name(descriptor: Value) -> str | None:
+    if descriptor.type == "ulong":
+        return _NAMES.get(descriptor.value)
+    if descriptor.type == "symbol":
+        parts = str(descriptor.value).split(":")
+        if len(parts) == 3 and parts[0] == "amqp" and parts[1] in SECTIONS:
+            return parts[1]
+    return None

@@ -1,0 +1,512 @@
+"""AMQP 1.0 values, each with the constructor it was written with or is to be written with.
+
+A dumb codec (part 1 of the specification): :func:`encode` writes what it is told, with the shortest
+constructor unless one is forced; :func:`decode` keeps which constructor it saw. :class:`Raw` writes
+any octets where a value belongs. Nothing here knows performatives.
+
+Plain Python stands for values as far as it can: ``plain`` of a uint is an int, of a symbol a str,
+of a map a dict. The other way round, :func:`item` refuses an int, because AMQP has twelve kinds of
+them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from uuid import UUID
+
+DESCRIBED = 0x00
+MOST_NESTED = 60
+"""Values nested deeper than this are not read."""
+MOST_EMPTY = 100_000
+"""An array of elements without octets has no more of them than this, whatever its count says."""
+
+
+class Malformed(Exception):
+    """Octets that are no value: one sentence that says what is wrong, and at which octet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constructor:
+    """How the octets behind a constructor code are laid out.
+
+    ``kind`` is fixed, variable, compound or array; ``width`` the octets of the value (fixed) or of
+    its size.
+    """
+
+    code: int
+    type: str
+    name: str
+    kind: str
+    width: int
+    form: str = ""
+    """For :mod:`struct`, where that does it."""
+
+
+_ALL = (
+    Constructor(0x40, "null", "null", "fixed", 0),
+    Constructor(0x56, "boolean", "boolean", "fixed", 1),
+    Constructor(0x41, "boolean", "true", "fixed", 0),
+    Constructor(0x42, "boolean", "false", "fixed", 0),
+    Constructor(0x50, "ubyte", "ubyte", "fixed", 1, ">B"),
+    Constructor(0x60, "ushort", "ushort", "fixed", 2, ">H"),
+    Constructor(0x70, "uint", "uint", "fixed", 4, ">I"),
+    Constructor(0x52, "uint", "smalluint", "fixed", 1, ">B"),
+    Constructor(0x43, "uint", "uint0", "fixed", 0),
+    Constructor(0x80, "ulong", "ulong", "fixed", 8, ">Q"),
+    Constructor(0x53, "ulong", "smallulong", "fixed", 1, ">B"),
+    Constructor(0x44, "ulong", "ulong0", "fixed", 0),
+    Constructor(0x51, "byte", "byte", "fixed", 1, ">b"),
+    Constructor(0x61, "short", "short", "fixed", 2, ">h"),
+    Constructor(0x71, "int", "int", "fixed", 4, ">i"),
+    Constructor(0x54, "int", "smallint", "fixed", 1, ">b"),
+    Constructor(0x81, "long", "long", "fixed", 8, ">q"),
+    Constructor(0x55, "long", "smalllong", "fixed", 1, ">b"),
+    Constructor(0x72, "float", "ieee-754", "fixed", 4, ">f"),
+    Constructor(0x82, "double", "ieee-754", "fixed", 8, ">d"),
+    Constructor(0x74, "decimal32", "ieee-754", "fixed", 4),
+    Constructor(0x84, "decimal64", "ieee-754", "fixed", 8),
+    Constructor(0x94, "decimal128", "ieee-754", "fixed", 16),
+    Constructor(0x73, "char", "utf32", "fixed", 4, ">I"),
+    Constructor(0x83, "timestamp", "ms64", "fixed", 8, ">q"),
+    Constructor(0x98, "uuid", "uuid", "fixed", 16),
+    Constructor(0xA0, "binary", "vbin8", "variable", 1),
+    Constructor(0xB0, "binary", "vbin32", "variable", 4),
+    Constructor(0xA1, "string", "str8-utf8", "variable", 1),
+    Constructor(0xB1, "string", "str32-utf8", "variable", 4),
+    Constructor(0xA3, "symbol", "sym8", "variable", 1),
+    Constructor(0xB3, "symbol", "sym32", "variable", 4),
+    Constructor(0x45, "list", "list0", "fixed", 0),
+    Constructor(0xC0, "list", "list8", "compound", 1),
+    Constructor(0xD0, "list", "list32", "compound", 4),
+    Constructor(0xC1, "map", "map8", "compound", 1),
+    Constructor(0xD1, "map", "map32", "compound", 4),
+    Constructor(0xE0, "array", "array8", "array", 1),
+    Constructor(0xF0, "array", "array32", "array", 4),
+)
+
+CONSTRUCTORS: Mapping[int, Constructor] = {each.code: each for each in _ALL}
+"""Every constructor of part 1, by its code."""
+
+_LARGE = {"list": 0xD0, "map": 0xD1, "array": 0xF0, "binary": 0xB0, "string": 0xB1, "symbol": 0xB3}
+_SMALL = {"list": 0xC0, "map": 0xC1, "array": 0xE0, "binary": 0xA0, "string": 0xA1, "symbol": 0xA3}
+_WHOLE = {"uint": 0x70, "ulong": 0x80, "int": 0x71, "long": 0x81, "boolean": 0x56} | _LARGE
+_SIGNED_SMALL = {"int": 0x54, "long": 0x55}
+_ONLY = {
+    each.type: each.code for each in _ALL if sum(other.type == each.type for other in _ALL) == 1
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of a primitive type. ``code`` forces a constructor, and after reading says which it
+    was; it does not count when values are compared.
+
+    ``value`` is None, bool, int, float, bytes (binary and decimals), str (string, symbol), UUID, a
+    tuple of items (list), or a tuple of pairs of items (map: order and repeated keys are kept).
+    """
+
+    type: str
+    value: Any
+    code: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A descriptor and what it describes."""
+
+    descriptor: Item
+    value: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Values of one constructor, ``element``; ``descriptors`` are those that describe every
+    element, outermost first."""
+
+    element: int
+    items: tuple[Item, ...] = ()
+    descriptors: tuple[Item, ...] = ()
+    code: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Octets to be written where a value belongs, whatever they are. Never read."""
+
+    octets: bytes
+
+
+Item: TypeAlias = Value | Described | Array | Raw
+
+NULL = Value("null", None)
+
+
+# --- making values --------------------------------------------------------------------------------
+
+
+def uint(value: int, code: int | None = None) -> Value:
+    """A uint of 0 to 2**32 - 1."""
+    return Value("uint", value, code)
+
+
+def ulong(value: int, code: int | None = None) -> Value:
+    """A ulong of 0 to 2**64 - 1."""
+    return Value("ulong", value, code)
+
+
+def ubyte(value: int) -> Value:
+    """A ubyte of 0 to 255."""
+    return Value("ubyte", value)
+
+
+def symbol(value: str, code: int | None = None) -> Value:
+    """A symbol, of ASCII."""
+    return Value("symbol", value, code)
+
+
+def string(value: str, code: int | None = None) -> Value:
+    """A string."""
+    return Value("string", value, code)
+
+
+def binary(value: bytes, code: int | None = None) -> Value:
+    """Octets."""
+    return Value("binary", value, code)
+
+
+def symbols(values: Iterable[str]) -> Array:
+    """An array of symbols, with the shorter constructor if all fit it."""
+    items = tuple(symbol(each) for each in values)
+    return Array(0xA3 if all(len(each.value) < 256 for each in items) else 0xB3, items)
+
+
+def item(value: Any) -> Item:
+    """Plain Python as a value: None, bool, str (a string), bytes, float (a double), UUID,
+    sequences, mappings.
+
+    Raises ``TypeError`` for an int, which could be of any integer type, and for what AMQP has no
+    value for.
+    """
+    match value:
+        case Value() | Described() | Array() | Raw():
+            return value
+        case None:
+            return NULL
+        case bool():
+            return Value("boolean", value)
+        case str():
+            return string(value)
+        case bytes():
+            return binary(value)
+        case float():
+            return Value("double", value)
+        case UUID():
+            return Value("uuid", value)
+        case list() | tuple():
+            return Value("list", tuple(item(each) for each in value))
+        case Mapping():
+            return Value("map", tuple((item(key), item(each)) for key, each in value.items()))
+    raise TypeError(f"{value!r} says not which AMQP type it has; write for example uint({value!r})")
+
+
+def plain(what: Item) -> Any:
+    """The value as plain Python: descriptors and types are lost, a list becomes a list, a map a
+    dict."""
+    match what:
+        case Value("list", items):
+            return [plain(each) for each in items]
+        case Value("map", pairs):
+            return {_key(plain(key)): plain(each) for key, each in pairs}
+        case Value(_, value):
+            return value
+        case Described(_, inner):
+            return plain(inner)
+        case Array(items=items):
+            return [plain(each) for each in items]
+        case Raw(octets):
+            return octets
+    raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
+
+
+def _key(value: Any) -> Any:
+    return value if value.__hash__ is not None else repr(value)
+
+
+def text(what: Item) -> str:
+    """The value in words, for traces and sentences: numbers and names bare, octets as hexadecimal
+    digits."""
+    match what:
+        case Value("null"):
+            return "null"
+        case Value("boolean", value):
+            return "true" if value else "false"
+        case Value("list", items):
+            return f"[{', '.join(map(text, items))}]"
+        case Value("map", pairs):
+            return "{" + ", ".join(f"{text(key)}: {text(each)}" for key, each in pairs) + "}"
+        case Value(_, bytes() as octets):
+            return f"0x{octets.hex()}"
+        case Value(_, value):
+            return str(value)
+        case Described(descriptor, inner):
+            return f"{text(descriptor)}({text(inner)})"
+        case Array(items=items):
+            return f"[{', '.join(map(text, items))}]"
+        case Raw(octets):
+            return f"octets 0x{octets.hex()}"
+    raise TypeError(f"{what!r} is no value")  # pragma: no cover - the union is closed
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode(what: Item) -> bytes:
+    """The octets of a value. Raises ``ValueError`` for one that its forced constructor cannot hold:
+    use :class:`Raw`."""
+    match what:
+        case Raw(octets):
+            return octets
+        case Described(descriptor, inner):
+            return b"\x00" + encode(descriptor) + encode(inner)
+    body = _body_of(what) if what.code is None else None
+    code = _code(what, body)
+    return bytes((code,)) + _layout(code, what, body)
+
+
+def _body_of(what: Value | Array) -> bytes:
+    """The items of a list, map or array, which decide how it is written; nothing for any other
+    value."""
+    if isinstance(what, Array):
+        return _array_body(what)
+    return _compound_body(what) if what.type in ("list", "map") else b""
+
+
+def _code(what: Value | Array, body: bytes | None) -> int:
+    """The constructor that a value is written with: the forced one, else the shortest that holds it
+    and its ``body``."""
+    if what.code is not None or body is None:
+        assert what.code is not None
+        return what.code
+    if isinstance(what, Array):
+        return 0xE0 if len(body) + 1 < 256 and len(what.items) < 256 else 0xF0
+    value = what.value
+    match what.type:
+        case "boolean":
+            return 0x41 if value else 0x42
+        case "uint":
+            return 0x43 if value == 0 else 0x52 if 0 < value < 256 else 0x70
+        case "ulong":
+            return 0x44 if value == 0 else 0x53 if 0 < value < 256 else 0x80
+        case "int" | "long":
+            return _SIGNED_SMALL[what.type] if -128 <= value < 128 else _WHOLE[what.type]
+        case "binary" | "string" | "symbol":
+            return _SMALL[what.type] if len(_octets(what)) < 256 else _LARGE[what.type]
+        case "list" if not value:
+            return 0x45
+        case "list" | "map":
+            # the count takes one octet of the size
+            small = len(body) + 1 < 256 and _count(what) < 256
+            return (_SMALL if small else _LARGE)[what.type]
+    return _ONLY[what.type]
+
+
+def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
+    """What stands behind the constructor ``code``; ``body`` has the items of a list, map or array,
+    if they are known."""
+    shape = CONSTRUCTORS.get(code)
+    if shape is None or isinstance(what, (Described, Raw)):
+        raise ValueError(f"{what!r} cannot be written with the constructor 0x{code:02x}; use Raw")
+    try:
+        if isinstance(what, Array):
+            body, count = _array_body(what) if body is None else body, len(what.items)
+        elif shape.kind == "compound":
+            body, count = _compound_body(what) if body is None else body, _count(what)
+        elif shape.kind == "variable":
+            octets = _octets(what)
+            return len(octets).to_bytes(shape.width) + octets
+        elif shape.form:
+            return struct.pack(shape.form, what.value)
+        else:
+            return _fixed(shape, what)
+        return (len(body) + shape.width).to_bytes(shape.width) + count.to_bytes(shape.width) + body
+    except (struct.error, OverflowError):
+        raise ValueError(
+            f"{what!r} does not fit the constructor {shape.name} (0x{code:02x}); use Raw"
+        ) from None
+
+
+def _fixed(shape: Constructor, what: Value) -> bytes:
+    match shape.type:
+        case "boolean" if shape.width:
+            return b"\x01" if what.value else b"\x00"
+        case "decimal32" | "decimal64" | "decimal128" if len(what.value) == shape.width:
+            return bytes(what.value)
+        case "uuid":
+            return bytes(what.value.bytes)
+    empty: Mapping[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: ()}
+    if shape.code not in empty or what.value != empty[shape.code]:
+        raise OverflowError
+    return b""
+
+
+def _octets(what: Value) -> bytes:
+    match what.type:
+        case "string":
+            return bytes(what.value.encode())
+        case "symbol":
+            return bytes(what.value.encode("ascii"))
+    return bytes(what.value)
+
+
+def _count(what: Value) -> int:
+    return len(what.value) * (2 if what.type == "map" else 1)
+
+
+def _compound_body(what: Value) -> bytes:
+    if what.type == "map":
+        return b"".join(encode(each) for pair in what.value for each in pair)
+    return b"".join(map(encode, what.value))
+
+
+def _array_body(what: Array) -> bytes:
+    constructor = b"".join(b"\x00" + encode(each) for each in what.descriptors) + bytes(
+        (what.element,)
+    )
+    return constructor + b"".join(_layout(what.element, each) for each in what.items)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def decode(data: bytes, start: int = 0) -> tuple[Item, int]:
+    """The value that begins at ``start``, and where what follows it begins. Raises
+    :class:`Malformed`."""
+    return _decode(data, start, len(data), 0)
+
+
+def decode_all(data: bytes) -> list[Item]:
+    """The values that ``data`` is made of, one after the other. Raises :class:`Malformed`."""
+    found, at = [], 0
+    while at < len(data):
+        value, at = decode(data, at)
+        found.append(value)
+    return found
+
+
+def _decode(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
+    if depth > MOST_NESTED:
+        raise Malformed(f"values are nested deeper than {MOST_NESTED} at octet {at}")
+    code = _take(data, at, end, 1, "a constructor")[0]
+    if code == DESCRIBED:
+        descriptor, at = _decode(data, at + 1, end, depth + 1)
+        inner, at = _decode(data, at, end, depth + 1)
+        return Described(descriptor, inner), at
+    return _body(code, data, at + 1, end, depth)
+
+
+def _body(code: int, data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
+    """What stands behind the constructor ``code``."""
+    shape = CONSTRUCTORS.get(code)
+    if shape is None:
+        raise Malformed(f"no constructor has the code 0x{code:02x}, which stands before octet {at}")
+    if shape.kind == "fixed":
+        octets = _take(data, at, end, shape.width, f"a {shape.type}")
+        return Value(shape.type, _fixed_value(shape, octets, at), code), at + shape.width
+    size = int.from_bytes(_take(data, at, end, shape.width, f"the size of a {shape.type}"))
+    at += shape.width
+    octets = _take(data, at, end, size, f"a {shape.type}")
+    if shape.kind == "variable":
+        return Value(shape.type, _variable_value(shape, octets, at), code), at + size
+    inside = at + size
+    count = int.from_bytes(_take(data, at, inside, shape.width, f"the count of a {shape.type}"))
+    at += shape.width
+    if shape.kind == "array":
+        return _array(code, count, data, at, inside, depth), inside
+    items: list[Item] = []
+    while at < inside and len(items) < count:
+        value, at = _decode(data, at, inside, depth + 1)
+        items.append(value)
+    if at != inside or len(items) != count:
+        raise Malformed(
+            f"a {shape.type} of {count} items and {size} octets holds {len(items)} and"
+            f" {inside - at} more octets"
+        )
+    if shape.type == "list":
+        return Value("list", tuple(items), code), inside
+    if count % 2:
+        raise Malformed(f"a map before octet {at} has a key without a value: {count} items")
+    return Value("map", tuple(zip(items[::2], items[1::2], strict=True)), code), inside
+
+
+def _array(code: int, count: int, data: bytes, at: int, end: int, depth: int) -> Array:
+    descriptors: list[Item] = []
+    while (element := _take(data, at, end, 1, "the constructor of an array")[0]) == DESCRIBED:
+        if len(descriptors) > MOST_NESTED:
+            raise Malformed(
+                f"an array's elements have more than {MOST_NESTED} descriptors at octet {at}"
+            )
+        descriptor, at = _decode(data, at + 1, end, depth + 1)
+        descriptors.append(descriptor)
+    at += 1
+    if depth >= MOST_NESTED:
+        raise Malformed(f"values are nested deeper than {MOST_NESTED} at octet {at}")
+    shape = CONSTRUCTORS.get(element)
+    if shape is None:
+        raise Malformed(
+            f"no constructor has the code 0x{element:02x}, that of an array before octet {at}"
+        )
+    if count > (MOST_EMPTY if shape.kind == "fixed" and shape.width == 0 else end - at):
+        raise Malformed(
+            f"an array before octet {at} announces {count} elements, more than its octets can hold"
+        )
+    items: list[Item] = []
+    for _ in range(count):
+        value, at = _body(element, data, at, end, depth + 1)
+        items.append(value)
+    if at != end:
+        raise Malformed(f"an array of {count} elements has {end - at} octets more at octet {at}")
+    return Array(element, tuple(items), tuple(descriptors), code)
+
+
+def _fixed_value(shape: Constructor, octets: bytes, at: int) -> Any:
+    if shape.form:
+        value = struct.unpack(shape.form, octets)[0]
+        if shape.type == "char" and (value > 0x10FFFF or 0xD800 <= value < 0xE000):
+            raise Malformed(f"a char at octet {at} is no Unicode scalar: 0x{value:x}")
+        return value
+    match shape.name:
+        case "boolean":
+            if octets[0] > 1:
+                raise Malformed(
+                    f"a boolean at octet {at} is 0x{octets[0]:02x}, neither 0x00 nor 0x01"
+                )
+            return octets[0] == 1
+        case "uuid":
+            return UUID(bytes=bytes(octets))
+        case "ieee-754":
+            return bytes(octets)
+    return {"null": None, "true": True, "false": False, "uint0": 0, "ulong0": 0, "list0": ()}[
+        shape.name
+    ]
+
+
+def _variable_value(shape: Constructor, octets: bytes, at: int) -> Any:
+    if shape.type == "binary":
+        return bytes(octets)
+    try:
+        return octets.decode("ascii" if shape.type == "symbol" else "utf-8")
+    except UnicodeDecodeError as problem:
+        raise Malformed(
+            f"a {shape.type} at octet {at} is not {problem.encoding}: {problem.reason}"
+        ) from None
+
+
+def _take(data: bytes, at: int, end: int, size: int, what: str) -> bytes:
+    if end - at < size:
+        raise Malformed(
+            f"{what} at octet {at} should have {size} octets, there are {max(0, end - at)}"
+        )
+    return data[at : at + size]

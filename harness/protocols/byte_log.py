@@ -1,0 +1,195 @@
+"""The octets of one example, kept exactly and in memory: what a counterexample is made of.
+
+The trace cuts long bodies and says what a frame meant; a maintainer who wants to see a failure
+again needs what was written and when. Only raw STOMP over TCP is kept: real clients have sockets of
+their own, and WebSocket masks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.worlds.tls import Certificate
+from brokerproof.harness.worlds.world import Channel, Receiver, World
+
+MOST_OCTETS = 4 * 1024 * 1024
+"""An example that moves more than this is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened on a connection."""
+
+    at: Instant
+    conn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened(Step):
+    acceptor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Step):
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Step):
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Left(Step):
+    """The harness ended the connection."""
+
+    how: CloseHow
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Step):
+    """The broker ended it."""
+
+    how: CloseHow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What was expected and did not come, as far as it can be checked without the case.
+
+    ``shape`` is the frame's command, headers (escaped as on the wire) and body, None where the case
+    matched otherwise; ``extra`` counts the frames that should not have come; ``until`` is when the
+    wait would have ended. A duration of ``value`` since ``since`` should have been within
+    ``bounds``.
+    """
+
+    kind: Literal["frame", "silence", "end", "duration", "count"]
+    words: str
+    conn: int | None = None
+    shape: Shape | None = None
+    extra: int = 0
+    until: Instant | None = None
+    since: Instant | None = None
+    value: int | None = None
+    bounds: tuple[int, int | None] | None = None
+
+
+Shape: TypeAlias = tuple[str, tuple[tuple[str, str], ...], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One violated check: the sentence of its finding, and how many steps had happened by then."""
+
+    requirements: tuple[str, ...]
+    detail: str
+    expectation: Expectation | None
+    steps: int
+    at: Instant
+
+
+@dataclass
+class WireLog:
+    """``mark`` is the part of destination names that no other example has; ``unkept`` says why
+    octets are missing."""
+
+    steps: list[Step] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    versions: dict[int, str] = field(default_factory=dict)
+    mark: str = ""
+    unkept: str | None = None
+    _octets: int = 0
+
+    def add(self, step: Step) -> None:
+        """Keeps a step."""
+        self._octets += len(step.data) if isinstance(step, Sent | Received) else 0
+        if self._octets > MOST_OCTETS:
+            self.unkept = f"more than {MOST_OCTETS} octets crossed the wire"
+            self.steps.clear()
+        if self.unkept is None:
+            self.steps.append(step)
+
+
+class Tap:
+    """Stands between a peer and its link, on both sides, and keeps what passes."""
+
+    def __init__(
+        self,
+        world: World,
+        log: WireLog,
+        conn: int,
+        acceptor: str,
+        receiver: Receiver,
+        certificate: Certificate | None = None,
+        *,
+        plain: bool = False,
+    ) -> None:
+        """Raises :class:`brokerproof.harness.worlds.world.Unreachable`."""
+        self._world, self._log, self._conn, self._receiver = world, log, conn, receiver
+        self._gone = False
+        log.add(Opened(world.now(), conn, acceptor))
+        self._channel: Channel = world.open(acceptor, self, certificate, plain=plain)
+
+    # what the link tells the peer
+
+    def octets_arrived(self, at: Instant, data: bytes) -> None:
+        self._log.add(Received(at, self._conn, bytes(data)))
+        self._receiver.octets_arrived(at, data)
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        self._log.add(Ended(at, self._conn, how))
+        self._receiver.channel_closed(at, how)
+
+    # what the peer asks of the link
+
+    @property
+    def remote(self) -> str:
+        return self._channel.remote
+
+    @property
+    def local(self) -> str:
+        return self._channel.local
+
+    @property
+    def security(self) -> str:
+        return self._channel.security
+
+    @property
+    def whole(self) -> bool:
+        return self._channel.whole
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._channel.secure(certificate)
+
+    def write(self, data: bytes) -> None:
+        self._log.add(Sent(self._world.now(), self._conn, bytes(data)))
+        self._channel.write(data)
+
+    def half_close(self) -> None:
+        self._log.unkept = "a connection was half closed"
+        self._channel.half_close()
+
+    def close(self) -> None:
+        self._leave(CloseHow.EOF)
+        self._channel.close()
+
+    def cut(self) -> None:
+        self._leave(CloseHow.RESET)
+        self._channel.cut()
+
+    def _leave(self, how: CloseHow) -> None:
+        if not self._gone:
+            self._gone = True
+            self._log.add(Left(self._world.now(), self._conn, how))
+
+    def hold_reading(self, held: bool) -> None:
+        self._log.unkept = "the client stopped reading for a while"
+        self._channel.hold_reading(held)
+
+
+def remaining(until: Instant | None, at: Instant) -> Duration:
+    """How much of a wait was left at ``at``."""
+    return max(0, until - at) if until is not None else 0

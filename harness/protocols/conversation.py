@@ -1,0 +1,311 @@
+"""The vocabulary of conversations: send, expect, expect nothing, expect the end; the same in both
+kinds of time.
+
+Rules every peer shares:
+
+* ``expect`` takes the first matching frame and leaves the others where they are, so every legal
+  interleaving passes. What can only mean failure (an ERROR, the end of the connection) ends the
+  wait at once.
+* An expectation either *proves* requirements (``proves=``) or is a control. A proof that fails is a
+  violation by the broker; a control that fails is an error of the case (DESIGN: a failed control is
+  ERROR, not FAIL).
+* Every expectation has a time limit. Signs of life are never frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant, seconds
+from brokerproof.harness.protocols.byte_log import Expectation, Shape
+from brokerproof.harness.trace.events import (
+    RECORDED_OCTETS,
+    ConnectionAbandoned,
+    ConnectionClosed,
+    Event,
+    HeartBeatSent,
+    OctetsSent,
+)
+from brokerproof.harness.worlds.world import Channel, World
+
+PATIENCE: Duration = seconds(10)
+"""How long an expectation waits when it names no limit."""
+
+
+LOST = "the connection was reset, and what the broker had sent before may be lost"
+"""Why nothing is held against a broker once a reset came over a path that can lose what was sent
+before it."""
+
+Requirements = str | tuple[str, ...]
+
+
+class Violated(Exception):
+    """The broker broke a requirement and the case cannot go on. The finding has been recorded."""
+
+
+class ControlFailed(Exception):
+    """Something the case relies on did not happen: its own set-up or positive control. Not the
+    requirement's fault."""
+
+
+class Judge(Protocol):
+    """What a conversation needs of the bench: a place for events and findings."""
+
+    world: World
+
+    def record(self, event: Event) -> None: ...
+
+    def doubt(self, why: str) -> None: ...
+
+    def judge(
+        self,
+        requirements: Requirements,
+        held: bool,
+        detail: str,
+        *,
+        uncertain: str | None = None,
+        expectation: Expectation | None = None,
+    ) -> bool: ...
+
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True)
+class Match(Generic[F]):
+    """What is expected, with words for it."""
+
+    words: str
+    accepts: Callable[[F], bool]
+    shape: Shape | None = None
+    """Command, headers and body, unescaped, where that is all there is to it."""
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """When and how the broker's end of a connection went away."""
+
+    at: Instant
+    how: CloseHow
+
+
+class Conversation(Generic[F]):
+    """One connection, spoken over in frames of type ``F``. Subclasses turn octets into frames."""
+
+    protocol = "octets"
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
+        self.judge, self.world, self.conn, self.acceptor = judge, judge.world, conn, acceptor
+        self.inbox: list[F] = []
+        """Frames that arrived and that no expectation took, oldest first."""
+        self.ended: Ended | None = None
+        self.heard_at: Instant | None = None
+        """When the last octet arrived."""
+        self.spoke_at: Instant | None = None
+        """When the last octet was handed to the link."""
+        self._channel: Channel | None = None
+
+    # what a subclass provides
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        """Turn octets into frames in :attr:`inbox` and events."""
+        raise NotImplementedError
+
+    def fatal(self, frame: F) -> bool:
+        """Whether ``frame`` can only mean that something failed."""
+        raise NotImplementedError
+
+    def words(self, frame: F) -> str:
+        """``frame`` in one line."""
+        raise NotImplementedError
+
+    def on_the_wire(self, shape: Shape) -> Shape:
+        """``shape`` with its headers as they are escaped on this connection."""
+        return shape
+
+    # the link
+
+    def use(self, channel: Channel) -> None:
+        """Begin to use ``channel``."""
+        self._channel = channel
+
+    def octets_arrived(self, at: Instant, data: bytes) -> None:
+        self.heard_at = at
+        self.decode(at, data)
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        self.ended = Ended(at, how)
+        self.judge.record(ConnectionClosed(at_ns=at, conn=self.conn, how=how))
+        # A client with a socket of its own reads all the time, so that its window stays open.
+        whole = self.world.direct if self._channel is None else self._channel.whole
+        if how is CloseHow.RESET and not whole:
+            self.judge.doubt(LOST)
+
+    @property
+    def channel(self) -> Channel:
+        """The link; raises :class:`ControlFailed` before the connection was opened."""
+        if self._channel is None:
+            raise ControlFailed("this peer was never connected")
+        return self._channel
+
+    def write(self, data: bytes, *, as_event: bool = True) -> None:
+        """Hand raw octets to the link, whatever they are."""
+        now = self.world.now()
+        if as_event:
+            self.judge.record(
+                OctetsSent(at_ns=now, conn=self.conn, data=data[:RECORDED_OCTETS], size=len(data))
+            )
+        self.spoke_at = now
+        self.channel.write(data)
+
+    def beat(self, octets: bytes = b"\n") -> None:
+        """Send a sign of life."""
+        self.judge.record(
+            HeartBeatSent(
+                at_ns=self.world.now(), conn=self.conn, protocol=self.protocol, size=len(octets)
+            )
+        )
+        self.write(octets, as_event=False)
+
+    def leave(self, how: CloseHow = CloseHow.EOF) -> None:
+        """End the connection from our side without a word: closed in order, or cut (RESET)."""
+        self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
+        if how is CloseHow.RESET:
+            self.channel.cut()
+        else:
+            self.channel.close()
+
+    # expectations
+
+    def take(self, what: Match[F]) -> F | None:
+        """The first matching frame that is already here, removed from the inbox."""
+        for position, frame in enumerate(self.inbox):
+            if what.accepts(frame):
+                return self.inbox.pop(position)
+        return None
+
+    def expect(
+        self, what: Match[F], *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> F:
+        """Wait for the first frame that matches.
+
+        Raises :class:`Violated` (``proves`` given) or :class:`ControlFailed` when it does not come
+        ``within`` that time, when the connection ends, or when a fatal frame comes instead.
+        """
+        until = self.world.now() + within
+        frame = self.watch_for(what, within=within)
+        if frame is None:
+            unmet = self._unmet_frame("frame", what, until)
+            self._unmet(f"expected {what} within {_text(within)}, {self.instead()}", proves, unmet)
+        assert frame is not None
+        if proves is not None:
+            self.judge.judge(proves, True, f"got {self.words(frame)}")
+        return frame
+
+    def watch_for(self, what: Match[F], *, within: Duration = PATIENCE) -> F | None:
+        """Like :meth:`expect` but answers None instead of raising: for cases in which several
+        outcomes are legal."""
+
+        def settled() -> bool:
+            return (
+                self.ended is not None
+                or any(what.accepts(frame) for frame in self.inbox)
+                or any(self.fatal(frame) for frame in self.inbox)
+            )
+
+        self.world.wait_until(settled, self.world.now() + within)
+        return self.take(what)
+
+    def expect_nothing(
+        self,
+        *,
+        for_: Duration,
+        of: Match[F] | None = None,
+        proves: Requirements | None = None,
+        why: str = "",
+    ) -> None:
+        """Let ``for_`` pass and expect no frame (or none that matches ``of``), and the connection
+        to stay."""
+
+        def disturbed() -> bool:
+            return self.ended is not None or any(
+                of is None or of.accepts(frame) or self.fatal(frame) for frame in self.inbox
+            )
+
+        until = self.world.now() + for_
+        if self.world.wait_until(disturbed, until):
+            wanted = f"no {of}" if of is not None else "no frame"
+            extra = sum(
+                of is None or of.accepts(frame) or self.fatal(frame) for frame in self.inbox
+            )
+            unmet = self._unmet_frame("silence", of, until, extra)
+            self._unmet(
+                f"expected {wanted} for {_text(for_)}{_because(why)}, {self.instead()}",
+                proves,
+                unmet,
+            )
+        elif proves is not None:
+            self.judge.judge(proves, True, f"nothing came for {_text(for_)}{_because(why)}")
+
+    def expect_end(
+        self, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Ended:
+        """Wait until the broker has ended the connection, whatever it says before."""
+        until = self.world.now() + within
+        if not self.world.wait_until(lambda: self.ended is not None, until):
+            unmet = Expectation(kind="end", words="the broker closes", conn=self.conn, until=until)
+            detail = (
+                f"expected the broker to close within {_text(within)}, it did not; {self.instead()}"
+            )
+            self._unmet(detail, proves, unmet)
+        assert self.ended is not None
+        if proves is not None:
+            self.judge.judge(proves, True, f"the broker closed ({self.ended.how})")
+        return self.ended
+
+    def instead(self) -> str:
+        """What came, for a sentence that says what did not."""
+        seen = "; ".join(self.words(frame) for frame in self.inbox[:3])
+        more = f" and {len(self.inbox) - 3} more" if len(self.inbox) > 3 else ""
+        end = f"the connection ended ({self.ended.how})" if self.ended is not None else ""
+        return (
+            ", ".join(part for part in (f"got {seen}{more}" if seen else "", end) if part)
+            or "nothing came"
+        )
+
+    def _unmet_frame(
+        self,
+        kind: Literal["frame", "silence"],
+        what: Match[F] | None,
+        until: Instant,
+        extra: int = 0,
+    ) -> Expectation | None:
+        if what is not None and what.shape is None:
+            return None  # only the case knows what it looks for
+        shape = None if what is None or what.shape is None else self.on_the_wire(what.shape)
+        words = "any frame" if what is None else str(what)
+        return Expectation(
+            kind=kind, words=words, conn=self.conn, shape=shape, extra=extra, until=until
+        )
+
+    def _unmet(
+        self, detail: str, proves: Requirements | None, unmet: Expectation | None = None
+    ) -> None:
+        if proves is None:
+            raise ControlFailed(detail)
+        self.judge.judge(proves, False, detail, expectation=unmet)
+        raise Violated(detail)
+
+
+def _text(duration: Duration) -> str:
+    return f"{duration / NS_PER_MS:g} ms"
+
+
+def _because(why: str) -> str:
+    return f" ({why})" if why else ""

@@ -1,0 +1,1 @@
+"""Artemis's CORE protocol: codec, raw peer, trace recorder and fact reader."""

@@ -1,0 +1,203 @@
+"""Packets of Artemis's CORE protocol: writes whatever it is told, reads what either side sends.
+Judges nothing.
+
+A connection begins with the seven letters of :data:`MAGIC` from the client. Then come packets: four
+octets with the size of what follows, one with the type, eight with the channel, and the fields
+(:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for signs of life and news of the
+cluster, 1 makes sessions, and each session has one of its own from 10 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from brokerproof.harness.protocols.core.messages import PACKET_HEADER, Message
+from brokerproof.harness.protocols.core.tables import BY_CODE, BY_NAME, NEWEST, PacketTable
+from brokerproof.harness.protocols.core.values import Cursor, Malformed, encode
+from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
+
+MAGIC = b"ARTEMIS"
+LIVENESS, SESSIONS, FIRST = 0, 1, 10
+"""Channels."""
+MOST_READ = 64 * 1024 * 1024
+"""A packet that claims to be longer is not waited for."""
+DEFAULTS: dict[str, Any] = {"boolean": False, "simple": "", "string": "", "rest": b""}
+"""What stands in a field that is not given; 0 for numbers, nothing for what is nullable."""
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode_packet(
+    name: str,
+    fields: Mapping[str, Any] | None = None,
+    *,
+    channel: int = FIRST,
+    version: int = NEWEST,
+    size: int | None = None,
+) -> bytes:
+    """A packet's octets, with the fields that ``version`` has. ``size`` is right unless it is
+    given.
+
+    Fields are named as in the tables or with underscores. Raises ``ValueError`` for a field that
+    the packet does not have, and for a value that its type does not.
+    """
+    about = BY_NAME[name]
+    given = {key.replace("_", "-"): value for key, value in (fields or {}).items()}
+    unknown = given.keys() - {each for each, _, _ in about.fields}
+    if unknown:
+        raise ValueError(f"{name} has no field {', '.join(sorted(unknown))}")
+    octets = b"".join(
+        _written(kind, given.get(field, DEFAULTS.get(kind, None if kind.endswith("?") else 0)))
+        for field, kind, since in about.fields
+        if since <= version
+    )
+    return frame(about.code, channel, octets, size=size)
+
+
+def frame(code: int, channel: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
+    """A packet of any type and content."""
+    total = PACKET_HEADER - 4 + len(octets) if size is None else size
+    return (
+        total.to_bytes(4, signed=True) + bytes((code,)) + channel.to_bytes(8, signed=True) + octets
+    )
+
+
+def _written(kind: str, value: Any) -> bytes:
+    if kind == "message":
+        return value if isinstance(value, bytes) else bytes(value.encode())
+    return bytes(value) if kind == "rest" else encode(kind, value)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One packet as it was read. ``size`` counts every octet. One whose type is in no table has the
+    name ``packet-CODE``."""
+
+    name: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    channel: int = FIRST
+    size: int = 0
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name.replace("_", "-")]
+
+    def get(self, name: str) -> Any:
+        """A field, None where it is not there."""
+        return self.fields.get(name.replace("_", "-"))
+
+    @property
+    def message(self) -> Message:
+        """The message that it carries. Raises ``KeyError`` when it carries none."""
+        found = self.fields["message"]
+        if not isinstance(found, Message):
+            raise KeyError("message")
+        return found
+
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        """Channel and fields as text, those of the message included: what traces hold of it."""
+        listed = [("channel", str(self.channel))]
+        for name, value in self.fields.items():
+            if isinstance(value, Message):
+                listed += _listed_message(value)
+            elif value is not None and name != "password":
+                listed.append((name, _words(value)))
+        return tuple(listed)
+
+    def brief(self) -> str:
+        """The packet in one line, for sentences."""
+        inside = " ".join(
+            f"{name}={value}" for name, value in self.listed()[1:] if value not in ("", "false")
+        )
+        body = self.fields.get("message")
+        octets = f" {len(body.body)} octets {body.body[:40]!r}" if isinstance(body, Message) else ""
+        return f"{self.name}({self.channel}) [{inside}]{octets}"[:500]
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _listed_message(message: Message) -> Iterator[tuple[str, str]]:
+    yield "message", str(message.id)
+    yield "address", message.address or ""
+    yield "cost", str(message.cost)
+    yield "durable", _words(message.durable)
+    for name, value in message.properties.items():
+        yield name, _words(getattr(value, "value", value))
+
+
+Read: TypeAlias = Packet | Unreadable
+
+
+class Reader(Cutter[Packet]):
+    """Cuts what one side sends into packets. What a client sends begins with ``magic``, which comes
+    out as a packet too."""
+
+    unit = "packet"
+
+    def __init__(self, *, magic: bool = False) -> None:
+        super().__init__()
+        self._magic = magic
+
+    def _next(self) -> Read | None:
+        pending = self._pending
+        if self._magic:
+            begun = bytes(pending[: len(MAGIC)])
+            if not MAGIC.startswith(begun):
+                return Unreadable(
+                    bytes(pending),
+                    f"a connection begins with {begun!r} and not with {MAGIC!r}",
+                    True,
+                )
+            if len(begun) < len(MAGIC):
+                return None
+            del pending[: len(MAGIC)]
+            self._magic = False
+            return Packet("magic", {}, LIVENESS, len(MAGIC))
+        if len(pending) < 4:
+            return None
+        size = int.from_bytes(pending[:4], signed=True)
+        if not PACKET_HEADER - 4 <= size <= MOST_READ:
+            return Unreadable(bytes(pending), f"a packet says that {size} octets follow", lost=True)
+        if len(pending) < size + 4:
+            return None
+        octets = bytes(pending[: size + 4])
+        del pending[: size + 4]
+        return read_packet(octets)
+
+
+def read_packet(octets: bytes) -> Read:
+    """The whole packet ``octets``. Fields of later versions are there if they are."""
+    code, channel = octets[4], int.from_bytes(octets[5:PACKET_HEADER], signed=True)
+    about = BY_CODE.get(code)
+    if about is None:
+        return Packet(f"packet-{code}", {"rest": octets[PACKET_HEADER:]}, channel, len(octets))
+    try:
+        return Packet(
+            about.name, _read_fields(about, Cursor(octets, PACKET_HEADER)), channel, len(octets)
+        )
+    except Malformed as problem:
+        return Unreadable(octets, f"{about.name}: {problem}")
+
+
+def _read_fields(about: PacketTable, cursor: Cursor) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, kind, since in about.fields:
+        if since and not cursor.left:
+            continue
+        if kind == "message":
+            found[name] = Message.read(cursor)
+        else:
+            found[name] = cursor.take(cursor.left) if kind == "rest" else cursor.value(kind)
+    if cursor.left:
+        raise Malformed(f"{cursor.left} octets too many")
+    return found

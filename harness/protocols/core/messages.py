@@ -1,0 +1,94 @@
+"""Messages of Artemis's CORE protocol (release 2.56.0, CoreMessage): encoded, and read.
+
+::
+
+    where the body ends | body | id | address | user id | type | durable | expiration | timestamp |
+    priority | properties
+
+The first field counts from the beginning of the packet that carries the message, so it is the
+body's length and 13. What a message costs a producer is the number of octets of this encoding
+(ClientProducerImpl); what a delivery costs a consumer is that of the whole packet
+(ServerConsumerImpl).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokerproof.harness.protocols.core.values import (
+    Cursor,
+    Malformed,
+    encode,
+    encode_properties,
+    read_properties,
+)
+
+PACKET_HEADER = 13
+"""Octets of a packet before its fields: size, type, channel."""
+DEFAULT, TEXT, BYTES = 0, 3, 4
+"""Types of messages: the bodies of the last two are a nullable simple string, and octets."""
+FORCED = "_hornetq.forced.delivery.seq"
+"""The property of what is no message, but says that all that could be delivered has been."""
+
+_HEADERS: tuple[tuple[str, str], ...] = (
+    ("id", "long"),
+    ("address", "simple?"),
+    ("user_id", "uuid?"),
+    ("type", "byte"),
+    ("durable", "boolean"),
+    ("expiration", "long"),
+    ("timestamp", "long"),
+    ("priority", "byte"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. ``expiration`` and ``timestamp`` are milliseconds since 1970, 0 for none; ``id``
+    is the broker's number."""
+
+    address: str | None
+    body: bytes = b""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    id: int = 0
+    user_id: bytes | None = None
+    type: int = BYTES
+    durable: bool = False
+    expiration: int = 0
+    timestamp: int = 0
+    priority: int = 4
+
+    def encode(self) -> bytes:
+        """Its octets. Raises ``ValueError`` for values that cannot be written."""
+        octets = (PACKET_HEADER + len(self.body)).to_bytes(4) + self.body
+        octets += b"".join(encode(kind, getattr(self, name)) for name, kind in _HEADERS)
+        return octets + encode_properties(dict(self.properties))
+
+    @property
+    def cost(self) -> int:
+        """Octets that a producer needs credit for."""
+        return len(self.encode())
+
+    def get(self, name: str) -> Any:
+        """The value of a property, None for none."""
+        found = self.properties.get(name)
+        return getattr(found, "value", found)
+
+    def text(self) -> str | None:
+        """The body of a text message. Raises :class:`Malformed` when it is none."""
+        found = Cursor(self.body).value("simple?")
+        return None if found is None else str(found)
+
+    @staticmethod
+    def read(cursor: Cursor) -> Message:
+        """The message that begins there. Raises :class:`Malformed`."""
+        end = cursor.value("int")
+        if end < PACKET_HEADER:
+            raise Malformed(
+                f"the body of a message ends at octet {end}, within the head of its packet"
+            )
+        body = cursor.take(end - PACKET_HEADER)
+        headers = {name: cursor.value(kind) for name, kind in _HEADERS}
+        return Message(body=body, properties=read_properties(cursor), **headers)

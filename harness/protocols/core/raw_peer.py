@@ -1,0 +1,305 @@
+"""A raw peer of Artemis's CORE protocol: speaks correctly when asked to, and can send anything at
+all.
+
+It does by itself none of what Artemis's own client does about windows: no credit is asked for,
+given or spent unless a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send what no
+verb would. Channel 10 is the session's; a peer has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    Conversation,
+    Judge,
+    Match,
+    Requirements,
+)
+from brokerproof.harness.protocols.core import codec
+from brokerproof.harness.protocols.core.codec import FIRST, LIVENESS, MAGIC, SESSIONS, Packet
+from brokerproof.harness.protocols.core.messages import FORCED, Message
+from brokerproof.harness.protocols.core.tables import NEWEST
+from brokerproof.harness.protocols.core.trace_recorder import PING, PROTOCOL, UNREADABLE, Tap
+
+TTL_MS = 60_000
+"""The TTL that a usual client asks for."""
+_ROUTING = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
+
+
+def packet(name: str, /, **fields: Any) -> Match[Packet]:
+    """Matches a packet by name and plain field values."""
+    wanted = {key.replace("_", "-"): value for key, value in fields.items()}
+    words = " ".join([name, *(f"{key}={value}" for key, value in wanted.items())])
+    return Match(
+        words,
+        lambda each: (
+            each.name == name and all(each.get(key) == value for key, value in wanted.items())
+        ),
+    )
+
+
+def is_forced(each: Packet) -> bool:
+    """Whether ``each`` is the answer to a force-delivery, which is written like a message."""
+    return each.name == "receive" and FORCED in each.message.properties
+
+
+def delivery(consumer: int | None = None) -> Match[Packet]:
+    """Matches a message that is delivered to ``consumer``, or to any."""
+    return Match(
+        "message" if consumer is None else f"message for consumer {consumer}",
+        lambda each: (
+            each.name == "receive"
+            and not is_forced(each)
+            and (consumer is None or each["consumer"] == consumer)
+        ),
+    )
+
+
+class CorePeer(Conversation[Packet]):
+    """One CORE connection of the harness, with at most one session."""
+
+    protocol = PROTOCOL
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str, version: int = NEWEST) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.version = version
+        """The version of the protocol that it speaks, and says that it speaks."""
+        self._tap = Tap(judge, conn)
+        self._forced = 0
+        self._sent = 0
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        self.inbox += [each for each in self._tap.received(at, data) if each.name != PING]
+
+    def fatal(self, frame: Packet) -> bool:
+        return frame.name in ("exception", UNREADABLE) or frame.name.startswith("disconnect")
+
+    def words(self, frame: Packet) -> str:
+        return frame.brief()
+
+    # sending
+
+    def write(self, data: bytes, *, as_event: bool = True) -> None:
+        """Octets, recorded as what they are: packets, or octets that are none."""
+        if as_event:
+            self._tap.sent(self.world.now(), data)
+        super().write(data, as_event=False)
+
+    def send(
+        self, name: str, fields: Mapping[str, Any] | None = None, *, channel: int = FIRST
+    ) -> None:
+        """One packet with exactly these fields."""
+        self.write(codec.encode_packet(name, fields, channel=channel, version=self.version))
+
+    def beat(self, octets: bytes = b"") -> None:
+        """A ping, which asks for the usual TTL; the broker sends it back."""
+        self.ping()
+
+    def ping(self, ttl_ms: int = TTL_MS) -> None:
+        """A ping that asks for that TTL."""
+        self.send(PING, {"connection-ttl": ttl_ms}, channel=LIVENESS)
+
+    def call(
+        self,
+        name: str,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        answer: str = "null-response",
+        channel: int = FIRST,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Packet:
+        """A packet and its answer."""
+        self.send(name, fields, channel=channel)
+        return self.expect(packet(answer), within=within, proves=proves)
+
+    # sessions
+
+    def magic(self) -> None:
+        """The letters that begin a connection."""
+        self.write(MAGIC)
+
+    def create_session(
+        self,
+        login: str | None = None,
+        passcode: str | None = None,
+        *,
+        name: str = "",
+        proves: Requirements | None = None,
+        **fields: Any,
+    ) -> Packet:
+        """A session on channel 10 whose sends and acknowledgements count at once, unless ``fields``
+        say otherwise."""
+        said = {
+            "name": name or f"session-{self.conn}",
+            "session-channel": FIRST,
+            "version": self.version,
+            "username": login,
+            "password": passcode,
+            "min-large-message-size": 100 * 1024,
+            "auto-commit-sends": True,
+            "auto-commit-acks": True,
+            "window-size": -1,
+        }
+        fields = {key.replace("_", "-"): value for key, value in fields.items()}
+        return self.call(
+            "create-session",
+            {**said, **fields},
+            answer="create-session-response",
+            channel=SESSIONS,
+            proves=proves,
+        )
+
+    def start(self) -> None:
+        """Messages may be delivered from now on."""
+        self.send("session-start")
+
+    def stop(self) -> Packet:
+        """No more messages from now on."""
+        return self.call("session-stop")
+
+    def close(self, *, proves: Requirements | None = None) -> Packet:
+        """Closes the session in order."""
+        return self.call("session-close", proves=proves)
+
+    def settle(self) -> None:
+        """A barrier: the broker has taken in all that was sent before, and its answers have come.
+
+        What is granted and delivered may still be on its way: it comes from other threads of an
+        Artemis.
+        """
+        self.call("queue-query", {"queue": "nowhere-at-all"}, answer="queue-query-response-v3")
+
+    # queues
+
+    def create_queue(
+        self,
+        name: str,
+        address: str | None = None,
+        routing: RoutingType = RoutingType.ANYCAST,
+        *,
+        durable: bool = False,
+        proves: Requirements | None = None,
+        **fields: Any,
+    ) -> Packet:
+        """Makes a queue at ``address`` (of the same name unless given), that stays when nobody uses
+        it."""
+        said = {
+            "address": address or name,
+            "queue": name,
+            "durable": durable,
+            "requires-response": True,
+            "routing-type": _ROUTING[routing],
+            "max-consumers": -1,
+            "auto-delete": False,
+        }
+        return self.call("create-queue-v2", {**said, **fields}, proves=proves)
+
+    def query(self, queue: str) -> Packet:
+        """What the broker says of a queue."""
+        return self.call("queue-query", {"queue": queue}, answer="queue-query-response-v3")
+
+    # consumers
+
+    def create_consumer(
+        self,
+        queue: str,
+        consumer: int = 0,
+        *,
+        filter: str | None = None,
+        browse_only: bool = False,
+        proves: Requirements | None = None,
+    ) -> Packet:
+        """A consumer, without any credit; returns what the broker says of its queue."""
+        fields = {
+            "consumer": consumer,
+            "queue": queue,
+            "filter": filter,
+            "browse-only": browse_only,
+            "requires-response": True,
+        }
+        return self.call("create-consumer", fields, answer="queue-query-response-v3", proves=proves)
+
+    def credit(self, credits: int, consumer: int = 0) -> None:
+        """Credit for a consumer, in octets; -1 takes the limit away, 0 takes what is left of the
+        credit away."""
+        self.send("consumer-credits", {"consumer": consumer, "credits": credits})
+
+    def acknowledge(self, delivered: Packet, *, one: bool = False) -> None:
+        """Acknowledges all of its consumer's messages up to ``delivered``, or that ``one`` alone;
+        waits for the answer."""
+        fields = {
+            "consumer": delivered["consumer"],
+            "message": delivered.message.id,
+            "requires-response": True,
+        }
+        self.call("acknowledge-one" if one else "acknowledge", fields)
+
+    def close_consumer(self, consumer: int = 0) -> None:
+        """Ends a consumer; what it did not acknowledge goes back."""
+        self.call("close-consumer", {"consumer": consumer})
+
+    def flush(self, consumer: int = 0, *, within: Duration = PATIENCE) -> None:
+        """A barrier: all that ``consumer`` can be delivered has come. Its answer costs no credit,
+        and needs none."""
+        self._forced += 1
+        wanted = self._forced
+        self.send("force-delivery", {"consumer": consumer, "sequence": wanted})
+        self.expect(
+            Match(
+                f"the answer to force-delivery {wanted}",
+                lambda each: is_forced(each) and each.message.get(FORCED) == wanted,
+            ),
+            within=within,
+        )
+
+    def delivered(self, consumer: int = 0) -> list[Packet]:
+        """The messages for ``consumer`` that are here already and nobody took, oldest first; they
+        are taken."""
+        found, wanted = [], delivery(consumer)
+        while (one := self.take(wanted)) is not None:
+            found.append(one)
+        return found
+
+    def all_delivered(self, consumer: int = 0) -> list[Packet]:
+        """Every message that can be delivered to ``consumer`` now; they are taken."""
+        self.flush(consumer)
+        return self.delivered(consumer)
+
+    # producers
+
+    def request_credits(self, address: str, credits: int) -> None:
+        """Asks for credit to send to ``address``, in octets."""
+        self.send("request-producer-credits", {"credits": credits, "address": address})
+
+    def granted(
+        self, address: str, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> int:
+        """The next grant for ``address``, in octets."""
+        return int(
+            self.expect(packet("producer-credits", address=address), within=within, proves=proves)[
+                "credits"
+            ]
+        )
+
+    def publish(
+        self,
+        message: Message,
+        *,
+        wait: bool = True,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> None:
+        """Sends ``message``, credit or no credit; waits for the answer unless told otherwise."""
+        self._sent += 1
+        fields = {"message": message, "requires-response": wait, "correlation": self._sent}
+        self.send("send", fields)
+        if wait:
+            self.expect(packet("null-response"), within=within, proves=proves)

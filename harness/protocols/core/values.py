@@ -1,0 +1,217 @@
+"""The simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers and utils):
+in both directions.
+
+Numbers are big-endian and signed. Text comes in two ways, for no reason that a peer can see: a
+*simple string* is its length in octets and then UTF-16 with the low octet first; a *string* is its
+length in characters and then, below :data:`SHORT` characters, UTF-16 with the high octet first,
+below :data:`LONG` a length of two octets and UTF-8 as Java modifies it (:func:`modified_utf8`), and
+else a simple string. A *nullable* value is an octet that says whether there is one, and then the
+value.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+SHORT, LONG = 9, 0xFFF
+"""From how many characters on a string is written in another way."""
+
+
+class Malformed(Exception):
+    """Octets that are no value of the type that is due; one sentence."""
+
+
+_NUMBERS = {"byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
+
+
+def _pack(kind: str, value: Any) -> bytes:
+    try:
+        return struct.pack(_NUMBERS[kind], value)
+    except struct.error:
+        raise ValueError(f"{value!r} is no {kind} of the CORE protocol") from None
+
+
+def modified_utf8(text: str) -> bytes:
+    """UTF-8 of the UTF-16 code units one by one, as Java's data streams have it, except that NUL is
+    one octet."""
+    units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
+    return b"".join(
+        chr(units[at] << 8 | units[at + 1]).encode("utf-8", "surrogatepass")
+        for at in range(0, len(units), 2)
+    )
+
+
+def simple(text: str) -> bytes:
+    """A simple string."""
+    octets = text.encode("utf-16-le", "surrogatepass")
+    return len(octets).to_bytes(4) + octets
+
+
+def string(text: str) -> bytes:
+    """A string, in the way that its length asks for."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    count = len(units) // 2
+    if count < SHORT:
+        return count.to_bytes(4) + units
+    if count < LONG:
+        octets = modified_utf8(text)
+        return count.to_bytes(4) + len(octets).to_bytes(2) + octets
+    return count.to_bytes(4) + simple(text)
+
+
+def _octets(value: bytes) -> bytes:
+    return len(value).to_bytes(4) + value
+
+
+_WRITERS: dict[str, Callable[[Any], bytes]] = {
+    "boolean": lambda value: b"\1" if value else b"\0",
+    "simple": simple,
+    "string": string,
+    "bytes": _octets,
+    "char": lambda value: value.encode("utf-16-be", "surrogatepass")[:2],
+    "uuid": bytes,
+}
+
+
+def encode(kind: str, value: Any) -> bytes:
+    """A value of ``kind``; with ``?`` behind it a nullable one. Raises ``ValueError`` for a number
+    out of its range."""
+    if kind.endswith("?"):
+        return b"\0" if value is None else b"\1" + encode(kind[:-1], value)
+    return _WRITERS[kind](value) if kind in _WRITERS else _pack(kind, value)
+
+
+class Cursor:
+    """Reads values one after the other. Every method raises :class:`Malformed` when the octets end
+    too early."""
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    @property
+    def left(self) -> int:
+        """Octets that have not been read."""
+        return len(self.data) - self.at
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` octets."""
+        if not 0 <= count <= self.left:
+            raise Malformed(f"{count} octets are due, {self.left} are left")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def value(self, kind: str) -> Any:
+        """The next value, of that kind."""
+        if kind.endswith("?"):
+            return self.value(kind[:-1]) if self.take(1)[0] else None
+        if kind in _NUMBERS:
+            return struct.unpack(_NUMBERS[kind], self.take(struct.calcsize(_NUMBERS[kind])))[0]
+        match kind:
+            case "boolean":
+                return self.take(1)[0] != 0
+            case "simple":
+                return self._utf16(self.value("int"), "utf-16-le")
+            case "string":
+                return self._string()
+            case "char":
+                return self._utf16(2, "utf-16-be")
+            case "uuid":
+                return self.take(16)
+        return self.take(self.value("int"))
+
+    def _utf16(self, count: int, order: str) -> str:
+        if count < 0 or count % 2:
+            raise Malformed(f"{count} octets of text in UTF-16")
+        return self.take(count).decode(order, "surrogatepass")
+
+    def _string(self) -> str:
+        count = self.value("int")
+        if count < SHORT:
+            return self._utf16(2 * count, "utf-16-be")
+        if count >= LONG:
+            return str(self.value("simple"))
+        octets = self.take(self.value("short") & 0xFFFF)
+        try:
+            text = octets.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as problem:
+            raise Malformed(f"text that is no UTF-8 ({problem.reason})") from None
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+# --- properties of messages -----------------------------------------------------------------------
+
+KINDS = {
+    0: "null",
+    2: "boolean",
+    3: "byte",
+    4: "bytes",
+    5: "short",
+    6: "int",
+    7: "long",
+    8: "float",
+    9: "double",
+    10: "simple",
+    11: "char",
+}
+"""The type of a property by its octet."""
+_NUMBERED = {kind: number for number, kind in KINDS.items()}
+_PLAIN: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
+    (int, "long"),
+    (float, "double"),
+    (str, "simple"),
+    (bytes, "bytes"),
+    (type(None), "null"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A value with its type, one of :data:`KINDS`."""
+
+    kind: str
+    value: Any
+
+
+def property_of(value: Any) -> Property:
+    """A Python value with the type it usually has. Raises ``ValueError`` for what no property can
+    be."""
+    if isinstance(value, Property):
+        return value
+    for kind, name in _PLAIN:
+        if isinstance(value, kind):
+            return Property(name, value)
+    raise ValueError(f"{value!r} can be no property of a CORE message")
+
+
+def encode_properties(properties: dict[str, Any]) -> bytes:
+    """Names and typed values; one octet where there are none."""
+    if not properties:
+        return b"\0"
+    octets = b"\1" + len(properties).to_bytes(4)
+    for name, value in properties.items():
+        found = property_of(value)
+        octets += simple(name) + bytes((_NUMBERED[found.kind],))
+        if found.kind != "null":
+            octets += encode(found.kind, found.value)
+    return octets
+
+
+def read_properties(cursor: Cursor) -> dict[str, Property]:
+    """What :func:`encode_properties` wrote. Raises :class:`Malformed`."""
+    found: dict[str, Property] = {}
+    if not cursor.take(1)[0]:
+        return found
+    count = cursor.value("int")
+    if not 0 <= count <= cursor.left:
+        raise Malformed(f"{count} properties in {cursor.left} octets")
+    for _ in range(count):
+        name, number = cursor.value("simple"), cursor.value("byte")
+        kind = KINDS.get(number)
+        if kind is None:
+            raise Malformed(f"the property {name!r} has the unknown type {number}")
+        found[name] = Property(kind, None if kind == "null" else cursor.value(kind))
+    return found

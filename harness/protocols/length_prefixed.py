@@ -1,0 +1,53 @@
+"""Cutting what arrives into the frames of a binary protocol: what is the same for every one of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+F = TypeVar("F")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Octets that are no frame, or a frame whose body could not be read; ``lost`` when the reader
+    stops here."""
+
+    data: bytes
+    reason: str
+    lost: bool = False
+
+
+class Cutter(Generic[F]):
+    """Keeps octets until they make a frame. Never raises for what they are."""
+
+    unit: ClassVar[str] = "frame"
+    """What the protocol calls one."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._broken = False
+
+    @property
+    def pending(self) -> int:
+        """Octets of an unfinished frame."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> Iterator[F | Unreadable]:
+        """What is completed by ``data``; behind octets that were no frame nothing is."""
+        if self._broken:
+            yield Unreadable(data, f"follows octets that were no {self.unit}", lost=True)
+            return
+        self._pending += data
+        while (found := self._next()) is not None:
+            yield found
+            if isinstance(found, Unreadable) and found.lost:
+                self._broken = True
+                self._pending.clear()
+                return
+
+    def _next(self) -> F | Unreadable | None:
+        """The next frame, taken out of what is pending; None while it is not whole."""
+        raise NotImplementedError

@@ -1,0 +1,1 @@
+"""OpenWire: codec, raw peer and trace recorder."""

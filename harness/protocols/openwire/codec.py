@@ -1,0 +1,287 @@
+"""Commands of OpenWire, ActiveMQ's own protocol: writes whatever it is told, reads what either side
+sends. Judges nothing.
+
+A command is four octets with the size of what follows, one with its type, and its fields
+(:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with
+WireFormatInfo, which is always written so; what its options would change later (tight encoding, a
+cache of structures, stack traces, no sizes) is not read here: a peer has to say that it wants none
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from brokerproof.harness.protocols.length_prefixed import Cutter
+from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
+from brokerproof.harness.protocols.openwire.tables import BY_CODE, BY_NAME, MESSAGES, NEWEST, Table
+from brokerproof.harness.protocols.openwire.values import (
+    Cursor,
+    Malformed,
+    encode,
+    encode_map,
+    read_map,
+    text_of,
+)
+
+MAGIC = b"ActiveMQ"
+MOST_READ = 64 * 1024 * 1024
+"""A command that claims to be longer is not waited for."""
+DEEPEST = 16
+"""Structures in structures that are read; deeper ones are malformed."""
+DEFAULTS: dict[str, Any] = {"boolean": False, "magic": MAGIC}
+"""What stands in a field that is not given; 0 for numbers, nothing for what is nullable."""
+NULLABLE = frozenset({"string", "bytes", "structure", "structures", "throwable"})
+HEAD = 1024
+"""What ActiveMQ charges a message besides its content and its properties, in octets
+(Message.getSize)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception: the name of its class in Java, and its words."""
+
+    kind: str
+    words: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The class without its package."""
+        return self.kind.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A command or a part of one. ``size`` counts every octet of a command that was read. Of an
+    unknown type: ``type-CODE``."""
+
+    name: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    size: int = field(default=0, compare=False)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    def get(self, name: str) -> Any:
+        """A field, None where it is not there."""
+        return self.fields.get(name)
+
+    @property
+    def message(self) -> Structure | None:
+        """The message that it is, or that it carries."""
+        return self if self.name in MESSAGES else self.get("message")
+
+    @property
+    def cost(self) -> int:
+        """What ActiveMQ charges this message, in octets: what its ProducerAck says."""
+        return HEAD + len(self.get("content") or b"") + len(self.get("marshalledProperties") or b"")
+
+    def properties(self) -> dict[str, Any]:
+        """What its map of properties holds, without types. Raises :class:`Malformed`."""
+        octets = self.get("marshalledProperties")
+        return {name: each.value for name, each in read_map(octets).items()} if octets else {}
+
+    def text(self) -> str | None:
+        """The content of a text message. Raises :class:`Malformed`."""
+        content = self.get("content")
+        if content is None:
+            return None
+        cursor = Cursor(content)
+        return text_of(cursor.take(cursor.value("int")))
+
+    def __str__(self) -> str:
+        """What identifies it, as ActiveMQ writes it."""
+        match self.name:
+            case "ActiveMQQueue" | "ActiveMQTempQueue":
+                return f"queue://{self['physicalName']}"
+            case "ActiveMQTopic" | "ActiveMQTempTopic":
+                return f"topic://{self['physicalName']}"
+            case "ConnectionId" | "BrokerId":
+                return str(self["value"])
+            case "SessionId":
+                return f"{self['connectionId']}:{self['value']}"
+            case "ConsumerId" | "ProducerId":
+                return f"{self['connectionId']}:{self['sessionId']}:{self['value']}"
+            case "MessageId":
+                return self.get("textView") or f"{self['producerId']}:{self['producerSequenceId']}"
+            case "LocalTransactionId":
+                return f"TX:{self['connectionId']}:{self['value']}"
+        return self.name
+
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        """Fields as text, those of the message included: what traces hold of it. Neither passwords
+        nor what is null."""
+        listed: list[tuple[str, str]] = []
+        for name, value in self.fields.items():
+            if value is None or name in ("password", "content", "magic"):
+                continue
+            if isinstance(value, Structure) and value.name in MESSAGES:
+                outside = {each for each, _ in listed}
+                listed += [each for each in value.listed() if each[0] not in outside]
+            elif name == "marshalledProperties":
+                listed += _listed_properties(self)
+            else:
+                listed.append((name, _words(value)))
+        if self.name in MESSAGES:
+            listed.append(("cost", str(self.cost)))
+        return tuple(listed)
+
+    def brief(self) -> str:
+        """The command in one line, for sentences."""
+        dull = ("", "0", "false")
+        inside = " ".join(f"{name}={value}" for name, value in self.listed() if value not in dull)
+        message = self.message
+        content = None if message is None else message.get("content")
+        octets = "" if content is None else f" {len(content)} octets {content[:40]!r}"
+        return f"{self.name} [{inside}]{octets}"[:500]
+
+
+def _words(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return value.hex()
+        case list() | tuple():
+            return " ".join(map(_words, value))
+        case Failure():
+            return f"{value.kind}: {value.words}"
+    return str(value)
+
+
+def _listed_properties(structure: Structure) -> Iterator[tuple[str, str]]:
+    try:
+        yield from ((name, _words(value)) for name, value in structure.properties().items())
+    except Malformed as problem:
+        yield "marshalledProperties", str(problem)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def encode_command(
+    name: str,
+    fields: Mapping[str, Any] | None = None,
+    *,
+    version: int = NEWEST,
+    size: int | None = None,
+) -> bytes:
+    """A command's octets, with the fields that ``version`` has. ``size`` is right unless it is
+    given.
+
+    A map may stand where its octets belong. Raises ``ValueError`` for a field that the command does
+    not have, and for a value that its type does not.
+    """
+    about = BY_NAME[name]
+    return frame(about.code, _encode_fields(about, fields or {}, version), size=size)
+
+
+def frame(code: int, octets: bytes = b"", *, size: int | None = None) -> bytes:
+    """A command of any type and content."""
+    total = 1 + len(octets) if size is None else size
+    return total.to_bytes(4, signed=True) + bytes((code,)) + octets
+
+
+def _encode_fields(about: Table, given: Mapping[str, Any], version: int) -> bytes:
+    unknown = given.keys() - {name for name, _, _ in about.fields}
+    if unknown:
+        raise ValueError(f"{about.name} has no field {', '.join(sorted(unknown))}")
+    return b"".join(
+        _encode(kind, given.get(name, DEFAULTS.get(kind, None if kind in NULLABLE else 0)), version)
+        for name, kind, since in about.fields
+        if since <= version
+    )
+
+
+def _encode(kind: str, value: Any, version: int) -> bytes:
+    if kind == "bytes" and isinstance(value, dict):
+        value = encode_map(value)
+    if value is None or kind not in ("structure", "structures", "throwable"):
+        return b"\0" if value is None and kind in NULLABLE else encode(kind, value)
+    if kind == "throwable":
+        return b"\1" + encode("string", value.kind) + encode("string", value.words)
+    if kind == "structures":
+        return (
+            b"\1"
+            + encode("short", len(value))
+            + b"".join(_encode("structure", each, version) for each in value)
+        )
+    about = BY_NAME[value.name]
+    return b"\1" + bytes((about.code,)) + _encode_fields(about, value.fields, version)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+Read: TypeAlias = Structure | Unreadable
+
+
+class Reader(Cutter[Structure]):
+    """Cuts what one side sends into commands. ``version`` is what both sides agreed on; it may
+    change on the way."""
+
+    unit = "command"
+
+    def __init__(self, version: int = NEWEST) -> None:
+        super().__init__()
+        self.version = version
+
+    def _next(self) -> Read | None:
+        pending = self._pending
+        if len(pending) < 4:
+            return None
+        size = int.from_bytes(pending[:4], signed=True)
+        if not 1 <= size <= MOST_READ:
+            return Unreadable(
+                bytes(pending), f"a command says that {size} octets follow", lost=True
+            )
+        if len(pending) < size + 4:
+            return None
+        octets = bytes(pending[: size + 4])
+        del pending[: size + 4]
+        return read_command(octets, self.version)
+
+
+def read_command(octets: bytes, version: int = NEWEST) -> Read:
+    """The whole command ``octets``."""
+    code = octets[4]
+    about = BY_CODE.get(code)
+    if about is None or not about.command:
+        return Structure(f"type-{code}", {}, len(octets))
+    cursor = Cursor(octets, 5)
+    try:
+        fields = _read_fields(about, cursor, version, 0)
+        if cursor.left:
+            raise Malformed(f"{cursor.left} octets too many")
+    except Malformed as problem:
+        return Unreadable(octets, f"{about.name}: {problem}")
+    return Structure(about.name, fields, len(octets))
+
+
+def _read_fields(about: Table, cursor: Cursor, version: int, depth: int) -> dict[str, Any]:
+    return {
+        name: _read(kind, cursor, version, depth)
+        for name, kind, since in about.fields
+        if since <= version
+    }
+
+
+def _read(kind: str, cursor: Cursor, version: int, depth: int) -> Any:
+    if kind not in ("structure", "structures", "throwable"):
+        return cursor.value(kind)
+    if not cursor.value("boolean"):
+        return None
+    if kind == "throwable":
+        return Failure(cursor.value("string") or "", cursor.value("string"))
+    if depth >= DEEPEST:
+        raise Malformed(f"structures {depth} deep")
+    if kind == "structures":
+        return [
+            _read("structure", cursor, version, depth + 1) for _ in range(cursor.value("short"))
+        ]
+    code = cursor.take(1)[0]
+    about = BY_CODE.get(code)
+    if about is None:
+        raise Malformed(f"a structure of the unknown type {code}")
+    return Structure(about.name, _read_fields(about, cursor, version, depth + 1))

@@ -1,0 +1,373 @@
+"""A raw peer of OpenWire, ActiveMQ's own protocol: speaks correctly when asked to, and can send
+anything at all.
+
+It does by itself none of what ActiveMQ's own client does: no window is kept to, nothing is
+acknowledged, no sign of life is sent unless a case says so. :meth:`OpenWirePeer.send` and
+:meth:`OpenWirePeer.write` send what no verb would. Ids are structures, and all of a peer have its
+one connection id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    Conversation,
+    Judge,
+    Match,
+    Requirements,
+)
+from brokerproof.harness.protocols.openwire import codec
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.tables import NEWEST
+from brokerproof.harness.protocols.openwire.trace_recorder import (
+    KEEP_ALIVE,
+    PROTOCOL,
+    UNREADABLE,
+    WIRE_FORMAT,
+    Tap,
+)
+from brokerproof.harness.protocols.openwire.values import Typed, encode_map, long_utf
+
+OPTIONS: dict[str, Any] = {
+    "TightEncodingEnabled": False,
+    "CacheEnabled": False,
+    "StackTraceEnabled": False,
+    "SizePrefixDisabled": False,
+    "TcpNoDelayEnabled": True,
+    "CacheSize": Typed("int", 1024),
+    "MaxFrameSize": (1 << 63) - 1,
+    "MaxInactivityDuration": 0,
+    "MaxInactivityDurationInitalDelay": 10_000,
+}
+"""What the peer says of itself; the spelling is the protocol's. Durations in milliseconds; 0: no
+signs of life are wanted."""
+RESPONSES = (
+    "Response",
+    "ExceptionResponse",
+    "DataResponse",
+    "DataArrayResponse",
+    "IntegerResponse",
+)
+DELIVERED, POISON, STANDARD, REDELIVERED, INDIVIDUAL = 0, 1, 2, 3, 4
+"""Types of MessageAck."""
+
+
+def queue(name: str) -> Structure:
+    """The queue of that name."""
+    return Structure("ActiveMQQueue", {"physicalName": name})
+
+
+def topic(name: str) -> Structure:
+    """The topic of that name."""
+    return Structure("ActiveMQTopic", {"physicalName": name})
+
+
+def command(name: str, /, **fields: Any) -> Match[Structure]:
+    """Matches a command by name and plain field values."""
+    words = " ".join([name, *(f"{key}={value}" for key, value in fields.items())])
+    return Match(
+        words,
+        lambda each: (
+            each.name == name and all(each.get(key) == value for key, value in fields.items())
+        ),
+    )
+
+
+def answer(number: int) -> Match[Structure]:
+    """Matches what answers command ``number``, well or ill."""
+    return Match(
+        f"the answer to command {number}",
+        lambda each: each.get("correlationId") == number and each.name in RESPONSES,
+    )
+
+
+def dispatch(consumer: Structure | None = None) -> Match[Structure]:
+    """Matches a message for ``consumer``, or for any."""
+    return Match(
+        "a message" if consumer is None else f"a message for consumer {consumer}",
+        lambda each: (
+            each.name == "MessageDispatch" and (consumer is None or each["consumerId"] == consumer)
+        ),
+    )
+
+
+class OpenWirePeer(Conversation[Structure]):
+    """One OpenWire connection of the harness. ``name`` is its connection id, ``version`` what it
+    says that it speaks."""
+
+    protocol = PROTOCOL
+
+    def __init__(
+        self, judge: Judge, conn: int, acceptor: str, name: str = "", version: int = NEWEST
+    ) -> None:
+        super().__init__(judge, conn, acceptor)
+        self.name = f"ID:{name or conn}"
+        self.version = version
+        """The version that commands are written in: what it says at first, then the smaller of
+        both."""
+        self.theirs: Structure | None = None
+        """The broker's WireFormatInfo, once it came."""
+        self.beats: list[Structure] = []
+        """KeepAliveInfos of the broker, oldest first. They are in no inbox."""
+        self._tap = Tap(judge, conn)
+        self._numbers: dict[str, int] = {}
+
+    # Conversation
+
+    def decode(self, at: Instant, data: bytes) -> None:
+        for each in self._tap.received(at, data):
+            if each.name == KEEP_ALIVE:
+                self.beats.append(each)
+            else:
+                if each.name == WIRE_FORMAT:
+                    self.theirs = each
+                self.inbox.append(each)
+
+    def fatal(self, frame: Structure) -> bool:
+        return frame.name in ("ConnectionError", "ExceptionResponse", UNREADABLE)
+
+    def words(self, frame: Structure) -> str:
+        return frame.brief()
+
+    # sending
+
+    def write(self, data: bytes, *, as_event: bool = True) -> None:
+        """Octets, recorded as what they are: commands, or octets that are none."""
+        if as_event:
+            self._tap.sent(self.world.now(), data)
+        super().write(data, as_event=False)
+
+    def send(
+        self, name: str, fields: Mapping[str, Any] | None = None, *, response: bool = False
+    ) -> int:
+        """One command; returns its number, which is its own unless ``fields`` have one."""
+        said = {"commandId": self._next("command"), "responseRequired": response, **(fields or {})}
+        self.write(codec.encode_command(name, said, version=self.version))
+        return int(said["commandId"])
+
+    def request(
+        self,
+        name: str,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Structure:
+        """A command and its Response."""
+        return self.answered(self.send(name, fields, response=True), within=within, proves=proves)
+
+    def answered(
+        self, number: int, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Structure:
+        """The Response to command ``number``; an ExceptionResponse is none."""
+        return self.expect(command("Response", correlationId=number), within=within, proves=proves)
+
+    def refused(
+        self, number: int, *, within: Duration = PATIENCE, proves: Requirements | None = None
+    ) -> Structure:
+        """The ExceptionResponse to command ``number``."""
+        return self.expect(
+            command("ExceptionResponse", correlationId=number), within=within, proves=proves
+        )
+
+    def beat(self, octets: bytes = b"") -> None:
+        """A KeepAliveInfo that asks for no answer."""
+        self.keep_alive()
+
+    def keep_alive(self, *, response: bool = False) -> None:
+        """A KeepAliveInfo."""
+        self.send(KEEP_ALIVE, response=response)
+
+    def _next(self, what: str) -> int:
+        self._numbers[what] = self._numbers.get(what, 0) + 1
+        return self._numbers[what]
+
+    # connections and sessions
+
+    def wire_format(self, version: int | None = None, **options: Any) -> None:
+        """Our WireFormatInfo; ``options`` as in :data:`OPTIONS`, None leaves one out."""
+        said = {name: value for name, value in {**OPTIONS, **options}.items() if value is not None}
+        fields = {
+            "version": self.version if version is None else version,
+            "marshalledProperties": said,
+        }
+        self.write(codec.encode_command(WIRE_FORMAT, fields))
+
+    def negotiate(self, *, proves: Requirements | None = None, **options: Any) -> Structure:
+        """Exchanges WireFormatInfos; from then on the smaller version is written. Returns the
+        broker's."""
+        self.wire_format(**options)
+        theirs = self.expect(command(WIRE_FORMAT), proves=proves)
+        self.version = min(self.version, theirs["version"])
+        return theirs
+
+    def connect(
+        self,
+        login: str | None = None,
+        passcode: str | None = None,
+        *,
+        proves: Requirements | None = None,
+        **fields: Any,
+    ) -> None:
+        """Logs in, and takes the broker's BrokerInfo."""
+        said = {
+            "connectionId": self.connection,
+            "clientId": self.name,
+            "userName": login,
+            "password": passcode,
+            **fields,
+        }
+        self.request("ConnectionInfo", said, proves=proves)
+        self.expect(command("BrokerInfo"))
+
+    def open_session(self, number: int = 1, *, proves: Requirements | None = None) -> Structure:
+        """Makes a session; returns its id."""
+        made = Structure("SessionId", {"connectionId": self.name, "value": number})
+        self.request("SessionInfo", {"sessionId": made}, proves=proves)
+        return made
+
+    @property
+    def connection(self) -> Structure:
+        """Its connection id."""
+        return Structure("ConnectionId", {"value": self.name})
+
+    def remove(self, what: Structure, *, proves: Requirements | None = None) -> None:
+        """Ends a producer, a consumer, a session or the connection."""
+        self.request("RemoveInfo", {"objectId": what}, proves=proves)
+
+    def close(self, *, proves: Requirements | None = None) -> None:
+        """Ends the connection in order."""
+        self.remove(self.connection, proves=proves)
+        self.send("ShutdownInfo")
+
+    def settle(self, *, within: Duration = PATIENCE) -> None:
+        """A barrier: the broker has carried out all that was sent before, and its answers have
+        come.
+
+        ProducerAcks and messages may still be on their way: they come from other threads of an
+        ActiveMQ.
+        """
+        self.request("FlushCommand", within=within)
+
+    # producers
+
+    def open_producer(
+        self,
+        destination: Structure | None,
+        *,
+        window: int = 0,
+        number: int | None = None,
+        session: int = 1,
+        proves: Requirements | None = None,
+    ) -> Structure:
+        """Makes a producer with a window of that many octets, 0 for none; returns its id."""
+        value = self._next("producer") if number is None else number
+        made = Structure(
+            "ProducerId", {"connectionId": self.name, "value": value, "sessionId": session}
+        )
+        fields = {"producerId": made, "destination": destination, "windowSize": window}
+        self.request("ProducerInfo", fields, proves=proves)
+        return made
+
+    def message(
+        self,
+        producer: Structure,
+        destination: Structure,
+        content: bytes | str = b"",
+        *,
+        properties: Mapping[str, Any] | None = None,
+        persistent: bool = False,
+        **fields: Any,
+    ) -> Structure:
+        """The next message of ``producer``: a text message for text, else octets."""
+        number = self._next(f"message of {producer}")
+        id = Structure("MessageId", {"producerId": producer, "producerSequenceId": number})
+        said = {
+            "producerId": producer,
+            "destination": destination,
+            "messageId": id,
+            "persistent": persistent,
+            "priority": 4,
+            "content": long_utf(content) if isinstance(content, str) else content,
+            "marshalledProperties": encode_map(properties) if properties else None,
+        }
+        name = "ActiveMQTextMessage" if isinstance(content, str) else "ActiveMQBytesMessage"
+        return Structure(name, {**said, **fields})
+
+    def publish(self, message: Structure, *, response: bool = False) -> int:
+        """Sends ``message``, window or no window, and waits for nothing; returns the command's
+        number."""
+        return self.send(message.name, message.fields, response=response)
+
+    def acks(self, producer: Structure) -> list[int]:
+        """The sizes of the ProducerAcks that are here already and nobody took, oldest first; they
+        are taken."""
+        found, wanted = [], command("ProducerAck", producerId=producer)
+        while (one := self.take(wanted)) is not None:
+            found.append(int(one["size"]))
+        return found
+
+    # consumers
+
+    def open_consumer(
+        self,
+        destination: Structure,
+        *,
+        prefetch: int = 1000,
+        number: int | None = None,
+        session: int = 1,
+        proves: Requirements | None = None,
+        **fields: Any,
+    ) -> Structure:
+        """Makes a consumer that is sent up to ``prefetch`` messages ahead of its acknowledgements;
+        returns its id."""
+        value = self._next("consumer") if number is None else number
+        made = Structure(
+            "ConsumerId", {"connectionId": self.name, "sessionId": session, "value": value}
+        )
+        said = {
+            "consumerId": made,
+            "destination": destination,
+            "prefetchSize": prefetch,
+            "dispatchAsync": True,
+        }
+        self.request("ConsumerInfo", {**said, **fields}, proves=proves)
+        return made
+
+    def ack(
+        self,
+        dispatched: Structure,
+        *,
+        type: int = STANDARD,
+        first: Structure | None = None,
+        count: int = 1,
+        response: bool = True,
+        **fields: Any,
+    ) -> None:
+        """Acknowledges ``dispatched``; with ``first`` and ``count`` also the messages before it,
+        from that one on."""
+        last = dispatched["message"]["messageId"]
+        said = {
+            "destination": dispatched["destination"],
+            "consumerId": dispatched["consumerId"],
+            "ackType": type,
+            "firstMessageId": None if first is None else first["message"]["messageId"],
+            "lastMessageId": last,
+            "messageCount": count,
+            **fields,
+        }
+        number = self.send("MessageAck", said, response=response)
+        if response:
+            self.answered(number)
+
+    def dispatched(self, consumer: Structure | None = None) -> list[Structure]:
+        """The messages for ``consumer`` that are here already and nobody took, oldest first; they
+        are taken."""
+        found, wanted = [], dispatch(consumer)
+        while (one := self.take(wanted)) is not None:
+            found.append(one)
+        return found

@@ -1,0 +1,199 @@
+"""Values of OpenWire in its loose encoding (ActiveMQ's BaseDataStreamMarshaller and
+MarshallingSupport), both ways.
+
+Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: an octet says whether
+there is one. A string's length has two octets, and its UTF-8 is Java's: the code units of UTF-16
+one by one, NUL in two octets. ``structure`` is an octet that says whether there is one, its type
+and its fields; ``structures`` are counted with two octets. Properties of messages and of
+WireFormatInfo are a *map* of typed values, which lies in a field of type ``bytes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.protocols.core import values as core_values
+from brokerproof.harness.protocols.core.values import Malformed as Malformed
+from brokerproof.harness.protocols.core.values import modified_utf8
+
+DEEPEST = 32
+"""Lists and maps in lists and maps that are read; deeper ones are malformed."""
+
+
+def java_utf8(text: str) -> bytes:
+    """Text as Java's data streams write it, without its length."""
+    return modified_utf8(text).replace(b"\0", b"\xc0\x80")
+
+
+def text_of(octets: bytes) -> str:
+    """What :func:`java_utf8` wrote. Raises :class:`Malformed`."""
+    try:
+        text = octets.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as problem:
+        raise Malformed(f"text that is no UTF-8 ({problem.reason})") from None
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def utf(text: str) -> bytes:
+    """Text behind its length in two octets. Raises ``ValueError`` for more than 65,535 octets."""
+    octets = java_utf8(text)
+    if len(octets) > 0xFFFF:
+        raise ValueError(f"text of {len(octets)} octets; 65535 are the most")
+    return len(octets).to_bytes(2) + octets
+
+
+def long_utf(text: str) -> bytes:
+    """Text behind its length in four octets: the content of a text message."""
+    octets = java_utf8(text)
+    return len(octets).to_bytes(4) + octets
+
+
+def encode(kind: str, value: Any) -> bytes:
+    """A simple value of ``kind``. Raises ``ValueError`` for what is none."""
+    if kind == "magic":
+        return bytes(value)
+    if kind not in ("string", "bytes"):
+        return core_values.encode(kind, value)
+    if value is None:
+        return b"\0"
+    return b"\1" + (utf(value) if kind == "string" else len(value).to_bytes(4) + bytes(value))
+
+
+class Cursor(core_values.Cursor):
+    """Reads values one after the other. Every method raises :class:`Malformed` when the octets end
+    too early."""
+
+    def value(self, kind: str) -> Any:
+        """The next simple value, of that kind."""
+        if kind == "magic":
+            return self.take(8)
+        if kind not in ("string", "bytes"):
+            return super().value(kind)
+        if not self.value("boolean"):
+            return None
+        return self.utf() if kind == "string" else self.take(self.value("int"))
+
+    def utf(self) -> str:
+        """Text behind its length in two octets."""
+        return text_of(self.take(int.from_bytes(self.take(2))))
+
+
+# --- maps -----------------------------------------------------------------------------------------
+
+KINDS = {
+    0: "null",
+    1: "boolean",
+    2: "byte",
+    3: "char",
+    4: "short",
+    5: "int",
+    6: "long",
+    7: "double",
+    8: "float",
+    9: "string",
+    10: "bytes",
+    11: "map",
+    12: "list",
+    13: "text",
+}
+"""The type of a value in a map by its octet; ``text`` is a string whose length has four octets."""
+_NUMBERED = {kind: number for number, kind in KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value with its type, one of :data:`KINDS`."""
+
+    kind: str
+    value: Any
+
+
+_PLAIN: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
+    (int, "long"),
+    (float, "double"),
+    (str, "string"),
+    (bytes, "bytes"),
+    (list, "list"),
+    (dict, "map"),
+    (type(None), "null"),
+)
+
+
+def typed(value: Any) -> Typed:
+    """A Python value with the type it usually has. Raises ``ValueError`` for what no map can
+    hold."""
+    if isinstance(value, Typed):
+        return value
+    for kind, name in _PLAIN:
+        if isinstance(value, kind):
+            return Typed(name, value)
+    raise ValueError(f"{value!r} can be in no map of OpenWire")
+
+
+_WRITERS: dict[str, Callable[[Any], bytes]] = {
+    "null": lambda value: b"",
+    "string": utf,
+    "text": long_utf,
+    "bytes": lambda value: len(value).to_bytes(4) + value,
+    "char": lambda value: value.encode("utf-16-be", "surrogatepass")[:2],
+    "map": lambda value: encode_map(value),
+    "list": lambda value: len(value).to_bytes(4) + b"".join(map(_encode_typed, value)),
+}
+
+
+def encode_map(values: Mapping[str, Any]) -> bytes:
+    """Names and typed values; Python values get the type that :func:`typed` gives them."""
+    return len(values).to_bytes(4) + b"".join(
+        utf(name) + _encode_typed(value) for name, value in values.items()
+    )
+
+
+def _encode_typed(value: Any) -> bytes:
+    found = typed(value)
+    write = _WRITERS.get(found.kind)
+    octets = core_values.encode(found.kind, found.value) if write is None else write(found.value)
+    return bytes((_NUMBERED[found.kind],)) + octets
+
+
+def read_map(octets: bytes) -> dict[str, Typed]:
+    """What :func:`encode_map` wrote. Raises :class:`Malformed`."""
+    cursor = Cursor(octets)
+    found = _map(cursor, 0)
+    if cursor.left:
+        raise Malformed(f"{cursor.left} octets behind a map")
+    return found
+
+
+def _map(cursor: Cursor, depth: int) -> dict[str, Typed]:
+    return {cursor.utf(): _typed(cursor, depth) for _ in range(_count(cursor, depth))}
+
+
+def _count(cursor: Cursor, depth: int) -> int:
+    count = int(cursor.value("int"))
+    if not -1 <= count <= cursor.left or depth > DEEPEST:
+        raise Malformed(f"{count} entries in {cursor.left} octets, {depth} deep")
+    return max(0, count)
+
+
+def _typed(cursor: Cursor, depth: int) -> Typed:
+    number = cursor.take(1)[0]
+    kind = KINDS.get(number)
+    match kind:
+        case None:
+            raise Malformed(f"a value of the unknown type {number}")
+        case "null":
+            return Typed(kind, None)
+        case "string":
+            return Typed(kind, cursor.utf())
+        case "text":
+            return Typed(kind, text_of(cursor.take(cursor.value("int"))))
+        case "bytes":
+            return Typed(kind, cursor.take(cursor.value("int")))
+        case "map":
+            return Typed(kind, _map(cursor, depth + 1))
+        case "list":
+            return Typed(kind, [_typed(cursor, depth + 1) for _ in range(_count(cursor, depth))])
+    return Typed(kind, cursor.value(kind))

@@ -1,0 +1,1 @@
+"""STOMP: codec, raw peer, trace recorder, fact reader and load client."""

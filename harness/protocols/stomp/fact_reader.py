@@ -1,0 +1,467 @@
+"""What the frames of one STOMP connection amount to: messages sent, deliveries and how they ended,
+windows overrun.
+
+Reads events one after the other and needs no plan of the case. What a recording cannot say is left
+open: an ACK whose receipt nobody asked for was *asked*, not settled; what was sent in a transaction
+is confirmed by the receipt of COMMIT. A connection on which octets were written that are no frame
+is *opaque*: what they said is unknown.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
+
+from brokerproof.harness.model.time import NS_PER_S, Duration
+from brokerproof.harness.oracles import capture_gaps
+from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.trace import stamp as stamps
+
+When: TypeAlias = tuple[int, int]
+"""An instant (ns) and the place in the recording: of two things at one instant the recording tells
+the order."""
+
+STRANGE = ("priority", "expires", "AMQ_", "_AMQ", "transaction")
+"""Headers (beginnings of names) of a SEND that let a broker reorder, delay or drop the message. In
+a transaction it takes its place when that is committed."""
+
+
+FOREKNOWN: Duration = NS_PER_S
+"""When the broker ends a connection it knows before we do, and may have delivered elsewhere what
+was held: such an end is dated back by this much."""
+
+
+class End(enum.Enum):
+    """How a delivery ended, as far as the recording says."""
+
+    HELD = "held"
+    """It did not."""
+    ASKED = "asked"
+    """Acknowledged, and nobody asked whether the broker took note; mode auto is this from the
+    start."""
+    SETTLED = "settled"
+    """Acknowledged, and confirmed."""
+    TENTATIVE = "tentative"
+    """Acknowledged or refused in a transaction, which may be aborted."""
+    REFUSED = "refused"
+    RETURNED = "returned"
+    """The consumer said goodbye while it held it."""
+    LOST = "lost"
+    """The consumer's connection ended without goodbye while it held it."""
+
+
+class Key(NamedTuple):
+    """What tells a message from others: its stamp, or without one a digest of its body (then
+    producer is -1)."""
+
+    producer: int
+    number: int
+
+    @property
+    def stamped(self) -> bool:
+        """Whether the message says itself who sent it."""
+        return self.producer >= 0
+
+    def __str__(self) -> str:
+        return (
+            f"message {self.number} of producer {self.producer}"
+            if self.stamped
+            else f"body #{self.number:016x}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A SEND. ``anycast`` is None where neither header nor name tells; ``strange``: see
+    :data:`STRANGE`; ``channel``: of several that one connection has; ``routed``: whether it is
+    known that there was a queue for it."""
+
+    key: Key
+    queue: str
+    conn: int
+    when: When
+    confirmed: bool
+    withdrawn: bool
+    anycast: bool | None
+    strange: bool
+    channel: int = 0
+    routed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A MESSAGE and what became of it at ``ended``."""
+
+    key: Key
+    queue: str
+    conn: int
+    subscription: str
+    when: When
+    marked: bool
+    end: End
+    ended: When | None
+    anycast: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Somebody subscribed; ``selective``: with a selector."""
+
+    queue: str
+    conn: int
+    subscription: str
+    when: When
+    selective: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A consumer went; ``noticed``: the broker confirmed it, nothing can be under way to it."""
+
+    queue: str
+    conn: int
+    subscription: str
+    when: When
+    noticed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A delivery of ``size`` octets began while the window was shut: ``count`` of ``octets``
+    together were held."""
+
+    queue: str
+    conn: int
+    subscription: str
+    when: When
+    window: int
+    unit: str
+    count: int
+    octets: int
+    size: int
+
+    def __str__(self) -> str:
+        return (
+            f"a MESSAGE of {self.size} octets came under a window of {self.window} {self.unit}"
+            f" while {self.count} deliveries of {self.octets} octets were held"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """What this connection said is not wholly known."""
+
+    conn: int
+
+
+Fact: TypeAlias = Sent | Got | Joined | Left | Overrun | Opaque
+
+
+class Row(NamedTuple):
+    """One event of a connection as the reading takes it; headers are first entries, ``key`` that of
+    a body."""
+
+    when: When
+    kind: str
+    command: str
+    headers: Mapping[str, str]
+    key: Key | None
+    size: int
+    protocol: str = "STOMP"
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A delivery that is held; ``size`` in octets."""
+
+    key: Key
+    when: When
+    marked: bool
+    size: int
+
+
+@dataclass(slots=True)
+class Subscription:
+    """A consumer, and what it holds; ``mode`` is None where the recording began behind its
+    SUBSCRIBE."""
+
+    name: str
+    queue: str
+    mode: str | None
+    window: int | None = None
+    unit: str = "octets"
+    anycast: bool | None = None
+    held: dict[str, Delivery] = field(default_factory=dict)
+    octets: int = 0
+    """Of what is held."""
+
+
+@dataclass
+class Reading:
+    """One connection while it is read. Memory is what is under way: held deliveries, and SENDs
+    without their receipt.
+
+    ``ground`` says which headers ask for a window, and what holds where SUBSCRIBE names none.
+    """
+
+    conn: int
+    ground: Ground = NOTHING
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _awaiting: dict[str, list[tuple[Sent | Got | Left, bool]]] = field(default_factory=dict)
+    """By receipt: facts that it decides, and whether for an ABORT."""
+    _transactions: dict[str, list[Sent]] = field(default_factory=dict)
+    _went: set[str] = field(default_factory=set)
+    _goodbye: bool = False
+    _opaque: bool = False
+    _ended: bool = False
+    _epochs: int = 0
+
+    def note(self, row: Row) -> Iterator[Fact]:
+        """Enters one event; yields what is decided by it."""
+        if self._ended:
+            return
+        if row.kind == "OctetsSent" or capture_gaps.hides(row.kind, row.command):
+            if not self._opaque:
+                self._opaque = True
+                yield Opaque(self.conn)
+        elif row.kind == "ConnectionAbandoned":
+            yield from self.end(row.when)
+        elif row.kind == "ConnectionClosed" or (
+            row.kind == "FrameReceived" and row.command == "ERROR"
+        ):
+            yield from self.end((row.when[0] - FOREKNOWN, row.when[1]))
+        elif row.kind == "FrameSent":
+            yield from self._sent(row)
+        elif row.kind == "FrameReceived" and row.command == "MESSAGE":
+            yield from self._message(row)
+        elif row.kind == "FrameReceived" and row.command == "RECEIPT":
+            for fact, aborted in self._awaiting.pop(row.headers.get("receipt-id", ""), ()):
+                yield _decided(fact, aborted)
+
+    def end(self, when: When | None = None) -> Iterator[Fact]:
+        """The connection ended at ``when``, or the recording did (None): everything open is told as
+        it stands."""
+        self._ended = True
+        for found in list(self.subscriptions.values()):
+            yield from self._leave(found, when, failed=not self._goodbye)
+        for facts in self._awaiting.values():
+            yield from (fact for fact, _ in facts)
+        for sends in self._transactions.values():
+            yield from sends
+
+    def _sent(self, row: Row) -> Iterator[Fact]:
+        headers, receipt = row.headers, row.headers.get("receipt")
+        match row.command:
+            case "SEND" if row.key is not None and "destination" in headers:
+                sent = Sent(
+                    row.key,
+                    headers["destination"],
+                    self.conn,
+                    row.when,
+                    confirmed=False,
+                    withdrawn=False,
+                    anycast=anycast(headers),
+                    strange=any(name.startswith(STRANGE) for name in headers),
+                )
+                if "transaction" in headers:
+                    self._transactions.setdefault(headers["transaction"], []).append(sent)
+                else:
+                    yield from self._await(receipt, [sent])
+            case "COMMIT" | "ABORT":
+                sends = self._transactions.pop(headers.get("transaction", ""), [])
+                yield from self._await(receipt, sends, aborted=row.command == "ABORT")
+            case "SUBSCRIBE":
+                yield from self._subscribe(row)
+            case "UNSUBSCRIBE" if headers.get("id", "") in self.subscriptions:
+                yield from self._leave(
+                    self.subscriptions[headers.get("id", "")], row.when, receipt=receipt
+                )
+            case "ACK" | "NACK":
+                yield from self._answered(row)
+            case "DISCONNECT":
+                self._goodbye = True
+
+    def _await(
+        self, receipt: str | None, facts: Sequence[Sent | Got | Left], *, aborted: bool = False
+    ) -> Iterator[Fact]:
+        if receipt is None:
+            yield from facts
+        else:
+            self._awaiting.setdefault(receipt, []).extend((each, aborted) for each in facts)
+
+    def _subscribe(self, row: Row) -> Iterator[Fact]:
+        name = row.headers.get("id", "")
+        if (
+            name in self.subscriptions
+        ):  # a second one of that name: what the first one held ends here
+            yield from self._leave(self.subscriptions[name], row.when)
+        mode = row.headers.get("ack", "auto")
+        window, unit = window_asked(row.headers, self.ground.windows)
+        self._epochs += 1
+        self.subscriptions[name] = Subscription(
+            f"{name}#{self._epochs}" if name in self._went else name,
+            row.headers.get("destination", ""),
+            mode,
+            window if window is not None else self.ground.window,
+            unit,
+            anycast(row.headers),
+        )
+        yield Joined(
+            self.subscriptions[name].queue, self.conn, name, row.when, "selector" in row.headers
+        )
+
+    def _message(self, row: Row) -> Iterator[Fact]:
+        name = row.headers.get("subscription")
+        if name is None or row.key is None:
+            return
+        if name not in self.subscriptions:
+            if name in self._went:  # it was under way when we unsubscribed
+                return
+            queue = row.headers.get("destination", "")
+            if "" in self.subscriptions and self.subscriptions[""].queue == queue:
+                name = ""  # 1.0: the client gave no id, and the broker made one up
+            else:  # the recording began behind its SUBSCRIBE: neither mode nor window are known
+                self.subscriptions[name] = Subscription(name, queue, None)
+        found = self.subscriptions[name]
+        delivery = Delivery(row.key, row.when, row.headers.get("redelivered") == "true", row.size)
+        if found.mode == "auto":
+            yield self._got(found, delivery, End.ASKED, row.when)
+            return
+        if found.window is not None and not self._opaque and not _open(found):
+            yield Overrun(
+                found.queue,
+                self.conn,
+                found.name,
+                row.when,
+                found.window,
+                found.unit,
+                len(found.held),
+                found.octets,
+                row.size,
+            )
+        token = row.headers.get("ack", row.headers.get("message-id", ""))
+        before = found.held.get(token)
+        if (
+            before is not None and before.key == delivery.key
+        ):  # the same once more; an answer would be to the later one
+            found.octets -= before.size
+            yield self._got(found, before, End.HELD, None)
+        found.held[token] = delivery
+        found.octets += row.size
+
+    def _got(self, found: Subscription, delivery: Delivery, end: End, ended: When | None) -> Got:
+        return Got(
+            delivery.key,
+            found.queue,
+            self.conn,
+            found.name,
+            delivery.when,
+            delivery.marked,
+            end,
+            ended,
+            found.anycast,
+        )
+
+    def _answered(self, row: Row) -> Iterator[Fact]:
+        token = row.headers.get("id", row.headers.get("message-id", ""))
+        named = row.headers.get("subscription")
+        for name, found in self.subscriptions.items():
+            if token not in found.held or (named is not None and named != name):
+                continue
+            covered = [token] if found.mode != "client" else _up_to(found.held, token)
+            end = End.REFUSED if row.command == "NACK" else End.ASKED
+            if "transaction" in row.headers:
+                end = End.TENTATIVE
+            told = []
+            for each in covered:
+                delivery = found.held.pop(each)
+                found.octets -= delivery.size
+                told.append(self._got(found, delivery, end, row.when))
+            yield from self._await(row.headers.get("receipt"), told)
+            return
+
+    def _leave(
+        self,
+        found: Subscription,
+        when: When | None,
+        *,
+        failed: bool = False,
+        receipt: str | None = None,
+    ) -> Iterator[Fact]:
+        name = next(name for name, each in self.subscriptions.items() if each is found)
+        del self.subscriptions[name]
+        self._went.add(name)
+        end = End.HELD if when is None else End.LOST if failed else End.RETURNED
+        for delivery in found.held.values():
+            yield self._got(found, delivery, end, when)
+        if when is not None:
+            yield from self._await(
+                receipt, [Left(found.queue, self.conn, found.name, when, noticed=False)]
+            )
+
+
+def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
+    """The names of what is held, in order, as far as ``token``."""
+    covered = []
+    for each in held:
+        covered.append(each)
+        if each == token:
+            break
+    return covered
+
+
+def _open(found: Subscription) -> bool:
+    """Whether the window lets one more delivery begin
+    (:class:`brokerproof.harness.oracles.window.Account`, with a running sum)."""
+    assert found.window is not None
+    if found.window < 0:
+        return True
+    if found.window == 0:
+        return not found.held
+    return (found.octets if found.unit == "octets" else len(found.held)) < found.window
+
+
+def _decided(fact: Sent | Got | Left, aborted: bool) -> Fact:
+    match fact:
+        case Sent():
+            return replace(fact, withdrawn=True) if aborted else replace(fact, confirmed=True)
+        case Got(end=End.ASKED):
+            return replace(fact, end=End.SETTLED)
+        case Left():
+            return replace(fact, noticed=True)
+    return fact
+
+
+def anycast(headers: Mapping[str, str]) -> bool | None:
+    """Whether a destination is a queue (True) or a topic (False), by its headers or its name; None:
+    nothing tells."""
+    said = headers.get("destination-type", headers.get("subscription-type", ""))
+    if said:
+        return said == "ANYCAST"
+    name = headers.get("destination", "")
+    return True if name.startswith("/queue/") else False if name.startswith("/topic/") else None
+
+
+def window_asked(headers: Mapping[str, str], counting: Mapping[str, str]) -> tuple[int | None, str]:
+    """The window that a SUBSCRIBE names, and what it counts: ``octets`` or ``messages``.
+
+    ``counting`` are the headers that mean a window to this family of brokers, with what each
+    counts. None: the frame names none that is a number.
+    """
+    for name, unit in counting.items():
+        text = headers.get(name, "")
+        if text.isascii() and text.removeprefix("-").isdecimal():
+            return (-1 if unit == "messages" and int(text) == 0 else int(text)), unit
+    return None, "octets"
+
+
+def key_of(body: bytes, body_size: int) -> Key:
+    """The key of a recorded body, of which the beginning is kept."""
+    stamp = stamps.read(body)
+    if stamp is not None:
+        return Key(*stamp)
+    digest = hashlib.blake2b(body + b"%d" % body_size, digest_size=8).digest()
+    return Key(-1, int.from_bytes(digest, "big") >> 1)

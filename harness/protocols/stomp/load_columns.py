@@ -1,0 +1,152 @@
+"""STOMP frames as columns of the trace. Thousands are taken apart at once; what is unusual is read
+one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from brokerproof.harness.load.columns import (
+    Bools,
+    Frames,
+    Ints,
+    Rows,
+    lengths,
+    listed,
+    lists,
+    together,
+)
+from brokerproof.harness.load.wire_log import EOL, RECORDED_OCTETS, Stretch
+from brokerproof.harness.protocols.stomp import codec
+
+PROTOCOL = "STOMP"
+UNREADABLE = "UNREADABLE"
+"""The command of what is no frame; its header ``reason`` says why."""
+
+
+def columns(stretch: Stretch) -> dict[str, pa.Array]:
+    """The columns of frames that are given without their NUL and the ends of line before them. An
+    empty one is a sign of life, which has no NUL."""
+    rows = Rows.of(stretch)
+    count = len(rows.at)
+    eol = rows.sizes >= EOL
+    bare = rows.sizes - eol * EOL
+    beats = rows.lengths == 0
+    size = bare + ~beats + eol
+    plain = _plain(rows.octets, carriage=b"\r" in rows.data)
+    parts = []
+    if plain.any():
+        numbers = np.flatnonzero(plain)
+        chosen = rows.octets if plain.all() else rows.octets.take(pa.array(numbers))
+        quick = _quick(chosen, bare[numbers], size[numbers])
+        if quick is None:
+            plain[:] = False
+        else:
+            parts.append((numbers, quick))
+    if not plain.all():
+        numbers = np.flatnonzero(~plain)
+        one_by_one = rows.octets.take(pa.array(numbers)).to_pylist()
+        parts.append(
+            (
+                numbers,
+                listed(
+                    [
+                        _slow(*each)
+                        for each in zip(
+                            one_by_one, bare[numbers].tolist(), size[numbers].tolist(), strict=True
+                        )
+                    ]
+                ),
+            )
+        )
+    return rows.batch(PROTOCOL, together(parts, count), beats)
+
+
+def _plain(octets: pa.Array, *, carriage: bool) -> Bools:
+    """Which frames have lines that end in a bare LF, and an end of their headers. ``carriage``:
+    some have a CR."""
+    found: Bools = pc.find_substring(octets, "\n\n").to_numpy(zero_copy_only=False) >= 0
+    if carriage:
+        found &= ~pc.match_substring(octets, "\r").to_numpy(zero_copy_only=False)
+    return found
+
+
+def _quick(octets: pa.Array, bare: Ints, size: Ints) -> Frames | None:
+    """None when a line is no header, or is not UTF-8."""
+    count = len(octets)
+    halves = pc.split_pattern(octets, pattern="\n\n", max_splits=1).values
+    heads, body = (
+        halves.take(pa.array(np.arange(0, 2 * count, 2))),
+        halves.take(pa.array(np.arange(1, 2 * count, 2))),
+    )
+    lines = pc.split_pattern(heads, pattern="\n")
+    begins = lines.offsets.to_numpy().astype(np.int64)
+    flat = lines.values
+    is_header = np.ones(len(flat), np.bool_)
+    is_header[begins[:-1]] = False
+    halves = pc.split_pattern(flat.filter(pa.array(is_header)), pattern=":", max_splits=1)
+    headers = len(halves)
+    if len(halves.values) != 2 * headers:
+        return None
+    try:
+        command = flat.take(pa.array(begins[:-1])).cast(pa.string())
+        names = halves.values.take(pa.array(np.arange(0, 2 * headers, 2))).cast(pa.string())
+        values = halves.values.take(pa.array(np.arange(1, 2 * headers, 2))).cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    names, values = _unescaped(names), _unescaped(values)
+    if names is None or values is None:
+        return None
+    offsets = begins - np.arange(count + 1)
+    return Frames(
+        command,
+        lists(offsets, names, values),
+        pc.binary_slice(body, 0, RECORDED_OCTETS),
+        bare - lengths(heads) - 2,
+        size,
+    )
+
+
+def _unescaped(texts: pa.Array) -> pa.Array | None:
+    if b"\\" not in memoryview(texts.buffers()[2] or b"").tobytes():
+        return texts
+    quoted = pc.match_substring(texts, "\\")
+    try:
+        plain = [codec.unescape(each, "1.2") for each in texts.filter(quoted).to_pylist()]
+    except ValueError:
+        return None
+    return pc.replace_with_mask(texts, quoted, pa.array(plain, pa.string()))
+
+
+def _slow(
+    octets: bytes, bare: int, size: int
+) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
+    """One frame by the harness's own codec. A body that was cut on the tape is no longer than what
+    is kept of it."""
+    head_end = min(
+        (at for at in (octets.find(b"\n\n"), octets.find(b"\n\r\n")) if at >= 0),
+        default=len(octets),
+    )
+    head = octets[:head_end]
+    found = next(iter(codec.Reader("1.2").feed(_without_length(head) + b"\n\n\0")), None)
+    blank = 3 if octets[head_end : head_end + 3] == b"\n\r\n" else 2
+    body = octets[head_end + blank :]
+    if not isinstance(found, codec.Frame):
+        why = found.reason if isinstance(found, codec.Unreadable) else "no frame"
+        return UNREADABLE, (("reason", why),), octets, bare, size
+    length = [each for each in head.split(b"\n") if each.startswith(b"content-length:")]
+    headers = found.headers
+    if length:
+        headers += (
+            (
+                "content-length",
+                length[0].partition(b":")[2].strip(b"\r").decode("utf-8", "replace"),
+            ),
+        )
+    return found.command, headers, body, bare - head_end - blank, size
+
+
+def _without_length(head: bytes) -> bytes:
+    """The head without what says how long the body is: here it stands alone."""
+    return b"\n".join(each for each in head.split(b"\n") if not each.startswith(b"content-length:"))

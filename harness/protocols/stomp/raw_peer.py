@@ -1,0 +1,239 @@
+"""A raw STOMP peer: speaks correctly when asked to, and can send anything at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brokerproof.harness.model.time import Duration
+from brokerproof.harness.protocols.byte_log import Shape
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Judge,
+    Match,
+    Requirements,
+)
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
+from brokerproof.harness.protocols.stomp.trace_recorder import StompReading
+from brokerproof.harness.trace.events import RECORDED_OCTETS, FrameSent
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A name to send to and subscribe to, and the headers by which this broker family learns what
+    it is."""
+
+    name: str
+    send_headers: tuple[tuple[str, str], ...] = ()
+    subscribe_headers: tuple[tuple[str, str], ...] = ()
+
+
+def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None) -> Match[Frame]:
+    """Matches a frame with that command, those header values (first entries) and, if given, that
+    body."""
+    wanted = codec.header_list(headers)
+    words = " ".join(
+        [
+            command,
+            *(f"{name}:{value}" for name, value in wanted),
+            *([] if body is None else [repr(body)]),
+        ]
+    )
+
+    def accepts(candidate: Frame) -> bool:
+        return (
+            candidate.command == command
+            and all(candidate.get(name) == value for name, value in wanted)
+            and (body is None or candidate.body == body)
+        )
+
+    return Match(words, accepts, (command, wanted, body))
+
+
+MESSAGE = frame("MESSAGE")
+ERROR = frame("ERROR")
+CONNECTED = frame("CONNECTED")
+
+
+class StompPeer(StompReading):
+    """One STOMP connection of the harness, in ``version`` once connected."""
+
+    def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
+        super().__init__(judge, conn, acceptor, version)
+        self.messages_seen = 0
+
+    # Conversation
+
+    def came(self, item: Frame) -> None:
+        self.messages_seen += item.command == "MESSAGE"
+        super().came(item)
+
+    def on_the_wire(self, shape: Shape) -> Shape:
+        command, headers, body = shape
+        if command in codec.UNESCAPED:
+            return shape
+        quoted = (
+            (codec.escape(name, self.version), codec.escape(value, self.version))
+            for name, value in headers
+        )
+        return command, tuple(quoted), body
+
+    # sending
+
+    def send(
+        self, command: str, headers: HeadersLike = (), body: bytes = b"", *, eol: bytes = b"\n"
+    ) -> None:
+        """Send one frame with exactly these headers, escaped as this peer's version has it."""
+        octets = codec.encode(command, headers, body, version=self.version, eol=eol)
+        self.judge.record(
+            FrameSent(
+                at_ns=self.world.now(),
+                conn=self.conn,
+                protocol=self.protocol,
+                command=command,
+                headers=codec.header_list(headers),
+                body=body[:RECORDED_OCTETS],
+                body_size=len(body),
+                size=len(octets),
+            )
+        )
+        self.write(octets, as_event=False)
+
+    def request(
+        self,
+        command: str,
+        headers: HeadersLike = (),
+        body: bytes = b"",
+        *,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Frame:
+        """Send a frame with a receipt header and wait for its RECEIPT."""
+        receipt = self.next_receipt()
+        self.send(command, (*codec.header_list(headers), ("receipt", receipt)), body)
+        return self.expect(frame("RECEIPT", {"receipt-id": receipt}), within=within, proves=proves)
+
+    def next_receipt(self) -> str:
+        """A receipt id not used before on this connection."""
+        self._receipts += 1
+        return f"r{self._receipts}"
+
+    def connect(
+        self,
+        headers: HeadersLike = (),
+        *,
+        command: str = "CONNECT",
+        proves: Requirements | None = None,
+    ) -> Frame:
+        """Send CONNECT with exactly these headers and wait for CONNECTED."""
+        self.send(command, headers)
+        self.connected = self.expect(CONNECTED, proves=proves)
+        return self.connected
+
+    def settle(self) -> None:
+        """A barrier: everything sent before has been processed by the broker (STOMP12-RCPT-01,
+        -03).
+
+        An empty transaction with receipts, because it touches no destination in any version.
+        """
+        name = f"settle-{self.next_receipt()}"
+        self.request("BEGIN", {"transaction": name})
+        self.request("ABORT", {"transaction": name})
+
+    # the usual frames
+
+    def publish(
+        self,
+        to: Destination,
+        body: bytes = b"",
+        headers: HeadersLike = (),
+        *,
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SEND with content-length; by default waits for the receipt."""
+        fields = (
+            ("destination", to.name),
+            *to.send_headers,
+            ("content-length", str(len(body))),
+            *codec.header_list(headers),
+        )
+        if receipt:
+            self.request("SEND", fields, body, proves=proves)
+        else:
+            self.send("SEND", fields, body)
+
+    def subscribe(
+        self,
+        to: Destination,
+        id: str = "0",  # the header's own name
+        *,
+        ack: str = "auto",
+        headers: HeadersLike = (),
+        receipt: bool = True,
+        proves: Requirements | None = None,
+    ) -> None:
+        """SUBSCRIBE; by default waits for the receipt."""
+        fields = (
+            ("id", id),
+            ("destination", to.name),
+            ("ack", ack),
+            *to.subscribe_headers,
+            *codec.header_list(headers),
+        )
+        if receipt:
+            self.request("SUBSCRIBE", fields, proves=proves)
+        else:
+            self.send("SUBSCRIBE", fields)
+
+    def ack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
+        """ACK ``message`` as this version names it."""
+        self._settle_message("ACK", message, headers, receipt)
+
+    def nack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
+        """NACK ``message`` as this version names it (1.1 and 1.2)."""
+        self._settle_message("NACK", message, headers, receipt)
+
+    def _settle_message(
+        self, command: str, message: Frame, headers: HeadersLike, receipt: bool
+    ) -> None:
+        fields = (*self.naming(message), *codec.header_list(headers))
+        if receipt:
+            self.request(command, fields)
+        else:
+            self.send(command, fields)
+
+    def naming(self, message: Frame) -> tuple[tuple[str, str], ...]:
+        """The headers by which ACK and NACK name ``message``: STOMP10-ACK-01, STOMP11-ACK-01 and
+        -02, STOMP12-ACK-01."""
+        needed = "ack" if self.version == "1.2" else "message-id"
+        if message.get(needed) is None:
+            raise ControlFailed(
+                f"a MESSAGE without {needed} header cannot be acknowledged: {message.brief()}"
+            )
+        if self.version == "1.2":
+            return (("id", message["ack"]),)
+        fields = [("message-id", message["message-id"])]
+        subscription = message.get("subscription")
+        if subscription is not None:
+            fields.append(("subscription", subscription))
+        return tuple(fields)
+
+    def message(
+        self,
+        *,
+        body: bytes | None = None,
+        within: Duration = PATIENCE,
+        proves: Requirements | None = None,
+    ) -> Frame:
+        """The next MESSAGE (with that body, if given)."""
+        return self.expect(
+            MESSAGE if body is None else frame("MESSAGE", body=body), within=within, proves=proves
+        )
+
+    def take_messages(self) -> list[Frame]:
+        """Every MESSAGE that has arrived and was not taken, in order."""
+        taken = [each for each in self.inbox if each.command == "MESSAGE"]
+        self.inbox = [each for each in self.inbox if each.command != "MESSAGE"]
+        return taken

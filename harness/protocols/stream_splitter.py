@@ -1,0 +1,180 @@
+"""Cuts a stream into what crosses the wire as one piece, octets kept, for whoever rewrites it on
+its way.
+
+Unlike the readers of peers this loses nothing: the raw octets of all units, in order, are the
+stream. What it cannot cut (another protocol, octets that are no frame) it passes on as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.types import Item, encode
+
+_LONGEST = 1 << 26
+"""Octets; what has no end by then is passed on uncut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Octets that are not looked into."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life and nothing else: ends of line between STOMP frames, or an empty AMQP
+    frame."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StompUnit:
+    """One STOMP frame. Names and values of headers are as they were on the wire, escapes and
+    all."""
+
+    raw: bytes
+    command: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    def get(self, name: str) -> str | None:
+        """The first value of a header."""
+        return next((value for each, value in self.headers if each == name), None)
+
+    def rewritten(
+        self,
+        *,
+        command: str | None = None,
+        change: Mapping[str, str | None] | None = None,
+        body: bytes | None = None,
+    ) -> bytes:
+        """The frame with another command, other headers (None takes one away) or another body,
+        content-length as it was."""
+        changed = change or {}
+        headers = [(name, changed.get(name, value)) for name, value in self.headers]
+        headers += [(name, value) for name, value in changed.items() if self.get(name) is None]
+        lines = [
+            command or self.command,
+            *(f"{name}:{value}" for name, value in headers if value is not None),
+            "",
+            "",
+        ]
+        return "\n".join(lines).encode() + (self.body if body is None else body) + b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpUnit:
+    """One AMQP frame or protocol header."""
+
+    raw: bytes
+    frame: codec.Frame
+
+    @property
+    def name(self) -> str:
+        """The performative."""
+        return self.frame.name
+
+    def rewritten(
+        self, change: Mapping[str, Any], *, name: str | None = None, payload: bytes | None = None
+    ) -> bytes:
+        """The frame with other fields (None takes one away), another performative or another
+        payload."""
+        fields: dict[str, Item | Any] = {**self.frame.fields, **change}
+        body = encode(codec.composite(name or self.frame.name, fields))
+        octets = self.frame.payload if payload is None else payload
+        return codec.encode_frame(body + octets, channel=self.frame.channel, type=self.frame.type)
+
+
+Unit: TypeAlias = Opaque | Beat | StompUnit | AmqpUnit
+
+
+class Cutter:
+    """Cuts one direction of one connection. The protocol shows in its first octets."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._amqp: bool | None = None
+        self._opaque = False
+
+    def feed(self, data: bytes) -> Iterator[Unit]:
+        """The units completed by ``data``."""
+        if self._opaque:
+            yield Opaque(data)
+            return
+        self._pending += data
+        if self._amqp is None:
+            if len(self._pending) < 4:
+                return
+            head = bytes(self._pending[:4])
+            self._amqp = head == b"AMQP"
+            # STOMP over WebSocket begins as HTTP and goes on masked: nothing to cut there.
+            self._opaque = head in (b"GET ", b"HTTP") or head[:1] == b"\x16"
+        while self._pending and not self._opaque:
+            unit = self._next_amqp() if self._amqp else self._next_stomp()
+            if unit is None:
+                self._opaque = self._opaque or len(self._pending) > _LONGEST
+                break
+            yield unit
+        if self._opaque and self._pending:
+            yield Opaque(self.rest())
+
+    def rest(self) -> bytes:
+        """What is left uncut, and forgotten here."""
+        left = bytes(self._pending)
+        self._pending.clear()
+        return left
+
+    def _take(self, size: int) -> bytes:
+        raw = bytes(self._pending[:size])
+        del self._pending[:size]
+        return raw
+
+    def _next_stomp(self) -> Unit | None:
+        lines = len(self._pending) - len(self._pending.lstrip(b"\r\n"))
+        if lines:
+            return Beat(self._take(lines))
+        ends = [
+            at + len(mark) for mark in (b"\n\n", b"\n\r\n") if (at := self._pending.find(mark)) >= 0
+        ]
+        if not ends:
+            return None
+        head = bytes(self._pending[: min(ends)])
+        try:
+            command, *rest = head.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+        except UnicodeDecodeError:
+            self._opaque = True
+            return None
+        headers = tuple((name, value) for name, _, value in (each.partition(":") for each in rest))
+        length = next((value for name, value in headers if name == "content-length"), "")
+        end = (
+            len(head) + int(length) if length.isdecimal() else self._pending.find(b"\0", len(head))
+        )
+        if end < 0 or len(self._pending) <= end:
+            return None
+        raw = self._take(end + 1)
+        return StompUnit(raw, command, headers, raw[len(head) : end])
+
+    def _next_amqp(self) -> Unit | None:
+        if len(self._pending) < codec.HEADER_SIZE:
+            return None
+        size = (
+            codec.HEADER_SIZE
+            if self._pending[:4] == codec.PREFIX
+            else int.from_bytes(self._pending[:4])
+        )
+        if size < codec.HEADER_SIZE:
+            self._opaque = True
+            return None
+        if len(self._pending) < size:
+            return None
+        raw = self._take(size)
+        read = next(codec.Reader().feed(raw), None)
+        if isinstance(read, codec.Frame):
+            return AmqpUnit(raw, read)
+        return Beat(raw) if isinstance(read, codec.Empty) else Opaque(raw)

@@ -1,0 +1,19 @@
+"""Fields of structures that grew from version to version of their protocol, as tables write them
+down."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Fields: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Name, type, and the version of the protocol from which on it is there (0: always)."""
+
+
+def fields(text: str) -> Fields:
+    """Reads ``NAME:TYPE`` and ``NAME:TYPE@VERSION``, separated by blanks."""
+    found = []
+    for each in text.split():
+        name, _, kind = each.partition(":")
+        kind, _, since = kind.partition("@")
+        found.append((name, kind, int(since or 0)))
+    return tuple(found)

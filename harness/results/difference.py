@@ -1,0 +1,216 @@
+"""What differs between two runs: per case and target, and per requirement. Pure: results in,
+differences out.
+
+A verdict got worse or better by merge order. Where one side says nothing of the broker, nothing got
+worse or better: the change is UNDECIDED.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from brokerproof.harness.model.enums import StrEnum
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.finding_verdicts import LevelOf, judged
+from brokerproof.harness.results.records import Told
+from brokerproof.harness.results.verdict import WORST_FIRST, merge
+
+
+class Kind(StrEnum):
+    """Where a case stands in two runs."""
+
+    ADDED = enum.auto()
+    REMOVED = enum.auto()
+    CHANGED = enum.auto()
+    UNCHANGED = enum.auto()
+
+
+class Course(StrEnum):
+    """Which way a case went from A to B; in the order in which differences are listed."""
+
+    WORSE = enum.auto()
+    UNDECIDED = enum.auto()
+    """One side says nothing that the other could be held against."""
+    BETTER = enum.auto()
+    SAME = enum.auto()
+
+
+_SILENT = frozenset({Verdict.INCONCLUSIVE})
+_VIOLATED = frozenset({Verdict.FAIL, Verdict.KNOWN})
+_KEPT = frozenset({Verdict.PASS, Verdict.NOTE})
+
+
+def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Course:
+    """Which way it went from ``a`` to ``b``; None is a case that is not there.
+
+    To or from INCONCLUSIVE is UNDECIDED. So is ERROR to anything but PASS and NOTE: of a broker
+    that fails now nobody knows what it did before. A case that came with a verdict of PASS, NOTE or
+    SKIP changes nothing, and neither does the loss of one that said nothing (SKIP, ERROR,
+    INCONCLUSIVE); any other case on one side only is UNDECIDED. ``across`` two targets a SKIP says
+    what one of them lacks, so to or from SKIP is UNDECIDED there; on one target it is judged by
+    merge order, because a capability that was lost is a loss.
+    """
+    if a is b:
+        return Course.SAME
+    if a is None:
+        return Course.SAME if b in _KEPT or b is Verdict.SKIP else Course.UNDECIDED
+    if b is None:
+        return (
+            Course.SAME
+            if a in (Verdict.SKIP, Verdict.ERROR, Verdict.INCONCLUSIVE)
+            else Course.UNDECIDED
+        )
+    silent = _SILENT | {Verdict.SKIP} if across else _SILENT
+    if a in silent or b in silent or (a is Verdict.ERROR and b not in _KEPT):
+        return Course.UNDECIDED
+    return Course.WORSE if WORST_FIRST.index(b) < WORST_FIRST.index(a) else Course.BETTER
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One case on one target (``across``: on two), in A and in B; None where it is not there."""
+
+    case: str
+    target: str
+    a: Told | None
+    b: Told | None
+    across: bool = False
+
+    @property
+    def verdicts(self) -> tuple[Verdict | None, Verdict | None]:
+        """The verdict in A and in B."""
+        return _verdict(self.a), _verdict(self.b)
+
+    @property
+    def kind(self) -> Kind:
+        """Added, removed, changed or unchanged: the verdict decides, not its wording."""
+        a, b = self.verdicts
+        if a is None:
+            return Kind.ADDED
+        if b is None:
+            return Kind.REMOVED
+        return Kind.UNCHANGED if a is b else Kind.CHANGED
+
+    @property
+    def course(self) -> Course:
+        """Which way it went."""
+        return course(*self.verdicts, across=self.across)
+
+    @property
+    def unsteady(self) -> bool:
+        """Whether the verdict changed and one side needed several attempts, or said something else
+        before.
+
+        Such a change may be chance: compare more runs before it is held against the broker.
+        """
+        return self.kind is Kind.CHANGED and any(
+            side is not None and not side.steady for side in (self.a, self.b)
+        )
+
+    @property
+    def only(self) -> str | None:
+        """``"A"`` or ``"B"`` when the broker violates the case (FAIL, KNOWN) there and keeps it
+        (PASS, NOTE) on the other."""
+        a, b = self.verdicts
+        if a in _VIOLATED and b in _KEPT:
+            return "A"
+        return "B" if b in _VIOLATED and a in _KEPT else None
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One requirement on one target (or two) whose worst verdict differs.
+
+    ``other_cases`` is whether other cases spoke of it in A than in B: then the cases may have
+    changed, not the broker.
+    """
+
+    requirement: str
+    target: str
+    a: Verdict | None
+    b: Verdict | None
+    other_cases: bool
+    across: bool = False
+
+    @property
+    def verdicts(self) -> tuple[Verdict | None, Verdict | None]:
+        """The worst verdict in A and in B."""
+        return self.a, self.b
+
+    @property
+    def course(self) -> Course:
+        """Which way it went."""
+        return course(self.a, self.b, across=self.across)
+
+
+def compare(a: Iterable[Told], b: Iterable[Told], *, across: bool = False) -> list[Difference]:
+    """Every case of either run, worse ones first, then undecided, better and unchanged, each in
+    order of target and case.
+
+    ``across`` pairs by case alone: both runs must then hold one target each, which the caller sees
+    to.
+    """
+    name = _pairing(across)
+    left = {name(each): each for each in a}
+    right = {name(each): each for each in b}
+    found = []
+    for key in left.keys() | right.keys():
+        sides = left.get(key), right.get(key)
+        targets = dict.fromkeys(side.result.target for side in sides if side is not None)
+        found.append(Difference(key[1], " / ".join(targets), *sides, across=across))
+    order = list(Course)
+    return sorted(
+        found, key=lambda each: (order.index(each.course), each.kind.value, each.target, each.case)
+    )
+
+
+def shifts(
+    a: Iterable[Told], b: Iterable[Told], level_of: LevelOf, *, across: bool = False
+) -> list[Shift]:
+    """The requirements whose worst verdict over all cases differs, in the order of
+    :func:`compare`."""
+    left, right = _worst(a, level_of, across), _worst(b, level_of, across)
+    found = []
+    for key in left.keys() | right.keys():
+        one, other = left.get(key, {}), right.get(key, {})
+        was, now = (merge(each.values()) if each else None for each in (one, other))
+        if was is not now:
+            found.append(Shift(key[1], key[0], was, now, one.keys() != other.keys(), across))
+    order = list(Course)
+    return sorted(found, key=lambda each: (order.index(each.course), each.target, each.requirement))
+
+
+def exit_code(found: Iterable[Difference], *, partial: bool = False) -> int:
+    """1 when a case got worse; 2 when that cannot be said (undecided, or ``partial``: a run was cut
+    off); 0 otherwise."""
+    courses = {each.course for each in found}
+    if Course.WORSE in courses:
+        return 1
+    return 2 if partial or Course.UNDECIDED in courses else 0
+
+
+def _verdict(told: Told | None) -> Verdict | None:
+    return None if told is None else told.result.verdict
+
+
+def _pairing(across: bool) -> Callable[[Told], tuple[str, str]]:
+    def name(told: Told) -> tuple[str, str]:
+        return "" if across else told.result.target, told.result.case
+
+    return name
+
+
+def _worst(
+    found: Iterable[Told], level_of: LevelOf, across: bool
+) -> Mapping[tuple[str, str], dict[str, Verdict]]:
+    """By target and requirement: what each case said of it."""
+    said: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
+    for told in found:
+        result = told.result
+        for finding, verdict in judged(result, level_of):
+            cases = said["" if across else result.target, finding.requirement]
+            cases[result.case] = merge([verdict, cases.get(result.case, verdict)])
+    return said

@@ -1,0 +1,181 @@
+"""``results.ndjson``: one line per case and target, flushed as it happens; the record a resumed run
+starts from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Seen, Verdict
+
+NAME = "results.ndjson"
+
+
+class UnreadableResults(Exception):
+    """A line of results.ndjson is not a result: the sentence names the file and the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one case found out about one target.
+
+    ``measured`` and ``expected`` are by label: ``measured["connection TTL"] = {"value": 2100000000,
+    "unit": "ns", …}``, ``expected["connection TTL"] = {"lo": …, "hi": …, "margin": …, "unit":
+    "ns"}``. With several examples the one nearest to its bounds is kept.
+    """
+
+    case: str
+    target: str
+    requirements: tuple[str, ...]
+    verdict: Verdict
+    detail: str
+    findings: tuple[Finding, ...] = ()
+    measured: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+    duration_s: float = 0.0
+    trace_ref: str = ""
+
+    def line(self) -> str:
+        """The result as one line of JSON, without the line end."""
+        return json.dumps(dataclasses.asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, line: str) -> Result:
+        """A result from its line. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for anything
+        else."""
+        values = json.loads(line)
+        values["verdict"] = Verdict(values["verdict"])
+        values["requirements"] = tuple(values["requirements"])
+        values["findings"] = tuple(
+            Finding(**{**each, "seen": Seen(each["seen"])}) for each in values["findings"]
+        )
+        result = cls(**values)
+        if not result._well_formed():
+            raise TypeError("a field has the wrong type")
+        return result
+
+    def _well_formed(self) -> bool:
+        """Whether every field has its type: JSON from elsewhere may hold anything."""
+        texts = (self.case, self.target, self.detail, self.trace_ref, *self.requirements)
+        for finding in self.findings:
+            texts += (finding.requirement, finding.detail, finding.uncertain or "")
+        return (
+            all(isinstance(each, str) for each in texts)
+            and isinstance(self.attempts, int)
+            and isinstance(self.duration_s, int | float)
+            and isinstance(self.measured, dict)
+            and isinstance(self.expected, dict)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a run says of one case and target: its last result, and the verdicts of earlier ones, in
+    order.
+
+    A resumed run may have judged a case more than once. The last counts; an earlier verdict that
+    differs shows that the outcome is not steady.
+    """
+
+    result: Result
+    earlier: tuple[Verdict, ...] = ()
+
+    @property
+    def steady(self) -> bool:
+        """Whether it took one attempt and was said the same whenever it was said."""
+        return self.result.attempts <= 1 and all(
+            each is self.result.verdict for each in self.earlier
+        )
+
+
+def last_of_each(found: Iterable[Result]) -> Iterable[Told]:
+    """The last result of each target and case, in the order in which they first came."""
+    kept: dict[tuple[str, str], Told] = {}
+    for result in found:
+        before = kept.get((result.target, result.case))
+        earlier = () if before is None else (*before.earlier, before.result.verdict)
+        kept[result.target, result.case] = Told(result, earlier)
+    return kept.values()
+
+
+def append(folder: Path, result: Result) -> None:
+    """Adds one line and makes sure that it is on disk. One write call, so parallel writers do not
+    mix lines."""
+    handle = os.open(folder / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, (result.line() + "\n").encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def mend(folder: Path) -> None:
+    """Cuts off a last line that a kill tore, so that what is appended next stands on a line of its
+    own."""
+    path = folder / NAME
+    if path.exists():
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            path.write_bytes(data[: data.rfind(b"\n") + 1])
+
+
+def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
+    """The results of a run folder, in the order written.
+
+    A last line without a line end was torn by a kill and is skipped if ``forgive_torn_tail``.
+    Raises :class:`UnreadableResults` for any other line that is no result; a missing file holds no
+    results.
+    """
+    path = folder / NAME
+    if not path.exists():
+        return
+    lines = path.read_text("utf-8", errors="replace").split("\n")
+    last = lines.pop()
+    if last and not forgive_torn_tail:
+        raise UnreadableResults(
+            f"{path}, line {len(lines) + 1}: is cut off; run again with --resume"
+        )
+    for number, line in enumerate(lines, 1):
+        yield _parsed(path, number, line)
+
+
+class Tail:
+    """Follows the results of a run folder while they are written: each is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._read = 0
+        self._lines = 0
+
+    def new(self) -> list[Result]:
+        """The results that were added since the last call, in the order written; a line that is not
+        whole yet is left for the next. Raises :class:`UnreadableResults` for a line that is no
+        result."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            octets = file.read()
+        whole = octets[: octets.rfind(b"\n") + 1]
+        self._read += len(whole)
+        found = []
+        for line in whole.decode("utf-8", errors="replace").split("\n")[:-1]:
+            self._lines += 1
+            found.append(_parsed(self._path, self._lines, line))
+        return found
+
+
+def _parsed(path: Path, number: int, line: str) -> Result:
+    try:
+        return Result.parse(line)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise UnreadableResults(
+            f"{path}, line {number}: is no result ({problem}); remove the line"
+        ) from None

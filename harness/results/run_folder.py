@@ -1,0 +1,216 @@
+"""The run folder: what a run writes besides results and traces, and how a resumed run finds its
+place.
+
+``run.json`` is a header until the run has finished, and then has a ``footer``: a run without a
+footer was cut off. ``cases.json`` says of every case of the run what it is about, for the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import fcntl
+import json
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.model.time import Duration
+from brokerproof.harness.results import records
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets.target import Target, TargetFacts
+from brokerproof.harness.trace.columns import FINGERPRINT
+
+FORMAT = 1
+HEADER = "run.json"
+CASES = "cases.json"
+
+
+class BadRunFolder(Exception):
+    """A folder is no run folder, or one that this version cannot go on with: one sentence with the
+    file and the reason."""
+
+
+def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
+    """Begins a run. Raises :class:`BadRunFolder` when the folder cannot be made or holds another
+    run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / HEADER).exists() and not _came_to_nothing(folder):
+            raise BadRunFolder(
+                f"{folder}: already holds a run; name another folder with --out, or go on with"
+                " --resume"
+            )
+        header = {
+            "format": FORMAT,
+            "run": folder.resolve().name,
+            "brokerproof": version("brokerproof"),
+            "fingerprint": FINGERPRINT,
+            "started": _now(),
+            "command": command,
+            "seed": seed,
+            "effort": effort,
+            "host": {
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "cores": os.cpu_count(),
+            },
+            "targets": [],
+        }
+        (folder / CASES).unlink(missing_ok=True)
+        _write(folder / HEADER, header)
+    except OSError as problem:
+        raise BadRunFolder(f"{folder}: cannot be written ({problem.strerror})") from None
+
+
+def _came_to_nothing(folder: Path) -> bool:
+    """Whether a run ended there before anything was judged, as when the broker was not up yet: it
+    may begin again."""
+    if {each.name for each in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
+        folder, traces=False
+    ):
+        return False
+    with alone(folder):
+        return True
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[int]:
+    """Says to other processes, as long as it lasts, that a run is being written; gives the
+    descriptor that says so, for children that write too. Raises :class:`BadRunFolder` when another
+    process says it of this folder."""
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as problem:
+        raise BadRunFolder(
+            f"{folder}: cannot be opened ({problem.strerror}); it should be a run folder"
+        ) from None
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadRunFolder(
+                f"{folder}: a run is being written there; wait until it has ended, or name another"
+                " folder with --out"
+            ) from None
+        yield held
+    finally:
+        os.close(held)
+
+
+def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
+    """The header of a run. Raises :class:`BadRunFolder` for anything that is not one of this
+    version.
+
+    Without ``traces`` a run recorded with another table of events is accepted: its results can
+    still be read.
+    """
+    path = folder / HEADER
+    try:
+        header = json.loads(path.read_text("utf-8"))
+        fingerprint = header["fingerprint"]
+    except OSError as problem:
+        raise BadRunFolder(
+            f"{path}: cannot be read ({problem.strerror}); {folder} should be a run folder"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise BadRunFolder(
+            f"{path}: is not the header of a run; it may have been cut off"
+        ) from None
+    if traces and fingerprint != FINGERPRINT:
+        raise BadRunFolder(
+            f"{path}: was recorded with another table of events ({fingerprint}, here {FINGERPRINT})"
+        )
+    return header  # type: ignore[no-any-return]
+
+
+def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
+    """Notes a target that is up."""
+    header = read(folder)
+    entry = {
+        "name": target.identity.name,
+        "kind": target.identity.kind,
+        "clock": target.clock.value,
+        "profile": target.identity.profile.name,
+        "capabilities": sorted(target.identity.capabilities),
+        **dataclasses.asdict(facts),
+    }
+    header["targets"] = [each for each in header["targets"] if each["name"] != entry["name"]] + [
+        entry
+    ]
+    _write(folder / HEADER, header)
+
+
+def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds what cases are about, by id."""
+    _write(folder / CASES, {**cases_of(folder), **cases})
+
+
+def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the run's cases are about; empty before any were collected."""
+    path = folder / CASES
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def note_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
+    """Notes how late the host itself was while ``target`` was judged."""
+    header = read(folder)
+    header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
+    header["host"]["canary_p99_ns"] = max(
+        each["p99_ns"] for each in header["host"]["canary"].values()
+    )
+    _write(folder / HEADER, header)
+
+
+def note(folder: Path, what: str, values: Any) -> None:
+    """Adds something to the header under a name of its own."""
+    _write(folder / HEADER, {**read(folder), what: values})
+
+
+def finish(folder: Path, found: Iterable[Result], code: int, notes: list[str]) -> dict[str, Any]:
+    """Adds the footer that makes it a whole run, and returns it."""
+    counts = Counter(result.verdict.value for result in found)
+    footer = {
+        "finished": _now(),
+        "exit_code": code,
+        "cases": sum(counts.values()),
+        "verdicts": dict(sorted(counts.items())),
+        "notes": notes,
+    }
+    _write(folder / HEADER, {**read(folder), "footer": footer})
+    return footer
+
+
+def reopen(folder: Path) -> dict[str, Any]:
+    """Makes a run that was cut off, or finished, ready to go on; returns its header."""
+    header = read(folder)
+    header.pop("footer", None)
+    _write(folder / HEADER, header)
+    records.mend(folder)
+    return header
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    partial.rename(path)
+
+
+def default_folder() -> Path:
+    """Where a run goes when nobody says: ``brokerproof-out/<timestamp>``."""
+    return Path("brokerproof-out") / datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def command_line() -> list[str]:
+    """How this process was called, for the header."""
+    return ["brokerproof", *sys.argv[1:]]

@@ -1,0 +1,49 @@
+"""verdict = f(level, finding), and how verdicts merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+
+WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
+"""Merge order: the definition order of :class:`~brokerproof.harness.model.Verdict`."""
+
+_VIOLATED = {
+    Level.MUST: Verdict.FAIL,
+    Level.DOC: Verdict.FAIL,
+    Level.SHOULD: Verdict.WARN,
+    Level.MAY: Verdict.NOTE,
+}
+
+
+def judge(level: Level, finding: Finding) -> Verdict:
+    """The verdict on one finding about a requirement of ``level``.
+
+    A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that
+    the measurement cannot carry.
+    """
+    if finding.uncertain is not None or finding.seen is Seen.NEVER_REACHED:
+        return Verdict.INCONCLUSIVE
+    if finding.seen is Seen.HELD:
+        return Verdict.PASS
+    return _VIOLATED[level]
+
+
+def merge(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of ``verdicts``; of none at all INCONCLUSIVE, because nothing was checked."""
+    return min(verdicts, key=WORST_FIRST.index, default=Verdict.INCONCLUSIVE)
+
+
+def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:
+    """The command's exit code: 0 no violation, 1 violation (or a known deviation that passes), 2
+    inconclusive, 5 ours."""
+    seen = set(verdicts)
+    if Verdict.ERROR in seen:
+        return 5
+    if Verdict.FAIL in seen or known_that_passed:
+        return 1
+    if Verdict.INCONCLUSIVE in seen or not seen:
+        return 2
+    return 0

@@ -1,0 +1,1 @@
+"""ActiveMQ Classic as a target: installation, configuration, start and stop."""

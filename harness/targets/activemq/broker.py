@@ -1,0 +1,180 @@
+"""Apache ActiveMQ Classic as a native process: its jars put together, given a folder of its own,
+started, stopped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from brokerproof.harness.targets import maven
+from brokerproof.harness.targets.activemq import config as activemq_config
+from brokerproof.harness.targets.cache import cache_folder
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
+
+STOP_S = 15
+"""How long it may take to end before it is killed. Seconds; about 0.5 are usual."""
+
+_STARTED = re.compile(r"Apache ActiveMQ .* started$", re.MULTILINE)
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_REASONS = (
+    re.compile(
+        r"SAXParseException; (?:lineNumber: (?P<line>\d+);)?(?:[^;]*columnNumber: \d+;)?"
+        r" ?(?P<text>.*)"
+    ),
+    re.compile(r"(?P<text>Failed to bind to server socket: .*)"),
+    # Of causes that have causes the last one tells something.
+    re.compile(r"(?s:.*)Caused by: (?P<text>.*)"),
+    re.compile(r"ERROR: (?P<text>.*)"),
+)
+_POM = Template("""<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion>
+<groupId>brokerproof</groupId><artifactId>activemq</artifactId><version>1</version><packaging>pom</packaging>
+<dependencyManagement><dependencies>$parent</dependencies></dependencyManagement>
+<dependencies>$dependencies</dependencies>
+</project>
+""")
+
+
+def our_files() -> Path:
+    """The folder with the configuration that we ship for ActiveMQ."""
+    return Path(str(files("brokerproof.fixtures"))) / "brokers" / "activemq"
+
+
+def releases() -> dict[str, Any]:
+    """What ``versions.toml`` says."""
+    return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
+
+
+def default_version() -> str:
+    """The release that is used when none is named."""
+    return str(releases()["default"])
+
+
+def java_minimum(version: str) -> int:
+    """The oldest Java that runs release ``version``."""
+    known = releases()["java"]
+    return int(
+        next((each for each in known if _key(version) >= _key(each["from"])), known[-1])["minimum"]
+    )
+
+
+def home_of(version: str) -> Path:
+    """Where the release's jars are, or would be."""
+    return cache_folder() / "activemq" / f"activemq-{version}"
+
+
+def install(version: str | None = None) -> Path:
+    """Puts the jars of a release together unless that was done; returns their folder. Raises
+    :class:`SetUpFailed`."""
+    version = default_version() if version is None else version
+    if not _VERSION.fullmatch(version):
+        raise SetUpFailed(
+            f"ActiveMQ {version}: is no release number; name one like {default_version()}"
+        )
+    data = releases()
+    group = data["group"]
+    ours = [f"{group}:{each}:{version}" for each in data["artifacts"]]
+    pom = _POM.substitute(
+        parent=_dependency(
+            f"{group}:{data['parent']}:{version}", "<type>pom</type><scope>import</scope>"
+        ),
+        dependencies="".join(
+            _dependency(each) for each in (*ours, *data["managed"], *data["others"])
+        ),
+    )
+    return maven.collect(pom, f"ActiveMQ {version}", home_of(version))
+
+
+def installed() -> dict[str, Path]:
+    """Every release that was put together, with its folder."""
+    homes = (cache_folder() / "activemq").glob("activemq-*")
+    return dict(sorted((each.name.removeprefix("activemq-"), each) for each in homes))
+
+
+def _dependency(coordinates: str, more: str = "") -> str:
+    names = ("groupId", "artifactId", "version")
+    parts = "".join(
+        f"<{name}>{part}</{name}>"
+        for name, part in zip(names, coordinates.split(":"), strict=False)
+    )
+    return f"<dependency>{parts}{more}</dependency>"
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in version.split("."))
+
+
+class ActivemqProcess(JavaBroker):
+    """One ActiveMQ broker; see :class:`JavaBroker`.
+
+    ``config`` is an ``activemq.xml``; in it ``${brokerproof.data}`` is a folder of this run.
+    ``version`` is a release (None: the default one).
+    """
+
+    name = "ActiveMQ"
+    stop_s = STOP_S
+    bind_failed = "Failed to bind to server socket"
+    reasons = _REASONS
+
+    def __init__(
+        self,
+        config: Path,
+        version: str | None,
+        folder: Path,
+        *,
+        ports: str = "free",
+        free: bool = False,
+    ) -> None:
+        super().__init__(config, version or default_version(), folder, ports=ports, free=free)
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "log" / "activemq.log"
+
+    def _wanted(self) -> dict[str, int]:
+        return activemq_config.connectors(self._config)
+
+    def _user(self) -> tuple[str, str]:
+        return activemq_config.user(self._config)
+
+    def _installed(self) -> tuple[Path, int]:
+        return install(self._version), java_minimum(self._version)
+
+    def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
+        for name in ("conf", "log", "data", "tmp"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            (self._folder / name).mkdir(parents=True)
+        (self._folder / "conf" / "activemq.xml").write_bytes(
+            activemq_config.with_ports(self._config, ports)
+        )
+        logging = (
+            (our_files() / "logging.properties").read_text("utf-8").replace("@log@", str(self.log))
+        )
+        (self._folder / "conf" / "logging.properties").write_text(logging, "utf-8")
+
+    def _command(self, runtime: Path, home: Path) -> list[str | Path]:
+        own = self._folder
+        return [
+            runtime,
+            *SMALL,
+            f"-Djava.util.logging.config.file={own}/conf/logging.properties",
+            f"-Dactivemq.conf={own}/conf",
+            f"-Dbrokerproof.data={own}/data",
+            f"-Djava.io.tmpdir={own}/tmp",
+            *("-classpath", f"{home}/*"),
+            *(
+                "org.apache.activemq.console.command.ShellCommand",
+                "start",
+                f"xbean:file:{own}/conf/activemq.xml",
+            ),
+        ]
+
+    def _has_started(self, log: str) -> bool:
+        return _STARTED.search(log) is not None

@@ -1,0 +1,189 @@
+"""What the harness must know and change of an ``activemq.xml``: its connectors' names, hosts and
+ports, its first user, and what it says of flow control.
+
+The file is read independently of the reference broker's reader: what a case expects must not come
+from the code under test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from lxml import etree
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.targets.artemis.config import LOOPBACK
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.target import Parameters, Value
+from brokerproof.harness.targets.xml_file import parsed
+
+CORE = "{http://activemq.apache.org/schema/core}"
+_URI = re.compile(
+    r"^(?P<before>[a-z+]+://)(?P<host>\[[^\]]*\]|[^:/?]+):(?P<port>\d{1,5})(?P<after>.*)$"
+)
+_SIZE = re.compile(r"^\s*(\d+)\s*([kmg]?)b?\s*$", re.IGNORECASE)
+_PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "tcp": "OPENWIRE"}
+_KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a file says of a destination."""
+
+    memory_limit: int = 0
+    """Octets; 0: no limit of its own, only the broker's."""
+    flow_control: bool = True
+    cursor: str = ""
+    """Where a queue's messages wait: "vm", "file", "store"; empty: not said."""
+
+
+def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
+    """Parameters by the names of connectors: ``defaults`` (the profile's), then what the file says
+    of all of the broker and of the connector. Raises :class:`SetUpFailed` like :func:`connectors`,
+    and for a value that is no number."""
+    tree = parsed(config, "an activemq.xml")
+    broker = dict(_of_the_broker(tree, config))
+    found = {}
+    for element, name, _ in _connectors(tree, config):
+        uri = urlsplit(element.get("uri", ""))
+        about: dict[str, Value] = {"protocols": _PROTOCOLS.get(uri.scheme, uri.scheme.upper())}
+        said = dict(parse_qsl(uri.query))
+        if (idle := said.get("transport.wireFormat.idleTimeout")) is not None:
+            about["amqp_idle_timeout_ms"] = _number(config, element, idle, int)
+        grace = said.get("transport.hbGracePeriodMultiplier")
+        # The broker takes no multiplier that would make it less patient.
+        if grace is not None and (multiplier := _number(config, element, grace, float)) > 1.0:
+            about["heart_beat_grace_multiplier"] = multiplier
+        found[name] = {**defaults, **broker, **about}
+    return found
+
+
+def policy(config: Path, routing: RoutingType, name: str) -> Policy:
+    """What the file says of the queue or topic ``name``: the entry with most words in common
+    counts. Raises :class:`SetUpFailed` for a limit that is no size."""
+    found: list[tuple[tuple[int, ...], Policy]] = []
+    for entry in parsed(config, "an activemq.xml").iter(f"{CORE}policyEntry"):
+        match = entry.get(_KIND[routing])
+        if match is None or not _matches(match, name):
+            continue
+        cursor = next(
+            (each for kind in entry.iter(f"{CORE}pendingQueuePolicy") for each in kind), None
+        )
+        said = Policy(
+            memory_limit=_size(config, entry, entry.get("memoryLimit", "0")),
+            flow_control=entry.get("producerFlowControl", "true") == "true",
+            cursor=(
+                "" if cursor is None else etree.QName(cursor).localname.removesuffix("QueueCursor")
+            ),
+        )
+        found.append((tuple({">": 0, "*": 1}.get(each, 2) for each in match.split(".")), said))
+    return max(found, key=lambda each: each[0], default=((), Policy()))[1]
+
+
+def connectors(config: Path) -> dict[str, int]:
+    """The port of each transport connector by its name.
+
+    Raises :class:`SetUpFailed` for a file that cannot be read, is no XML or has no connector, and
+    for a connector that has no name of its own, or whose URI is not ``SCHEME://HOST:PORT…`` on this
+    machine's loopback interface.
+    """
+    found: dict[str, int] = {}
+    for element, name, match in _connectors(parsed(config, "an activemq.xml"), config):
+        if name in found:
+            raise SetUpFailed(
+                f"{config}, line {element.sourceline}: a second transportConnector is called {name}"
+            )
+        found[name] = int(match["port"])
+    if not found:
+        raise SetUpFailed(f"{config}: has no <transportConnector>, so nothing could connect")
+    return found
+
+
+def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
+    """The file's text with other ports; connectors that ``ports`` does not name keep theirs. All of
+    them listen on ``host``, if one is given. Raises like connectors()."""
+    tree = parsed(config, "an activemq.xml")
+    for element, name, match in _connectors(tree, config):
+        element.set(
+            "uri",
+            f"{match['before']}{host or match['host']}:{ports.get(name, match['port'])}{match['after']}",  # noqa: E501
+        )
+    return bytes(etree.tostring(tree, xml_declaration=True, encoding="UTF-8"))
+
+
+def user(config: Path) -> tuple[str, str]:
+    """Login and passcode of the first user of the file; of a file without users, empty ones:
+    anybody may enter there."""
+    for element in parsed(config, "an activemq.xml").iter(f"{CORE}authenticationUser"):
+        return element.get("username", ""), element.get("password", "")
+    return "", ""
+
+
+def _of_the_broker(tree: etree._ElementTree, config: Path) -> Iterator[tuple[str, Value]]:
+    for kind in ("memory", "store", "temp"):
+        for element in tree.iter(f"{CORE}{kind}Usage"):
+            if (limit := element.get("limit")) is not None:
+                yield f"{kind}_usage_limit", _size(config, element, limit)
+    for element in tree.iter(f"{CORE}systemUsage"):
+        if (fails := element.get("sendFailIfNoSpace")) is not None:
+            yield "send_fail_if_no_space", fails == "true"
+        if (after := element.get("sendFailIfNoSpaceAfterTimeout")) is not None:
+            yield "send_fail_if_no_space_after_timeout_ms", _number(config, element, after, int)
+
+
+def _matches(match: str, name: str) -> bool:
+    words = [
+        "[^.]+" if each == "*" else re.escape(each) for each in match.removesuffix(">").split(".")
+    ]
+    return re.fullmatch(r"\.".join(words) + (".*" if match.endswith(">") else ""), name) is not None
+
+
+def _size(config: Path, element: etree._Element, text: str) -> int:
+    """Octets, as "20480", "20 kb", "1mb" or "2 g" say them."""
+    match = _SIZE.match(text)
+    if match is None:
+        line = element.sourceline
+        raise SetUpFailed(
+            f"{config}, line {line}: {text!r} should be a size in octets, such as 20480, 20 kb or"
+            " 1 mb"
+        )
+    return int(match[1]) * int(1024 ** " kmg".index(match[2].lower() or " "))
+
+
+def _number(
+    config: Path, element: etree._Element, text: str, kind: type[int] | type[float]
+) -> int | float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise SetUpFailed(
+            f"{config}, line {element.sourceline}: {text!r} should be a number"
+        ) from None
+
+
+def _connectors(
+    tree: etree._ElementTree, config: Path
+) -> Iterator[tuple[etree._Element, str, re.Match[str]]]:
+    for element in tree.iter(f"{CORE}transportConnector"):
+        where, name, uri = (
+            f"{config}, line {element.sourceline}",
+            element.get("name"),
+            element.get("uri", ""),
+        )
+        if not name:
+            raise SetUpFailed(f"{where}: the transportConnector has no name; give it one")
+        match = _URI.match(uri)
+        if match is None:
+            raise SetUpFailed(
+                f"{where}: transportConnector {name} has the uri {uri!r}, not SCHEME://HOST:PORT"
+            )
+        if match["host"] not in LOOPBACK:
+            raise SetUpFailed(
+                f"{where}: transportConnector {name} listens on {match['host']}; only 127.0.0.1 is"
+                " allowed here"
+            )
+        yield element, name, match

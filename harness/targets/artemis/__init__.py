@@ -1,0 +1,1 @@
+"""Apache Artemis as a target: installation, configuration, start and stop."""

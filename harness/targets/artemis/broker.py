@@ -1,0 +1,233 @@
+"""Apache Artemis as a native process: downloaded, given an instance folder of its own, started,
+stopped.
+
+No ``artemis create``: the instance is a folder with our files in ``etc/`` and the same Java command
+line that the launcher of a created instance would build: one run of a JVM less, and nothing that a
+release generates its own way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from brokerproof.harness.targets import certificates, maven
+from brokerproof.harness.targets.artemis import config as artemis_config
+from brokerproof.harness.targets.cache import cache_folder, unpacked
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
+
+STOP_S = 10
+"""How long it may take to end before it is killed. Seconds; about 0.3 are usual."""
+
+_ACTIVE = "AMQ221007"  # "Server is now active"
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_ETC = (
+    "bootstrap.xml",
+    "login.config",
+    "artemis-users.properties",
+    "artemis-roles.properties",
+    "cert-users.properties",
+    "cert-roles.properties",
+    "log4j2.properties",
+    "logging.properties",  # releases before 2.27
+    "management.xml",
+)
+
+_REASONS = (
+    re.compile(
+        r"SAXParseException; (?:lineNumber: (?P<line>\d+);)?(?:[^;]*columnNumber: \d+;)?"
+        r" ?(?P<text>.*)"
+    ),
+    re.compile(r"(?P<text>AMQ229\d+: .*)"),
+    re.compile(r"(?P<text>AMQ339\d+: .*)"),
+    re.compile(r"(?P<text>AMQ224\d+: .*)"),
+    re.compile(r"(?P<text>[\w.]+(?:Exception|Error): .*)"),
+)
+
+
+def our_files() -> Path:
+    """The folder with the configuration that we ship for Artemis."""
+    return Path(str(files("brokerproof.fixtures"))) / "brokers" / "artemis"
+
+
+def releases() -> dict[str, object]:
+    """What ``versions.toml`` says."""
+    return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
+
+
+def default_version() -> str:
+    """The release that is used when none is named."""
+    return str(releases()["default"])
+
+
+def java_minimum(version: str) -> int:
+    """The oldest Java that runs release ``version``."""
+    known = releases()["java"]
+    assert isinstance(known, list)
+    for each in known:
+        if _key(version) >= _key(each["from"]):
+            return int(each["minimum"])
+    return int(known[-1]["minimum"])
+
+
+def absent_jars(version: str) -> list[Path]:
+    """The jars that stand in for what release ``version`` expects of the JDK and newer ones lack,
+    downloaded once.
+
+    Raises :class:`SetUpFailed`.
+    """
+    absent = releases()["absent"]
+    assert isinstance(absent, dict)
+    if _key(version) >= _key(absent["before"]):
+        return []
+    wanted = [maven.Coordinates(*text.split(":")) for text in absent["artifacts"]]
+    return [maven.download([each], cache_folder() / "dl") for each in wanted]
+
+
+def home_of(version: str) -> Path:
+    """Where the unpacked release is, or would be."""
+    return cache_folder() / "artemis" / f"apache-artemis-{version}"
+
+
+def install(version: str | None = None) -> Path:
+    """Downloads and unpacks a release unless that was done; returns its folder. Raises
+    :class:`SetUpFailed`."""
+    version = default_version() if version is None else version
+    if not _VERSION.fullmatch(version):
+        raise SetUpFailed(
+            f"Artemis {version}: is no release number; name one like {default_version()}"
+        )
+    home = home_of(version)
+    if home.exists():
+        return home
+    data = releases()
+    groups = data["groups"]
+    assert isinstance(groups, list)
+    candidates = [
+        maven.Coordinates(group, str(data["artifact"]), version, "tar.gz", "bin")
+        for group in groups
+    ]
+    return unpacked(maven.download(candidates, cache_folder() / "dl"), home)
+
+
+def installed() -> dict[str, Path]:
+    """Every unpacked release with its folder."""
+    homes = (cache_folder() / "artemis").glob("apache-artemis-*")
+    return dict(sorted((each.name.removeprefix("apache-artemis-"), each) for each in homes))
+
+
+def _key(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in version.split("."))
+
+
+class ArtemisProcess(JavaBroker):
+    """One Artemis broker; see :class:`JavaBroker`.
+
+    ``config`` is a ``broker.xml``; the other files of an instance are taken from the folder it is
+    in, and from ours where that folder has none. ``version`` is a release (None: the default one).
+    """
+
+    name = "Artemis"
+    stop_s = STOP_S
+    bind_failed = "Failed to bind acceptor"
+    reasons = _REASONS
+
+    def __init__(
+        self,
+        config: Path,
+        version: str | None,
+        folder: Path,
+        *,
+        ports: str = "free",
+        free: bool = False,
+    ) -> None:
+        super().__init__(config, version or default_version(), folder, ports=ports, free=free)
+
+    @property
+    def log(self) -> Path:
+        return self._folder / "log" / "artemis.log"
+
+    @property
+    def certificates(self) -> Path:
+        """The folder of throw-away certificates that were made for this run of the broker."""
+        return self._folder / "etc" / "certificates"
+
+    def stop(self) -> None:
+        """Ends the broker, and waits until it is gone. The folder stays, but for the
+        certificates."""
+        if self._process is not None:
+            super().stop()
+            shutil.rmtree(self.certificates, ignore_errors=True)
+
+    def _wanted(self) -> dict[str, int]:
+        return {name: each.port for name, each in artemis_config.acceptors(self._config).items()}
+
+    def _installed(self) -> tuple[Path, int]:
+        home = install(self._version)
+        self._absent = absent_jars(self._version)
+        return home, java_minimum(self._version)
+
+    def _file(self, name: str) -> Path:
+        beside = self._config.with_name(name)
+        return beside if beside.is_file() else our_files() / name
+
+    def _user(self) -> tuple[str, str]:
+        """The first user of the users file."""
+        path = self._file("artemis-users.properties")
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if not line.strip() or line.lstrip().startswith(("#", "!")):
+                continue
+            login, equals, passcode = (part.strip() for part in line.partition("="))
+            if not (login and equals and passcode) or passcode.startswith("ENC("):
+                raise SetUpFailed(
+                    f"{path}, line {number}: is not LOGIN = PASSCODE with a plain passcode"
+                )
+            return login, passcode
+        raise SetUpFailed(f"{path}: names no user; write one as LOGIN = PASSCODE")
+
+    def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
+        for name in ("etc", "log", "data", "tmp"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+            (self._folder / name).mkdir(parents=True)
+        for name in _ETC:
+            shutil.copyfile(self._file(name), self._folder / "etc" / name)
+        for name in ("bootstrap.xml", "management.xml"):
+            path = self._folder / "etc" / name
+            path.write_bytes(artemis_config.as_of(home, path))
+        (self._folder / "etc" / "broker.xml").write_bytes(
+            artemis_config.with_ports(self._config, ports)
+        )
+        certificates.make(self.certificates)
+
+    def _command(self, runtime: Path, home: Path) -> list[str | Path]:
+        instance = self._folder
+        jars = [home / "lib" / "artemis-boot.jar", *self._absent]
+        return [
+            runtime,
+            *SMALL,
+            *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED")
+            * (java_minimum(self._version) > 8),
+            "-Dlog4j2.disableJmx=true",
+            # The JAXB of releases before 2.17 else writes classes in a way that newer Javas forbid.
+            "-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",
+            f"-Djava.util.logging.config.file={instance}/etc/logging.properties",
+            f"-Djava.security.auth.login.config={instance}/etc/login.config",
+            f"-Dartemis.home={home}",
+            f"-Dartemis.instance={instance}",
+            f"-Dartemis.URI.instance={instance.as_uri()}",
+            f"-Dartemis.instance.etc={instance}/etc",
+            f"-Ddata.dir={instance}/data",
+            f"-Djava.io.tmpdir={instance}/tmp",
+            f"-D{certificates.FOLDER}={self.certificates}",
+            *("-classpath", os.pathsep.join(map(str, jars))),
+            *("org.apache.activemq.artemis.boot.Artemis", "run"),
+        ]
+
+    def _has_started(self, log: str) -> bool:
+        return _ACTIVE in log

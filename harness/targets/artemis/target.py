@@ -1,0 +1,43 @@
+"""A real Apache Artemis as a target: the process of
+:mod:`brokerproof.harness.targets.artemis.broker` with its acceptors as endpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brokerproof.harness.targets import parameters
+from brokerproof.harness.targets.artemis.broker import ArtemisProcess
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity, TargetFacts
+
+
+class ArtemisTarget(SocketTarget):
+    """Downloads (once), configures, starts and stops an Artemis of ``version`` (None: our default)
+    with ``config``."""
+
+    direct = True  # tcpNoDelay is true unless an acceptor says otherwise
+
+    def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
+        super().__init__(identity, config)
+        self._path, self._version = config, version
+        self._process: ArtemisProcess | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        self._process = ArtemisProcess(self._path, self._version, folder / self.identity.name)
+        running = self._process.start()
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
+        self.trust(self._process.certificates)
+        self.watch_the_host(running.pid)
+        return TargetFacts(
+            broker="Apache Artemis",
+            version=running.version,
+            configuration=parameters.describe(self._path),
+            addresses=parameters.address_settings(self._path),
+            endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
+        )
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process is not None:
+            self._process.stop()
+            self._process = None

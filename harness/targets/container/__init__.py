@@ -1,0 +1,1 @@
+"""Brokers in containers as targets."""

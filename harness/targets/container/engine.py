@@ -1,0 +1,221 @@
+"""A broker in a container of its own: what is sent to Docker, through the library testcontainers,
+and how it ends.
+
+The library is an extra (``brokerproof[containers]``) and imported when it is needed. Files are
+copied into the container before it starts, so the daemon may be on another machine. On this one,
+ports are open on the loopback interface only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.harness.targets.failure import SetUpFailed
+
+if TYPE_CHECKING:
+    from testcontainers.core.container import DockerContainer
+
+START_S = 120
+"""How long a broker may take to say that it is ready, once its image is here. Seconds; 5 to 15 are
+usual."""
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
+_INSTALL = "install it with: pip install 'brokerproof[containers]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a broker is had as a container. ``ports`` are those inside, by acceptor; ``files`` are
+    put there by their paths."""
+
+    broker: str
+    """What it is called, for people."""
+    version: str
+    image: str
+    ports: Mapping[str, int]
+    files: Mapping[str, bytes]
+    ready: re.Pattern[str]
+    """What it prints when it can be used."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Container:
+    """One container, from its start to its end. ``folder`` keeps the files that were put into it,
+    and what it printed."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self._recipe, self._folder = recipe, folder
+        self._container: DockerContainer | None = None
+
+    @property
+    def log(self) -> Path:
+        """What it printed; there once it has ended."""
+        return self._folder / "log" / "container.log"
+
+    def start(self) -> dict[str, tuple[str, int]]:
+        """Starts it and waits until it says that it is ready; host and port by acceptor.
+
+        An image that Docker has not is pulled. Raises :class:`SetUpFailed`; nothing is left running
+        then.
+        """
+        recipe = self._recipe
+        container = self._container = self._described()
+        self._keep()
+        try:
+            container.start()
+            host = container.get_container_host_ip()
+            return {
+                name: (host, int(container.get_exposed_port(port)))
+                for name, port in recipe.ports.items()
+            }
+        except Exception as problem:
+            said = self._last_words()
+            self.stop()
+            raise SetUpFailed(self._why(problem, said)) from None
+        except BaseException:
+            self.stop()
+            raise
+
+    def _described(self) -> DockerContainer:
+        try:
+            from testcontainers.core.config import ConnectionMode
+            from testcontainers.core.container import DockerContainer
+            from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+        except ImportError:
+            raise SetUpFailed(
+                f"{self._recipe.image}: needs the library testcontainers; {_INSTALL}"
+            ) from None
+        recipe = self._recipe
+        if not _is_there():
+            raise SetUpFailed(f"{recipe.image}: {_no_daemon('there is no such socket')}")
+        try:
+            container = DockerContainer(recipe.image)
+        except Exception as problem:
+            raise SetUpFailed(f"{recipe.image}: {_no_daemon(str(_first(problem)))}") from None
+        for port in recipe.ports.values():
+            container.with_exposed_ports(f"{port}/tcp")
+        client = container.get_docker_client()
+        # Not if we are in a container ourselves, and come by the address of Docker's bridge.
+        if client.get_connection_mode() is ConnectionMode.docker_host and client.host() in _HERE:
+            ports: dict[str, Any] = (
+                container.ports
+            )  # the library hands these on to Docker's, which takes addresses too
+            ports.update(dict.fromkeys(ports, ("127.0.0.1", None)))
+        container.with_envs(**recipe.environment)
+        for path, octets in recipe.files.items():
+            container.with_copy_into_container(octets, path.lstrip("/"))
+        return container.waiting_for(
+            LogMessageWaitStrategy(recipe.ready).with_startup_timeout(START_S)
+        )
+
+    def _keep(self) -> None:
+        for path, octets in self._recipe.files.items():
+            kept = self._folder / path.lstrip("/")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(octets)
+
+    def control(self, *command: str) -> None:
+        """Has the container run a command. Raises :class:`SetUpFailed` when it does not end
+        well."""
+        assert self._container is not None, "start() comes first"
+        status, said = self._container.exec(list(command))
+        if status:
+            text = said.decode("utf-8", "replace").strip().replace("\n", "; ")
+            raise SetUpFailed(
+                f"{' '.join(command)}: ended with {status} in {self._recipe.image} ({text[:300]})"
+            )
+
+    def stop(self) -> None:
+        """Keeps what it printed and removes it. Harmless when it was never started."""
+        container, self._container = self._container, None
+        if container is None:
+            return
+        try:
+            self._keep_log(container)
+        finally:
+            container.stop()
+
+    def _keep_log(self, container: DockerContainer) -> None:
+        try:
+            printed = b"".join(container.get_logs())
+        except Exception as problem:  # there may be no container yet, or none any more
+            printed = f"nothing could be had of what it printed: {problem}\n".encode()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.write_bytes(printed)
+
+    def _last_words(self) -> str:
+        try:
+            assert self._container is not None
+            lines = (
+                b"\n".join(self._container.get_logs())
+                .decode("utf-8", "replace")
+                .strip()
+                .splitlines()
+            )
+        except Exception:
+            return ""
+        return lines[-1][:200] if lines else ""
+
+    def _why(self, problem: Exception, said: str) -> str:
+        what = f"{self._recipe.image}"
+        if isinstance(problem, TimeoutError):
+            reason = f"did not say within {START_S} s that it is ready"
+        elif isinstance(problem, RuntimeError):
+            reason = "ended before it was ready"
+        else:
+            reason = (
+                f"could not be started ({' '.join(str(problem).split())[:300]}); see whether Docker"
+                " can pull the image"
+            )
+        return (
+            f"{what}: {reason}"
+            + (f"; the last it said was {said!r}" if said else "")
+            + f" (log: {self.log})"
+        )
+
+
+def daemon() -> str | None:
+    """Which Docker answers here; None when none does, or the library is missing."""
+    if not _is_there():
+        return None
+    try:
+        import docker
+
+        client = docker.from_env()
+    except Exception:
+        return None
+    try:
+        return f"{client.version()['Version']} at {client.api.base_url}"
+    except Exception:
+        return None
+    finally:
+        client.close()
+
+
+def _where() -> str:
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def _is_there() -> bool:
+    """False where a socket in the file system is named that is not there: the library would leave
+    one of its own open."""
+    scheme, _, path = _where().partition("://")
+    return scheme != "unix" or Path(path).exists()
+
+
+def _first(problem: BaseException) -> BaseException:
+    """What all the others came of."""
+    while (before := problem.__cause__ or problem.__context__) is not None:
+        problem = before
+    return problem
+
+
+def _no_daemon(why: str) -> str:
+    return (
+        f"no Docker daemon answers at {_where()} ({why[:160]}); start one, or name another with"
+        " DOCKER_HOST"
+    )

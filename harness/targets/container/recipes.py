@@ -1,0 +1,123 @@
+"""RabbitMQ, Artemis and ActiveMQ as containers: their official images, with the files that
+configure the native brokers."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from brokerproof.harness.targets import certificates
+from brokerproof.harness.targets.activemq import broker as activemq_broker
+from brokerproof.harness.targets.activemq import config as activemq_config
+from brokerproof.harness.targets.artemis import broker as artemis_broker
+from brokerproof.harness.targets.artemis import config as artemis_config
+from brokerproof.harness.targets.container.engine import Recipe
+from brokerproof.harness.targets.rabbitmq import broker as rabbitmq_broker
+from brokerproof.harness.targets.rabbitmq import erlang_config, release
+
+ANYWHERE = "0.0.0.0"
+"""What a broker in a container listens on: Docker decides who may reach it."""
+
+_RABBITMQ = {"amqp": 5672, "stomp": 61613, "web_stomp": 15674, "management": 15672}
+_RABBITMQ_ETC = "/etc/rabbitmq"
+_ARTEMIS_ETC = "/var/lib/artemis-instance/etc-override"
+_ARTEMIS_FILES = (
+    "artemis-users.properties",
+    "artemis-roles.properties",
+    "cert-users.properties",
+    "cert-roles.properties",
+)
+CERTIFICATES = "/etc/brokerproof-certificates"
+"""Where Artemis finds throw-away certificates."""
+_ACTIVEMQ_HOME = "/opt/apache-activemq"
+
+
+def of_rabbitmq(config: Path, version: str | None) -> Recipe:
+    """``rabbitmq:VERSION-management`` with a rabbitmq.conf or a rabbitmq.config. Raises
+    :class:`SetUpFailed`."""
+    rabbitmq_broker.settings(
+        config
+    )  # what is wrong with the file is said before anything is started
+    version = version or release.default_version()
+    plugins = rabbitmq_broker.default_plugins(version)
+    listeners = [
+        f"listeners.tcp.1 = {ANYWHERE}:{_RABBITMQ['amqp']}",
+        f"stomp.listeners.tcp.1 = {ANYWHERE}:{_RABBITMQ['stomp']}",
+        *(
+            f"{name}.tcp.{key}"
+            for name in ("web_stomp", "management")
+            for key in (f"ip = {ANYWHERE}", f"port = {_RABBITMQ[name]}")
+        ),
+        "log.console = true",  # what a container prints is what Docker keeps
+        "log.console.level = info",
+        "",
+    ]
+    main = f"{_RABBITMQ_ETC}/rabbitmq{config.suffix}"
+    return Recipe(
+        broker="RabbitMQ",
+        version=version,
+        image=f"rabbitmq:{version}-management",
+        ports=_RABBITMQ,
+        files={
+            main: config.read_bytes(),
+            f"{_RABBITMQ_ETC}/conf.d/90-harness.conf": "\n".join(listeners).encode(),
+            f"{_RABBITMQ_ETC}/enabled_plugins": f"[{','.join(plugins)}].\n".encode(),
+        },
+        ready=re.compile(r"Server startup complete"),
+        environment={"RABBITMQ_CONFIG_FILE": main} if config.suffix == erlang_config.SUFFIX else {},
+    )
+
+
+def of_artemis(config: Path, version: str | None) -> Recipe:
+    """``apache/activemq-artemis:VERSION`` with a broker.xml and the files beside it. Raises
+    :class:`SetUpFailed`."""
+    version = version or artemis_broker.default_version()
+    ports = {name: each.port for name, each in artemis_config.acceptors(config).items()}
+    files = {f"{_ARTEMIS_ETC}/broker.xml": artemis_config.with_ports(config, {}, ANYWHERE)}
+    for name in (*_ARTEMIS_FILES, "login.config"):
+        beside = config.with_name(name)
+        files[f"{_ARTEMIS_ETC}/{name}"] = (
+            beside if beside.is_file() else artemis_broker.our_files() / name
+        ).read_bytes()
+    with tempfile.TemporaryDirectory() as folder:
+        certificates.make(Path(folder))
+        files |= {
+            f"{CERTIFICATES}/{each.name}": each.read_bytes() for each in Path(folder).iterdir()
+        }
+    return Recipe(
+        broker="Apache Artemis",
+        version=version,
+        image=f"apache/activemq-artemis:{version}",
+        ports=ports,
+        files=files,
+        ready=re.compile(r"AMQ221007"),
+        environment={"JAVA_ARGS_APPEND": f"-D{certificates.FOLDER}={CERTIFICATES}"},
+    )
+
+
+def of_activemq(config: Path, version: str | None) -> Recipe:
+    """``apache/activemq-classic:VERSION`` with an activemq.xml. Raises :class:`SetUpFailed`."""
+    version = version or activemq_broker.default_version()
+    return Recipe(
+        broker="Apache ActiveMQ Classic",
+        version=version,
+        image=f"apache/activemq-classic:{version}",
+        ports=activemq_config.connectors(config),
+        files={
+            f"{_ACTIVEMQ_HOME}/conf/activemq.xml": activemq_config.with_ports(config, {}, ANYWHERE),
+            # Else the image's entry point puts users of its own into the file.
+            f"{_ACTIVEMQ_HOME}/conf/connection.security.enabled": b"",
+        },
+        ready=re.compile(r"Apache ActiveMQ .* started", re.MULTILINE),
+        environment={"ACTIVEMQ_OPTS": f"-Dbrokerproof.data={_ACTIVEMQ_HOME}/data"},
+    )
+
+
+RECIPES: Mapping[str, Callable[[Path, str | None], Recipe]] = {
+    "rabbitmq": of_rabbitmq,
+    "artemis": of_artemis,
+    "activemq": of_activemq,
+}
+"""By the names of target files."""

@@ -1,0 +1,92 @@
+"""A broker in a container as a target: RabbitMQ, Artemis or ActiveMQ, configured with the files of
+the native ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.targets import parameters
+from brokerproof.harness.targets.container.engine import Container
+from brokerproof.harness.targets.container.recipes import CERTIFICATES, RECIPES
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.rabbitmq.management import Management
+from brokerproof.harness.targets.rabbitmq.target import NATIVE_AMQP, starving
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity, TargetFacts
+from brokerproof.harness.worlds.world import World
+
+
+class ContainerTarget(SocketTarget):
+    """Starts ``broker``, one of :data:`RECIPES`, of ``version`` (None: our default) with
+    ``config``; ``image`` is another image than the official one, ``queue_type`` what RabbitMQ's
+    queues for AMQP 1.0 are."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        broker: str,
+        config: Path,
+        version: str | None = None,
+        image: str | None = None,
+        queue_type: str = "classic",
+    ) -> None:
+        super().__init__(identity, None if broker == "rabbitmq" else config)
+        self._broker, self._path, self._version, self._image = broker, config, version, image
+        self._queue_type = queue_type
+        self._container: Container | None = None
+        self._management: Management | None = None
+        self._certificates: Path | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        recipe = RECIPES[self._broker](self._path, self._version)
+        if self._image is not None:
+            recipe = dataclasses.replace(recipe, image=self._image)
+        where = folder / self.identity.name
+        self._container = Container(recipe, where)
+        self.endpoints = self._container.start()
+        made = where / CERTIFICATES.lstrip("/")
+        if made.is_dir():
+            self.trust(made)
+            self._certificates = made
+        if self._broker == "rabbitmq" and int(recipe.version.partition(".")[0]) >= NATIVE_AMQP:
+            host, port = self.endpoints["management"]
+            self._management = Management(
+                host, port, self.identity.login or "", self.identity.passcode or ""
+            )
+        self.watch_the_host()
+        host, port = self.endpoints[self.identity.default_acceptor]
+        return TargetFacts(
+            broker=f"{recipe.broker} in a container",
+            version=recipe.version,
+            configuration=f"{parameters.describe(self._path)}, {recipe.image}",
+            endpoint=f"{host}:{port}",
+        )
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Declares the queue ``name`` where AMQP 1.0 expects it to be there."""
+        if self._management is not None and routing is RoutingType.ANYCAST:
+            self._management.declare_queue(name, self._queue_type)
+
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
+        """By the container's own rabbitmqctl."""
+        if self._broker != "rabbitmq":
+            raise SetUpFailed(
+                f"target {self.identity.name}: nobody can make this broker short of {resource}"
+            )
+        assert self._container is not None, "start() comes first"
+        self._container.control("rabbitmqctl", *starving(resource, short))
+
+    def stop(self) -> None:
+        super().stop()
+        if self._management is not None:
+            self._management.close()
+            self._management = None
+        if self._container is not None:
+            self._container.stop()
+            self._container = None
+        if self._certificates is not None:
+            shutil.rmtree(self._certificates)
+            self._certificates = None

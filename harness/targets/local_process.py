@@ -1,0 +1,201 @@
+"""A broker as a process on this machine: started on a leash, watched until it listens, ended."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from brokerproof.harness.targets.failure import SetUpFailed
+
+POLL_S = 0.05
+"""How often a starting broker is looked at. Seconds."""
+PORTS = range(20_000, 32_000)
+"""Where free ports are looked for."""
+
+
+class NativeProcess:
+    """One process. It ends when :meth:`stop` is called and when this process ends in any way,
+    unless ``free``.
+
+    ``console`` receives what it prints. ``grace_s`` is how long it may take to end before it is
+    killed. Seconds.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        folder: Path,
+        console: Path,
+        environment: Mapping[str, str] | None = None,
+        grace_s: float = 10,
+        free: bool = False,
+    ) -> None:
+        self._command = [str(each) for each in command]
+        self._folder, self._console = folder, console
+        self._environment = None if environment is None else dict(environment)
+        self._grace_s, self._free = grace_s, free
+        self._leash: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
+
+    def start(self) -> int:
+        """Starts it and returns its process id. Raises :class:`SetUpFailed` when it cannot be run
+        at all."""
+        leash = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
+        leash += [
+            "free" if self._free else "held",
+            str(self._grace_s),
+            str(self._console),
+            *self._command,
+        ]
+        self._leash = subprocess.Popen(
+            leash,
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert self._leash.stdout is not None
+        with self._leash.stdout as said:
+            word, _, rest = said.readline().decode("utf-8", "replace").strip().partition(" ")
+        if word != "pid":
+            self._let_go()
+            raise SetUpFailed(f"{self._command[0]}: cannot be run ({rest or 'the leash ended'})")
+        if self._free:
+            self._let_go()
+        self.pid = int(rest)
+        return self.pid
+
+    def ended(self, within_s: float = 0) -> bool:
+        """Whether it has ended by itself; waits up to ``within_s`` seconds for that."""
+        if self.pid is None:
+            return True
+        if self._free:
+            return wait_for_end(self.pid, within_s)
+        assert self._leash is not None
+        try:
+            self._leash.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self) -> None:
+        """Ends it and waits until it is gone. Does nothing when it has ended, or was never
+        started."""
+        if self.pid is None:
+            return
+        if self._free:
+            end(self.pid, self._grace_s)
+        else:
+            self._let_go()
+        self.pid = None
+
+    def _let_go(self) -> None:
+        assert self._leash is not None
+        assert self._leash.stdin is not None
+        self._leash.stdin.close()
+        self._leash.wait()
+
+    def wait_until_ready(
+        self, ready: Callable[[], bool], *, within_s: float, reason: Callable[[], str]
+    ) -> None:
+        """Waits until ``ready()``. Ends it and raises :class:`SetUpFailed` when it ends first or
+        takes too long.
+
+        ``reason()`` says why, from its logs; empty when they tell nothing.
+        """
+        name = Path(self._command[0]).name
+        for _ in range(max(1, round(within_s / POLL_S))):
+            if ready():
+                return
+            if self.ended(POLL_S):
+                why = reason() or f"see {self._console}"
+                self.stop()
+                raise SetUpFailed(f"{name} ended before it was ready: {why}")
+        why = reason() or f"see {self._console}"
+        self.stop()
+        raise SetUpFailed(f"{name} was not ready after {within_s:g} s: {why}")
+
+
+def wait_for_end(pid: int, within_s: float) -> bool:
+    """Whether process ``pid`` is gone, waiting up to ``within_s`` seconds for that."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(within_s * 1000))
+    finally:
+        os.close(handle)
+
+
+def end(pid: int, grace_s: float) -> None:
+    """Ends a process of this user: SIGTERM, and SIGKILL after ``grace_s`` seconds. Does nothing
+    when it is gone."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+        if wait_for_end(pid, grace_s):
+            return
+
+
+def started_at(pid: int) -> str | None:
+    """When ``pid`` was started, in the kernel's own count: tells a process from a later one of the
+    same number."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+    except OSError:
+        return None
+    # The name in parentheses may hold anything, so count from the last parenthesis.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """``count`` different ports on which nothing listens now. Another program may take one before
+    they are used.
+
+    They lie below the range from which the system takes the ports of outgoing connections, so no
+    client of ours can be in the way. Raises :class:`SetUpFailed` when so many cannot be found.
+    """
+    found: list[int] = []
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            return found
+        if not taken([port], host):
+            found.append(port)
+    raise SetUpFailed(f"{host}: has no {count} free ports between {PORTS[0]} and {PORTS[-1]}")
+
+
+def listens(host: str, port: int) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
+    """Those of ``ports`` that cannot be listened on, because something else does or the system
+    forbids it."""
+    found = []
+    for port in ports:
+        with socket.socket() as each:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                each.bind((host, port))
+            except OSError:
+                found.append(port)
+    return found

@@ -1,0 +1,75 @@
+"""A broker that we started ourselves: what is known of it while it runs, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from brokerproof.harness.targets.local_process import NativeProcess, listens
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    """A broker that accepts connections. ``ports`` is by acceptor name; ``log`` is the broker's own
+    log."""
+
+    version: str
+    host: str
+    ports: Mapping[str, int]
+    pid: int
+    folder: Path
+    log: Path
+    login: str
+    passcode: str = field(repr=False)
+
+
+class OwnBroker:
+    """One broker, from its start to its end. A context manager that starts and stops it."""
+
+    _process: NativeProcess | None = None
+
+    def start(self) -> RunningBroker:
+        """Starts the broker and waits until it can be used. Raises
+        :class:`brokerproof.harness.targets.failure.SetUpFailed`."""
+        raise NotImplementedError
+
+    def ended(self, within_s: float = 0) -> bool:
+        """Whether the broker is not running; waits up to ``within_s`` seconds for its end."""
+        return self._process is None or self._process.ended(within_s)
+
+    def _ready(
+        self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]
+    ) -> Callable[[], bool]:
+        """Whether ``log`` says so, and every port accepts connections: to be asked until it is
+        true."""
+        waiting = list(ports)
+
+        def ready() -> bool:
+            # The log first: a connection attempt to a port on which nothing listens yet can meet
+            # itself.
+            if not log.is_file() or not has_started(log.read_text("utf-8", errors="replace")):
+                return False
+            waiting[:] = [port for port in waiting if not listens("127.0.0.1", port)]
+            return not waiting
+
+        return ready
+
+    def stop(self) -> None:
+        """Ends the broker, and waits until it is gone. The folder stays. Does nothing when it is
+        not running."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def __enter__(self) -> RunningBroker:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()

@@ -1,0 +1,1 @@
+"""Proton's example brokers as targets."""

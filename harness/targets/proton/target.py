@@ -1,0 +1,43 @@
+"""Proton's example brokers as targets: the process of
+:mod:`brokerproof.harness.targets.proton.examples` with its one acceptor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brokerproof.harness.targets.proton.examples import ProtonProcess
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity, TargetFacts
+
+
+class ProtonTarget(SocketTarget):
+    """Fetches and builds (once), starts and stops example broker ``name``. Its examples are of
+    ``version`` (None: any)."""
+
+    direct = True  # Proton sets TCP_NODELAY
+
+    def __init__(self, identity: Identity, name: str, version: str | None = None) -> None:
+        super().__init__(identity)
+        self._name, self._version = name, version
+        self._process: ProtonProcess | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        self._process = ProtonProcess(self._name, folder / self.identity.name, self._version)
+        running = self._process.start()
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
+        self.watch_the_host(running.pid)
+        return TargetFacts(
+            broker=(
+                "Apache Qpid Proton's example broker in"
+                f" {'C' if self._name == 'proton-c' else 'Python'}"
+            ),
+            version=running.version,
+            configuration="none: it has no configuration",
+            endpoint=f"{running.host}:{running.ports[self.identity.default_amqp_acceptor]}",
+        )
+
+    def stop(self) -> None:
+        super().stop()
+        if self._process is not None:
+            self._process.stop()
+            self._process = None

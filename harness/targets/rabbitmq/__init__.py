@@ -1,0 +1,1 @@
+"""RabbitMQ as a target: releases, nodes, clusters and management."""

@@ -1,0 +1,348 @@
+"""RabbitMQ as a native process: a private node, with a folder, ports and an epmd of its own.
+
+The launcher in the release's own ``sbin`` is used, not the wrappers of the package: these want to
+become the user ``rabbitmq``. Nothing of the system's node is read or written, and nothing listens
+on anything but 127.0.0.1. Which release, and whether it is this machine's or in a Debian root, is
+:mod:`brokerproof.harness.targets.rabbitmq.release`. See ``docs/brokers.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from brokerproof.harness.targets import debian
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import NativeProcess, free_ports
+from brokerproof.harness.targets.managed_broker import OwnBroker, RunningBroker
+from brokerproof.harness.targets.rabbitmq import erlang_config
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.release import Release, our_files
+
+START_S = 90
+"""How long a broker may take to accept connections. Seconds; about 4 are usual."""
+STOP_S = 20
+"""How long it may take to end before it is killed. Seconds; 1 to 6 are usual."""
+CONTROL_S = 60
+"""How long rabbitmqctl may take. Seconds; about 2 are usual."""
+TRIES = 3
+"""How often other free ports are tried when one was taken between choosing and listening."""
+
+_STARTED = "Server startup complete"
+_IN_USE = re.compile(r"eaddrinuse|epmd does not answer|could not bind")
+_SETTING = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>.*?)\s*$")
+_LISTENER = re.compile(r"(?:\w+\.)?listeners\.|(?:management|web_stomp)\.(?:tcp|ssl|listener)\.")
+_CLASSIC_LISTENERS = {"tcp_listeners", "ssl_listeners", "listener", "tcp_config", "ssl_config"}
+_REASONS = (
+    re.compile(r"^(?P<text>epmd does not answer.*)$", re.MULTILINE),
+    re.compile(r"(?P<text>Failed to start Ranch listener \S+) in .* for reason (?P<more>.*)"),
+    re.compile(r"\[error\] <[^>]*> (?P<text>(?:You've tried|ERROR:).*)"),
+    re.compile(r"\[error\] <[^>]*> +- (?P<text>.*)(?:\n.*\[error\] <[^>]*> +- (?P<more>.*))?"),
+    re.compile(r"^ERROR: (?P<text>.+)$", re.MULTILINE),
+    re.compile(r"\[error\] (?:<[^>]*> )?(?P<text>\S.{8,})"),
+)
+# An epmd that the node starts by itself is a daemon: it would outlive it, and us. This one ends
+# when the node does, whose process is the shell's. The node looks for it at once, so it has to
+# answer before.
+_WITH_EPMD = (
+    'setpriv --pdeathsig KILL epmd -address 127.0.0.1 -port "$ERL_EPMD_PORT" & tries=0; until epmd'
+    ' -names >/dev/null 2>&1; do tries=$((tries + 1)); [ "$tries" -lt 300 ] || { echo "epmd does'
+    ' not answer on port $ERL_EPMD_PORT"; exit 71; }; done; exec "$0"'
+)
+_WITHOUT = 'exec "$0"'
+
+
+def default_plugins(version: str) -> tuple[str, ...]:
+    """What is enabled unless something else is asked for. AMQP 1.0 was a plugin before 4.0."""
+    before = ("rabbitmq_amqp1_0",) if int(version.partition(".")[0]) < 4 else ()
+    return ("rabbitmq_stomp", "rabbitmq_web_stomp", "rabbitmq_management", *before)
+
+
+def settings(config: Path) -> dict[str, str]:
+    """The settings of a ``rabbitmq.conf``, or of a classic ``rabbitmq.config``, whose applications
+    are left out of the names.
+
+    Raises :class:`SetUpFailed` for a file that cannot be read, a line that is no setting, and a
+    setting of a listener: those are the harness's business.
+    """
+    if config.suffix == erlang_config.SUFFIX:
+        return _classic(config)
+    try:
+        lines = config.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise SetUpFailed(f"{config}: cannot be read; name a rabbitmq.conf") from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _SETTING.match(line)
+        if match is None:
+            raise SetUpFailed(f"{config}, line {number}: is not KEY = VALUE")
+        if _LISTENER.match(match["key"]):
+            raise SetUpFailed(
+                f"{config}, line {number}: {match['key']} is set by the harness; leave it out"
+            )
+        found[match["key"]] = match["value"]
+    return found
+
+
+def _classic(config: Path) -> dict[str, str]:
+    found = {}
+    for each in erlang_config.settings(config):
+        if each.key in _CLASSIC_LISTENERS:
+            where = f"{config}, line {each.line}: {each.application}.{each.key}"
+            raise SetUpFailed(f"{where} is set by the harness; leave it out")
+        found[each.key] = str(each.value)
+    return found
+
+
+class RabbitmqProcess(OwnBroker):
+    """One RabbitMQ node, from its configuration file to its end. A context manager that starts and
+    stops it.
+
+    ``folder`` becomes the node's: configuration, logs, data, Erlang cookie; it is emptied of what
+    an earlier run left. ``config`` is a ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without
+    listeners (None: ours). ``plugins`` are enabled in addition to what they need (None:
+    :func:`default_plugins`). ``release`` is what is started (None: what this machine has). ``free``
+    leaves the broker running when the harness ends. ``beside`` is a node that runs already, and
+    that is stopped after this one: both become a cluster. The running broker's ports are ``amqp``,
+    and ``stomp``, ``web_stomp`` and ``management`` when their plugins are enabled.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        config: Path | None = None,
+        plugins: Iterable[str] | None = None,
+        release: Release | None = None,
+        free: bool = False,
+        beside: RabbitmqProcess | None = None,
+    ) -> None:
+        self._folder = folder.absolute()
+        self._config = (our_files() / "rabbitmq.conf" if config is None else config).absolute()
+        self._plugins = None if plugins is None else tuple(plugins)
+        self._release, self._free, self._beside = release, free, beside
+        self._running: tuple[Release, dict[str, str]] | None = None
+
+    def start(self) -> RunningBroker:
+        """Starts the node and waits until it has started whole and every port accepts connections.
+
+        Raises :class:`SetUpFailed`; nothing is left running then.
+        """
+        if self._process is not None:
+            raise SetUpFailed(
+                f"{self._folder}: this broker has been started already; stop it first"
+            )
+        given = settings(self._config)
+        release = rabbitmq_release.find() if self._release is None else self._release
+        plugins = default_plugins(release.version) if self._plugins is None else self._plugins
+        if unknown := sorted(set(plugins) - release.plugins):
+            where = release.folder / "plugins"
+            raise SetUpFailed(
+                f"RabbitMQ {release.version}: has no plugin {unknown[0]}; {where} lists those"
+                " it has"
+            )
+        rabbitmq_release.can_run(release)
+        names = [
+            "amqp",
+            *(
+                each
+                for each in ("stomp", "web_stomp", "management")
+                if f"rabbitmq_{each}" in plugins
+            ),
+        ]
+        for attempt in range(1, TRIES + 1):
+            found = free_ports(len(names) + 2)
+            ports = dict(zip(names, found, strict=False))
+            epmd = found[-2] if self._beside is None else self._beside.epmd
+            environment = self._prepare(release, plugins, ports, distribution=found[-1], epmd=epmd)
+            try:
+                pid = self._launch(release, environment, ports)
+            except SetUpFailed as problem:
+                if attempt < TRIES and _IN_USE.search(str(problem)):
+                    continue
+                raise
+            self._running = release, environment
+            login, passcode = given.get("default_user", "guest"), given.get("default_pass", "guest")
+            return RunningBroker(
+                release.version, "127.0.0.1", ports, pid, self._folder, self.log, login, passcode
+            )
+        raise AssertionError("the last try returns or raises")
+
+    def control(self, *arguments: str) -> None:
+        """Has the release's own rabbitmqctl do something to the running node; takes seconds. Raises
+        :class:`SetUpFailed`."""
+        assert self._running is not None, "start() comes first"
+        release, environment = self._running
+        entering = [] if release.root is None else debian.entering(release.root, self._folder)
+        command = [*map(str, entering), str(release.home / "sbin" / "rabbitmqctl"), *arguments]
+        try:
+            done = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=CONTROL_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise SetUpFailed(
+                f"rabbitmqctl {' '.join(arguments)}: did not end within {CONTROL_S} s"
+            ) from None
+        if done.returncode:
+            said = (
+                (done.stderr or done.stdout).decode("utf-8", "replace").strip().replace("\n", "; ")
+            )
+            raise SetUpFailed(
+                f"rabbitmqctl {' '.join(arguments)}: ended with {done.returncode} ({said[:300]})"
+            )
+
+    @property
+    def epmd(self) -> int:
+        """The port where Erlang's port mapper for this node is."""
+        assert self._running is not None, "start() comes first"
+        return int(self._running[1]["ERL_EPMD_PORT"])
+
+    @property
+    def name(self) -> str:
+        """The node's name, as Erlang has it."""
+        assert self._running is not None, "start() comes first"
+        return self._running[1]["RABBITMQ_NODENAME"]
+
+    @property
+    def log(self) -> Path:
+        """The node's own log. What it prints is in ``console.log`` beside it."""
+        return self._folder / "log" / "rabbitmq.log"
+
+    @property
+    def cookie(self) -> Path:
+        """The secret that this node's neighbours have to know; there once the node runs."""
+        return self._folder / "home" / ".erlang.cookie"
+
+    @property
+    def _console(self) -> Path:
+        return self.log.with_name("console.log")
+
+    def why(self) -> str:
+        """What the logs give as the reason of a failure, in one line; empty when they give none."""
+        for pattern in _REASONS:
+            for path in (self._console, self.log):
+                if path.is_file() and (
+                    found := pattern.search(path.read_text("utf-8", errors="replace"))
+                ):
+                    return ": ".join(each.strip() for each in found.groups() if each)[:240]
+        return ""
+
+    def _prepare(
+        self,
+        release: Release,
+        plugins: Iterable[str],
+        ports: Mapping[str, int],
+        *,
+        distribution: int,
+        epmd: int,
+    ) -> dict[str, str]:
+        """Writes the node's folder; returns the environment of its processes."""
+        folder, node = self._folder, f"brokerproof-{ports['amqp']}@localhost"
+        listeners = [f"listeners.tcp.1 = 127.0.0.1:{ports['amqp']}"]
+        if "stomp" in ports:
+            listeners.append(f"stomp.listeners.tcp.1 = 127.0.0.1:{ports['stomp']}")
+        for name in ("web_stomp", "management"):
+            if name in ports:
+                listeners += [f"{name}.tcp.ip = 127.0.0.1", f"{name}.tcp.port = {ports[name]}"]
+        if self._beside is not None:
+            listeners.append("cluster_formation.peer_discovery_backend = classic_config")
+            for number, each in enumerate((self._beside.name, node), 1):
+                listeners.append(f"cluster_formation.classic_config.nodes.{number} = {each}")
+        try:
+            for each in ("etc", "log", "data", "home"):
+                shutil.rmtree(folder / each, ignore_errors=True)
+                (folder / each).mkdir(parents=True)
+            # Whichever form the file has, RabbitMQ reads the files of this folder as well, in the
+            # newer one.
+            (folder / "etc" / "conf.d").mkdir()
+            (folder / "etc" / "conf.d" / "harness.conf").write_text(
+                "\n".join([*listeners, ""]), "utf-8"
+            )
+            main = folder / "etc" / f"rabbitmq{self._config.suffix}"
+            main.write_text(self._config.read_text("utf-8"), "utf-8")
+            if self._beside is not None:
+                shutil.copy(self._beside.cookie, folder / "home")
+            (folder / "etc" / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n", "utf-8")
+            (folder / "etc" / "rabbitmq-env.conf").write_text("", "utf-8")
+        except OSError as problem:
+            raise SetUpFailed(
+                f"{problem.filename}: cannot be written ({problem.strerror}); use another folder"
+            ) from None
+        seen = folder if release.root is None else debian.FOLDER
+        loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
+        ours = {
+            "RABBITMQ_NODENAME": node,
+            "RABBITMQ_CONF_ENV_FILE": f"{seen}/etc/rabbitmq-env.conf",
+            "RABBITMQ_CONFIG_FILE": f"{seen}/etc/rabbitmq{self._config.suffix}",
+            "RABBITMQ_CONFIG_FILES": f"{seen}/etc/conf.d",
+            "RABBITMQ_ADVANCED_CONFIG_FILE": f"{seen}/etc/advanced.config",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{seen}/etc/enabled_plugins",
+            "RABBITMQ_PLUGINS_DIR": f"{release.home}/plugins",
+            "RABBITMQ_MNESIA_BASE": f"{seen}/data",
+            "RABBITMQ_LOG_BASE": f"{seen}/log",
+            "RABBITMQ_LOGS": f"{seen}/log/{self.log.name}",
+            "RABBITMQ_PID_FILE": f"{seen}/data/pid",
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": loopback,
+            "RABBITMQ_CTL_ERL_ARGS": loopback,
+            # The launcher then becomes the node instead of waiting for it, so the process that we
+            # end is the node.
+            "RUNNING_UNDER_SYSTEMD": "true",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(epmd),
+            "HOME": f"{seen}/home",
+            "LANG": "C.UTF-8",
+            **({} if release.root is None else {"PATH": debian.PATH}),
+        }
+        theirs = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RABBITMQ_", "ERL_"))
+            and name not in {"NOTIFY_SOCKET", "LC_ALL"}
+        }
+        return theirs | ours
+
+    def _launch(
+        self, release: Release, environment: Mapping[str, str], ports: Mapping[str, int]
+    ) -> int:
+        self._process = NativeProcess(
+            [
+                *([] if release.root is None else debian.entering(release.root, self._folder)),
+                *(
+                    "sh",
+                    "-c",
+                    _WITH_EPMD if self._beside is None else _WITHOUT,
+                    release.home / "sbin" / "rabbitmq-server",
+                ),
+            ],
+            folder=self._folder,
+            console=self._console,
+            environment=environment,
+            grace_s=STOP_S,
+            free=self._free,
+        )
+        try:
+            pid = self._process.start()
+            ready = self._ready(self.log, lambda said: _STARTED in said, ports.values())
+            self._process.wait_until_ready(ready, within_s=START_S, reason=self.why)
+        except SetUpFailed as problem:
+            self.stop()
+            said = str(problem).partition(" ")[2]
+            raise SetUpFailed(
+                f"RabbitMQ {release.version}: {said} (logs: {self.log.parent})"
+            ) from None
+        except BaseException:
+            self.stop()
+            raise
+        return pid

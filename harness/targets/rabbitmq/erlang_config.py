@@ -1,0 +1,161 @@
+"""A classic ``rabbitmq.config`` as the harness needs it: its settings, flat and in plain Python.
+
+Read by hand, so that what the harness believes of a file does not come from the broker that it
+judges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.targets.failure import SetUpFailed
+
+SUFFIX = ".config"
+
+_TOKEN = re.compile(
+    r"""(?P<space>(?:\s|%[^\n]*)+)
+    | (?P<binary><<"(?P<octets>(?:[^"\\]|\\.)*)"(?:/utf8)?>>)
+    | (?P<string>"(?P<text>(?:[^"\\]|\\.)*)")
+    | (?P<quoted>'(?P<name>(?:[^'\\]|\\.)*)')
+    | (?P<based>[+-]?\d{1,2}\#[0-9A-Za-z_]+)
+    | (?P<float>[+-]?\d[\d_]*\.\d[\d_]*(?:[eE][+-]?\d+)?)
+    | (?P<whole>[+-]?\d[\d_]*)
+    | (?P<atom>[a-z][\w@]*)
+    | (?P<mark>[][{},.])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Atom(str):
+    """A name, as against a string."""
+
+    __slots__ = ()
+
+
+class Tuple(tuple[Any, ...]):
+    """A tuple, and the line in which it begins."""
+
+    line = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """``key`` of ``application`` in a line of the file. Lists are lists, tuples tuples, strings and
+    binaries ``str``."""
+
+    application: str
+    key: str
+    value: Any
+    line: int
+
+
+def settings(path: Path) -> list[Setting]:
+    """What a file sets, in order. Raises :class:`SetUpFailed` with file, line and what would be
+    right."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SetUpFailed(f"{path}: cannot be read; name a rabbitmq.config") from None
+    reader = _Reader(path, text)
+    whole = reader.term()
+    reader.mark(".")
+    if not isinstance(whole, list) or len(list(_pairs(whole))) != len(whole):
+        raise SetUpFailed(
+            f"{path}, line 1: is no list of applications; write [{{rabbit, [{{KEY, VALUE}}]}}]."
+        )
+    return [
+        Setting(application[0], each[0], each[1], each.line)
+        for application in _pairs(whole)
+        for each in _pairs(application[1])
+    ]
+
+
+def _pairs(term: Any) -> Iterator[Tuple]:
+    for each in term if isinstance(term, list) else ():
+        if isinstance(each, Tuple) and len(each) == 2 and isinstance(each[0], Atom):
+            yield each
+
+
+class _Reader:
+    def __init__(self, path: Path, text: str) -> None:
+        self._path, self._text, self._at = path, text, 0
+
+    def _line(self) -> int:
+        return self._text.count("\n", 0, self._at) + 1
+
+    def _next(self) -> re.Match[str]:
+        while True:
+            found = _TOKEN.match(self._text, self._at)
+            if found is None:
+                rest = self._text[self._at : self._at + 20].split("\n")[0]
+                raise SetUpFailed(
+                    f"{self._path}, line {self._line()}: {rest!r} is no Erlang term; write a list"
+                    " or a tuple"
+                )
+            self._at = found.end()
+            if found.lastgroup != "space":
+                return found
+
+    def mark(self, wanted: str) -> None:
+        """Reads a mark that has to stand here."""
+        found = self._next()
+        if found[0] != wanted:
+            raise SetUpFailed(
+                f"{self._path}, line {self._line()}: {found[0]!r} stands where {wanted!r} should"
+            )
+
+    def term(self) -> Any:
+        """The next term."""
+        found = self._next()
+        line = self._line()
+        value: Any
+        if found["mark"] in ("[", "{"):
+            items = self._items("]" if found["mark"] == "[" else "}")
+            value = items
+            if found["mark"] == "{":
+                value = Tuple(items)
+                value.line = line
+        elif found["mark"]:
+            raise SetUpFailed(
+                f"{self._path}, line {self._line()}: {found[0]!r} stands where a term should"
+            )
+        elif found["atom"]:
+            value = Atom(found["atom"])
+        elif found["quoted"]:
+            value = Atom(re.sub(r"\\(.)", r"\1", found["name"]))
+        elif found["float"]:
+            value = float(found["float"].replace("_", ""))
+        elif found["whole"]:
+            value = int(found["whole"].replace("_", ""))
+        elif found["based"]:
+            base, _, digits = found["based"].replace("_", "").partition("#")
+            value = int(digits, abs(int(base))) * (-1 if base.startswith("-") else 1)
+        else:
+            value = re.sub(r"\\(.)", r"\1", found["octets"] if found["binary"] else found["text"])
+        return value
+
+    def _items(self, end: str) -> list[Any]:
+        items: list[Any] = []
+        while True:
+            if not items and self._peek() == end:
+                self._next()
+                return items
+            items.append(self.term())
+            found = self._next()[0]
+            if found == end:
+                return items
+            if found != ",":
+                raise SetUpFailed(
+                    f"{self._path}, line {self._line()}: {found!r} stands where {end!r} or ','"
+                    " should"
+                )
+
+    def _peek(self) -> str:
+        before = self._at
+        found = self._next()[0]
+        self._at = before
+        return found

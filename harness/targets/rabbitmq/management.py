@@ -1,0 +1,77 @@
+"""RabbitMQ's management API, as far as targets need it: queues that have to be there before an AMQP
+1.0 link is."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from brokerproof.harness.targets.failure import SetUpFailed
+
+TIMEOUT_S = 30
+"""How long an answer may take. Seconds; about 0.01 are usual."""
+
+
+class Management:
+    """The API of one node at ``host:port``. May be used from several threads at once."""
+
+    def __init__(
+        self, host: str, port: int, login: str, passcode: str, *, vhost: str = "/"
+    ) -> None:
+        self._where, self._vhost = f"{host}:{port}", quote(vhost, safe="")
+        token = base64.b64encode(f"{login}:{passcode}".encode()).decode("ascii")
+        self._headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
+        self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        self._lock = threading.Lock()
+
+    def declare_queue(self, name: str, kind: str = "classic") -> None:
+        """A durable queue of that type. Harmless when it is there.
+
+        Raises :class:`SetUpFailed` when the broker does not make it.
+        """
+        self.put(
+            f"queues/{self._vhost}/{quote(name, safe='')}",
+            {"durable": True, "arguments": {"x-queue-type": kind}},
+        )
+
+    def put(self, path: str, body: Mapping[str, Any]) -> None:
+        """``PUT /api/PATH``. Raises :class:`SetUpFailed` for every answer that is no success."""
+        what = f"PUT {self._where}/api/{path}"
+        with self._lock:
+            try:
+                status, said = self._asked(path, json.dumps(body))
+            except (OSError, http.client.HTTPException) as problem:
+                raise SetUpFailed(
+                    f"{what}: the management API did not answer ({problem})"
+                ) from None
+        if status not in (201, 204):
+            raise SetUpFailed(
+                f"{what}: was answered with {status} {said[:200]!r}, should be 201 or 204"
+            )
+
+    def _asked(self, path: str, body: str) -> tuple[int, bytes]:
+        """Asks once more over a new connection when an old one breaks: the node ends connections
+        that were idle for a while, and a PUT may be said twice."""
+        for last in (self._connection.sock is None, True):
+            try:
+                self._connection.request("PUT", f"/api/{path}", body, self._headers)
+                answer = self._connection.getresponse()
+                return answer.status, answer.read()
+            except (ConnectionError, http.client.HTTPException):
+                self._connection.close()  # the next request opens it anew
+                if last:
+                    raise
+            except OSError:
+                self._connection.close()
+                raise
+        raise AssertionError("the second try returns or raises")
+
+    def close(self) -> None:
+        """Ends the connection; a later request would open another one."""
+        with self._lock:
+            self._connection.close()

@@ -1,0 +1,166 @@
+"""Where a release of RabbitMQ is: named by hand, of this machine's package, or in a Debian root of
+our own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from brokerproof.harness.targets import debian
+from brokerproof.harness.targets.failure import SetUpFailed
+
+PACKAGE = "rabbitmq-server"
+PACKAGED = Path("/usr/lib/rabbitmq/lib")
+"""Where Debian's package puts releases."""
+
+_INSTALL = f"install it with: apt-get install --no-install-recommends {PACKAGE}"
+_NAME = re.compile(r"rabbitmq_server-(\d+(?:\.\d+)+)")
+_VERSION = re.compile(r"\d+(\.\d+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that can be started."""
+
+    version: str
+    home: Path
+    """Its folder, as what runs sees it."""
+    root: Path | None = None
+    """The Debian root that it is in; None: this machine's own system."""
+
+    @property
+    def folder(self) -> Path:
+        """Its folder, as we see it."""
+        return self.home if self.root is None else self.root / self.home.relative_to("/")
+
+    @property
+    def plugins(self) -> set[str]:
+        """The plugins that it has."""
+        return {
+            each.name.rpartition("-")[0] or each.name
+            for each in (self.folder / "plugins").iterdir()
+        }
+
+
+def our_files() -> Path:
+    """The folder with the configuration that we ship for RabbitMQ."""
+    return Path(str(files("brokerproof.fixtures"))) / "brokers" / "rabbitmq"
+
+
+def default_version() -> str:
+    """The release that is used when none is named."""
+    return str(_known()["default"])
+
+
+def find(version: str | None = None) -> Release:
+    """The release of that version, of which any leading numbers may be given; None: what this
+    machine has.
+
+    What ``BROKERPROOF_RABBITMQ`` names comes first, then the newest that this machine's package
+    installed, then the Debian roots, and last a root is made. Raises :class:`SetUpFailed`.
+    """
+    for each in (*_named(), *_packaged()):
+        if version is None or _is(each, version):
+            return each
+    if version is None:
+        raise SetUpFailed(f"RabbitMQ: is not installed here (looked in {PACKAGED}); {_INSTALL}")
+    suites = {str(each["version"]): str(each["suite"]) for each in _known()["release"]}
+    for known, suite in suites.items():
+        if f"{version}.".startswith(f"{known}."):
+            found = _in_root(debian.install(suite, PACKAGE))
+            if found is not None and _is(found, version):
+                return found
+            has = "none" if found is None else found.version
+            raise SetUpFailed(
+                f"RabbitMQ {version}: Debian {suite} has {has}; name the release {known}"
+            )
+    if not _VERSION.fullmatch(version):
+        raise SetUpFailed(
+            f"RabbitMQ {version}: is no release number; name one like {default_version()}"
+        )
+    raise SetUpFailed(
+        f"RabbitMQ {version}: can be had neither from this machine's package nor from a Debian"
+        f" release; known are {', '.join(suites)}, and BROKERPROOF_RABBITMQ may name the folder of"
+        " any release"
+    )
+
+
+def installed() -> Iterator[Release]:
+    """Every release that can be started without installing anything."""
+    yield from _named()
+    yield from _packaged()
+    for each in _known()["release"]:
+        home = debian.home_of(str(each["suite"]), PACKAGE)
+        if home.is_dir() and (found := _in_root(home)) is not None:
+            yield found
+
+
+def version_of(home: Path) -> str:
+    """The release in ``home``. Raises :class:`SetUpFailed` when neither its name nor its plugins
+    tell."""
+    for name in (
+        home.name,
+        *(f"rabbitmq_server-{each.name[7:]}" for each in (home / "plugins").glob("rabbit-*")),
+    ):
+        if found := _NAME.match(name):
+            return found[1]
+    raise SetUpFailed(
+        f"{home}: is no RabbitMQ release, for it has no plugins/rabbit-VERSION; {_INSTALL}"
+    )
+
+
+def _known() -> dict[str, list[dict[str, str]]]:
+    return tomllib.loads((our_files() / "versions.toml").read_text("utf-8"))
+
+
+def _named() -> Iterator[Release]:
+    if named := os.environ.get("BROKERPROOF_RABBITMQ"):
+        home = Path(named).absolute()
+        if not (home / "sbin" / "rabbitmq-server").is_file():
+            raise SetUpFailed(
+                f"BROKERPROOF_RABBITMQ: {home} has no sbin/rabbitmq-server; name a release's folder"
+            )
+        yield Release(version_of(home), home)
+
+
+def _packaged() -> Iterator[Release]:
+    yield from (Release(version_of(each), each) for each in _homes(PACKAGED))
+
+
+def _in_root(root: Path) -> Release | None:
+    for each in _homes(root / PACKAGED.relative_to("/")):
+        return Release(version_of(each), PACKAGED / each.name, root)
+    return None
+
+
+def _homes(folder: Path) -> list[Path]:
+    """The releases in a folder, the newest first."""
+    found = [
+        each
+        for each in folder.glob("rabbitmq_server-*")
+        if (each / "sbin" / "rabbitmq-server").is_file()
+    ]
+    return sorted(
+        found, key=lambda each: [int(part) for part in re.findall(r"\d+", each.name)], reverse=True
+    )
+
+
+def _is(release: Release, version: str) -> bool:
+    return f"{release.version}.".startswith(f"{version}.")
+
+
+def can_run(release: Release) -> None:
+    """Raises :class:`SetUpFailed` when this machine lacks what the release needs in order to
+    run."""
+    if release.root is not None:
+        debian.can_enter(f"RabbitMQ {release.version}")
+        return
+    for tool, advice in (("erl", _INSTALL), ("epmd", _INSTALL), ("setpriv", "install util-linux")):
+        if shutil.which(tool) is None:
+            raise SetUpFailed(f"RabbitMQ {release.version}: {tool} is not on the PATH; {advice}")

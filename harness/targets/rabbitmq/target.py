@@ -1,0 +1,117 @@
+"""A real RabbitMQ as a target: the node of :mod:`brokerproof.harness.targets.rabbitmq.broker` with
+its listeners as endpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from brokerproof.harness.clients.rabbitmq_management_api import ACCEPTOR
+from brokerproof.harness.model.broker_io import LimitsSet
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.targets import parameters
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
+from brokerproof.harness.targets.rabbitmq.management import Management
+from brokerproof.harness.targets.sockets import SocketTarget
+from brokerproof.harness.targets.target import Identity, Parameters, TargetFacts
+from brokerproof.harness.worlds.world import World
+
+NATIVE_AMQP = 4
+"""Since this major release AMQP 1.0 is native, and queues are no longer made by attaching to their
+address."""
+
+
+class RabbitmqTarget(SocketTarget):
+    """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a
+    ``rabbitmq.conf``.
+
+    ``queue_type`` is that of the queues that it declares for AMQP 1.0: "quorum" or "classic" (the
+    broker's default).
+    """
+
+    direct = True  # nodelay is true unless a configuration says otherwise
+
+    def __init__(
+        self,
+        identity: Identity,
+        config: Path,
+        version: str | None = None,
+        queue_type: str = "classic",
+    ) -> None:
+        super().__init__(identity)  # no acceptor has parameters of its own
+        self._path, self._version, self._queue_type = config, version, queue_type
+        self._process: RabbitmqProcess | None = None
+        self._management: Management | None = None
+
+    def start(self, folder: Path) -> TargetFacts:
+        release = rabbitmq_release.find(self._version or rabbitmq_release.default_version())
+        self._process = RabbitmqProcess(
+            folder / self.identity.name, config=self._path, release=release
+        )
+        running = self._process.start()
+        self.endpoints = {name: (running.host, port) for name, port in running.ports.items()}
+        if int(running.version.partition(".")[0]) >= NATIVE_AMQP:
+            port = running.ports["management"]
+            self._management = Management(running.host, port, running.login, running.passcode)
+        self.watch_the_host(running.pid)
+        return TargetFacts(
+            broker="RabbitMQ",
+            version=running.version,
+            configuration=parameters.describe(self._path),
+            endpoint=f"{running.host}:{running.ports[self.identity.default_acceptor]}",
+        )
+
+    def _unknown(self, name: str) -> Parameters:
+        spoken = {"protocols": "HTTP"} if name == ACCEPTOR else {}
+        return {**super()._unknown(name), **spoken}
+
+    def provide(self, name: str, routing: RoutingType) -> None:
+        """Declares the queue ``name`` where AMQP 1.0 expects it to be there. Topics need nothing:
+        they are routing keys."""
+        if self._management is not None and routing is RoutingType.ANYCAST:
+            self._management.declare_queue(name, self._queue_type)
+
+    def starve(self, world: World, resource: str, short: bool, node: str = "") -> None:
+        """By rabbitmqctl, for all of the node: cases that run beside this one are held back too."""
+        self._node(node).control(*starving(resource, short))
+
+    def _node(self, name: str) -> RabbitmqProcess:
+        """The process of a node."""
+        assert self._process is not None, "start() comes first"
+        return self._process
+
+    def set_limits(self, world: World, limits: LimitsSet) -> None:
+        assert self._process is not None, "start() comes first"
+        if (
+            limits.paging is not None
+        ):  # there is no command for it; it is looked up whenever it is used
+            setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
+            self._process.control("eval", f"application:set_env({setting}).")
+        if limits.memory is not None:
+            kind = [] if isinstance(limits.memory, float) else ["absolute"]
+            self._process.control("set_vm_memory_high_watermark", *kind, _written(limits.memory))
+        if limits.disk is not None:
+            kind = ["mem_relative"] if isinstance(limits.disk, float) else []
+            self._process.control("set_disk_free_limit", *kind, _written(limits.disk))
+
+    def stop(self) -> None:
+        super().stop()
+        if self._management is not None:
+            self._management.close()
+            self._management = None
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+def starving(resource: str, short: bool) -> tuple[str, str]:
+    """What rabbitmqctl has to be told to make a node short of memory or disk space, or not any
+    more."""
+    if resource == "memory":
+        return "set_vm_memory_high_watermark", "0" if short else "0.9"
+    return "set_disk_free_limit", "9000000000000000" if short else "1000000"
+
+
+def _written(limit: float | int) -> str:
+    """A number as rabbitmqctl reads it: without an exponent."""
+    return f"{limit:.9f}" if isinstance(limit, float) else f"{limit}"

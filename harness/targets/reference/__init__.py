@@ -1,0 +1,1 @@
+"""The embedded reference broker as a target."""

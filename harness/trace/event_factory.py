@@ -1,0 +1,67 @@
+"""What passed a connection, as events of the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brokerproof.harness.model.enums import Vantage
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.trace.events import (
+    RECORDED_OCTETS,
+    Event,
+    FrameReceived,
+    FrameSent,
+    Headers,
+    HeartBeatReceived,
+    HeartBeatSent,
+    OctetsRefused,
+    OctetsSent,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Makes the events of connection ``conn``. ``out`` is what the client wrote."""
+
+    conn: int
+    vantage: Vantage = Vantage.PEER
+
+    def frame(
+        self,
+        at: Instant,
+        out: bool,
+        protocol: str,
+        command: str,
+        headers: Headers,
+        body: bytes,
+        size: int,
+    ) -> Event:
+        """A whole frame passed."""
+        kind = FrameSent if out else FrameReceived
+        return kind(
+            at_ns=at,
+            conn=self.conn,
+            vantage=self.vantage,
+            protocol=protocol,
+            command=command,
+            headers=headers,
+            body=body[:RECORDED_OCTETS],
+            body_size=len(body),
+            size=size,
+        )
+
+    def beat(self, at: Instant, out: bool, protocol: str, size: int) -> Event:
+        """A sign of life passed."""
+        kind = HeartBeatSent if out else HeartBeatReceived
+        return kind(at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, size=size)
+
+    def unreadable(self, at: Instant, out: bool, data: bytes, reason: str) -> Event:
+        """Octets passed that are no frame."""
+        kept = data[:RECORDED_OCTETS]
+        if out:
+            return OctetsSent(
+                at_ns=at, conn=self.conn, vantage=self.vantage, data=kept, size=len(data)
+            )
+        return OctetsRefused(
+            at_ns=at, conn=self.conn, vantage=self.vantage, data=kept, detail=reason
+        )

@@ -1,0 +1,201 @@
+"""A link that rewrites what crosses it: between the peers of a case and a broker that is left
+alone.
+
+What it may do to a stream is what a faulty broker would show: leave frames out, send them late,
+twice, in another order, cut short or with one field changed, and be slow to close. It sees frames
+(:mod:`brokerproof.harness.protocols.stream_splitter`), in either direction, and works the same in
+virtual and in real time. Clients with sockets of their own (stomp.py, Proton's) go past it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.harness.protocols.stream_splitter import Cutter, Unit
+from brokerproof.harness.worlds.tls import Certificate
+from brokerproof.harness.worlds.world import Channel, Receiver, World
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Octets that are passed on only after some time; what comes behind them waits."""
+
+    octets: bytes
+    by: Duration
+
+
+Out: TypeAlias = bytes | Late
+
+
+class Rule:
+    """What is done on one connection. As it stands it changes nothing."""
+
+    def from_broker(self, unit: Unit) -> Iterable[Out]:
+        """What the peer gets in place of ``unit``."""
+        return (unit.raw,)
+
+    def to_broker(self, unit: Unit) -> Iterable[Out]:
+        """What the broker gets in place of ``unit``."""
+        return (unit.raw,)
+
+    def closing(self) -> Duration:
+        """How much later than the broker's the peer sees the end."""
+        return 0
+
+
+class RewritingWorld:
+    """``inner`` with the rule that ``rule()`` makes for each connection. All else is as in
+    ``inner``."""
+
+    def __init__(self, inner: World, rule: Callable[[], Rule]) -> None:
+        self._inner, self._rule = inner, rule
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def open(
+        self,
+        acceptor: str,
+        receiver: Receiver,
+        certificate: Certificate | None = None,
+        *,
+        plain: bool = False,
+    ) -> Channel:
+        """Connect, with a rule of its own in between. Raises
+        :class:`brokerproof.harness.worlds.world.Unreachable`."""
+        between = _Between(self._inner, receiver, self._rule())
+        between.use(self._inner.open(acceptor, between, certificate, plain=plain))
+        return between
+
+
+class _Lane:
+    """One direction: what is to be passed on, in order, each not before its time."""
+
+    def __init__(self, world: World, pass_on: Callable[[bytes], None]) -> None:
+        self._world, self._pass_on = world, pass_on
+        self._waiting: deque[tuple[Instant, bytes]] = deque()
+
+    @property
+    def free(self) -> Instant:
+        """When all that is here will have gone."""
+        return self._waiting[-1][0] if self._waiting else self._world.now()
+
+    def send(self, outs: Iterable[Out]) -> None:
+        """Passes these on, behind what waits."""
+        for each in outs:
+            octets, late = (each.octets, each.by) if isinstance(each, Late) else (each, 0)
+            due = max(self.free, self._world.now() + late)
+            self._waiting.append((due, octets))
+            if due > self._world.now():
+                self._world.at(due, self._pump)
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._world.now():
+            _, octets = self._waiting.popleft()
+            if octets:
+                self._pass_on(octets)
+
+
+class _Between:
+    """Stands on both sides of one link. A direction that the rule does not look at is not cut into
+    frames."""
+
+    _channel: Channel
+
+    def __init__(self, world: World, receiver: Receiver, rule: Rule) -> None:
+        self._world, self._receiver, self._rule = world, receiver, rule
+        self._arriving = Cutter() if _looks_at(rule, "from_broker") else None
+        self._leaving = Cutter() if _looks_at(rule, "to_broker") else None
+        self._left = False
+        self._in, self._out = _Lane(world, self._hear), _Lane(world, self._say)
+
+    def use(self, channel: Channel) -> None:
+        """The link that this stands on."""
+        self._channel = channel
+
+    # from the broker
+
+    def octets_arrived(self, at: Instant, data: bytes) -> None:
+        if self._arriving is None:
+            self._in.send([data])
+            return
+        for unit in self._arriving.feed(data):
+            self._in.send(self._rule.from_broker(unit))
+
+    def channel_closed(self, at: Instant, how: CloseHow) -> None:
+        if self._arriving is not None:
+            self._in.send([self._arriving.rest()])
+        end = max(self._in.free, at + self._rule.closing())
+        if end <= at:
+            self._end(how)
+        else:
+            self._world.at(end, lambda: self._end(how))
+
+    def _hear(self, octets: bytes) -> None:
+        if not self._left:
+            self._receiver.octets_arrived(self._world.now(), octets)
+
+    def _end(self, how: CloseHow) -> None:
+        if not self._left:
+            self._receiver.channel_closed(self._world.now(), how)
+
+    # to the broker
+
+    @property
+    def remote(self) -> str:
+        return self._channel.remote
+
+    @property
+    def local(self) -> str:
+        return self._channel.local
+
+    @property
+    def security(self) -> str:
+        return self._channel.security
+
+    @property
+    def whole(self) -> bool:
+        return self._channel.whole
+
+    def secure(self, certificate: Certificate | None = None) -> None:
+        self._channel.secure(certificate)
+
+    def write(self, data: bytes) -> None:
+        if self._leaving is None:
+            self._out.send([data])
+            return
+        for unit in self._leaving.feed(data):
+            self._out.send(self._rule.to_broker(unit))
+
+    def _say(self, octets: bytes) -> None:
+        self._channel.write(octets)
+
+    def _flush(self) -> None:
+        if self._leaving is not None:
+            self._out.send([self._leaving.rest()])
+
+    def half_close(self) -> None:
+        self._flush()
+        self._channel.half_close()
+
+    def close(self) -> None:
+        self._flush()
+        self._left = True
+        self._channel.close()
+
+    def cut(self) -> None:
+        self._left = True
+        self._channel.cut()
+
+    def hold_reading(self, held: bool) -> None:
+        self._channel.hold_reading(held)
+
+
+def _looks_at(rule: Rule, direction: str) -> bool:
+    return getattr(type(rule), direction) is not getattr(Rule, direction)

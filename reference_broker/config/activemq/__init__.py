@@ -1,0 +1,1 @@
+"""Reads ActiveMQ's own configuration files."""

@@ -1,0 +1,1 @@
+"""Reads Artemis' own configuration files."""

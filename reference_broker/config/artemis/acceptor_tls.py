@@ -1,0 +1,146 @@
+"""The parameters of an acceptor's URL that are about TLS, as Artemis names them.
+
+``sslEnabled=true`` turns TLS on; without it the others say nothing, and are noted. Key and
+certificate are PEM, which Artemis reads too: its own default, JKS, is a format of Java's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from brokerproof.reference_broker.config.artemis.ignored_settings import (
+    Entry,
+    NoEffect,
+    Only,
+    Refused,
+)
+from brokerproof.reference_broker.config.notes import Note, settle
+from brokerproof.reference_broker.config.values import Where, boolean, whole, words
+from brokerproof.reference_broker.settings.settings import Tls
+
+VERSIONS = ("TLSv1.2", "TLSv1.3")
+"""What ``enabledProtocols`` may name."""
+
+_CONVERT = (
+    "convert it by `openssl pkcs12 -nodes -in STORE.p12 -out STORE.pem` (a JKS first by keytool"
+    " -importkeystore)"
+)
+
+
+def _versions(text: str, where: Where) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(","))
+    for name in names:
+        if name not in VERSIONS:
+            raise where.bad(
+                f"{name!r} is no version of TLS that is spoken here",
+                f"write some of {','.join(VERSIONS)}",
+            )
+    return names
+
+
+USED: dict[str, Callable[[str, Where], Any]] = {
+    "sslEnabled": boolean,
+    "keyStorePath": words,
+    "keyStoreType": words,
+    "keyStorePassword": words,
+    "keyPassword": words,
+    "trustStorePath": words,
+    "trustStoreType": words,
+    "needClientAuth": boolean,
+    "wantClientAuth": boolean,
+    "enabledProtocols": _versions,
+}
+
+OTHERS: dict[str, Entry] = {
+    "trustStorePassword": NoEffect(words, "certificates in PEM are not encrypted"),
+    "sslProvider": NoEffect(words, "TLS is OpenSSL's here"),
+    "sslHandshakeTimeout": NoEffect(whole(0), "handshake-timeout counts for TLS too"),
+    "sslAutoReload": Only(boolean, (False,)),
+    "verifyHost": Only(boolean, (False,)),
+    "trustAll": Only(boolean, (False,)),
+    "forceSSLParameters": Only(boolean, (False,)),
+    "useDefaultSslContext": Only(boolean, (False,)),
+    **dict.fromkeys(
+        (
+            *(
+                "keyStoreProvider",
+                "trustStoreProvider",
+                "keyStoreAlias",
+                "crlPath",
+                "crcOptions",
+                "ocspResponderURL",
+            ),
+            *("enabledCipherSuites", "sniHost", "trustManagerFactoryPlugin", "sslContext"),
+        ),
+        Refused("there is nothing like it here; remove the parameter"),
+    ),
+}
+"""Where ``sslEnabled=true``."""
+
+NAMES = frozenset({*USED, *OTHERS})
+
+
+def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]]:
+    """What ``given`` says about TLS, and what of it has no effect. Relative paths begin at the
+    configuration file.
+
+    Raises ``BadSetting`` for what is malformed or cannot be had here, a missing ``keyStorePath``, a
+    store that is not PEM, and clients that should show certificates where no ``trustStorePath``
+    says whom to believe.
+    """
+    places = {name: where.named(f"{where.name}, {name}") for name in NAMES}
+    values = {
+        name: parse(given[name], places[name]) for name, parse in USED.items() if name in given
+    }
+    if not values.get("sslEnabled"):
+        about_tls = (name for name in given if name in NAMES and name != "sslEnabled")
+        return None, [Note(places[name], "only with sslEnabled=true") for name in about_tls]
+    notes: list[Note] = []
+    for name, entry in OTHERS.items():
+        if name in given:
+            notes += settle(given[name], places[name], entry)
+    if "keyStorePath" not in values:
+        raise places["sslEnabled"].bad(
+            "TLS needs a certificate", "write keyStorePath=FILE and keyStoreType=PEM"
+        )
+    kind = _store_type(values, "keyStoreType", ("PEM", "PEMCFG"), places)
+    need, want = values.get("needClientAuth", False), values.get("wantClientAuth", False)
+    if "trustStorePath" in values:
+        _store_type(values, "trustStoreType", ("PEMCA", "PEM"), places)
+    elif need or want:
+        about = "needClientAuth" if need else "wantClientAuth"
+        raise places[about].bad(
+            "nobody says which certificates are good",
+            "write trustStorePath=FILE and trustStoreType=PEMCA",
+        )
+    if need and want:
+        notes.append(Note(places["wantClientAuth"], "needClientAuth wins"))
+    beside = where.file.parent
+    trusted = values.get("trustStorePath")
+    return (
+        Tls(
+            key_store=beside / Path(values["keyStorePath"]),
+            key_store_type=kind,
+            key_password=values.get("keyPassword", values.get("keyStorePassword")),
+            trust_store=None if trusted is None else beside / Path(trusted),
+            client_certificate="need" if need else "want" if want else "none",
+            versions=values.get("enabledProtocols", VERSIONS),
+        ),
+        notes,
+    )
+
+
+def _store_type(
+    values: Mapping[str, Any], name: str, allowed: tuple[str, ...], places: Mapping[str, Where]
+) -> str:
+    """The type of a store; the first of ``allowed`` is advised. Artemis takes JKS where none is
+    given."""
+    kind = str(values.get(name, "JKS"))
+    if kind not in allowed:
+        given = kind if name in values else f"{kind}, which is meant where none is given,"
+        raise places[name].bad(
+            f"{given} cannot be read here", f"{_CONVERT} and write {name}={allowed[0]}"
+        )
+    return kind

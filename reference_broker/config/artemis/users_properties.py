@@ -1,0 +1,85 @@
+"""The users files of Artemis, one ``name = value`` a line.
+
+``artemis-users.properties`` has passwords, plain or hashed
+(:mod:`brokerproof.reference_broker.kernel.passwords`), as Artemis's PropertiesLoginModule reads it;
+``cert-users.properties``, if it is there, the subjects of the certificates by which users are
+known, as its TextFileCertificateLoginModule does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from brokerproof.reference_broker.config.values import Where
+from brokerproof.reference_broker.kernel.passwords import is_hash
+from brokerproof.reference_broker.settings.settings import BadSetting
+
+NAME = "artemis-users.properties"
+CERTIFICATES = "cert-users.properties"
+
+
+def read(path: Path) -> dict[str, str]:
+    """Passcode by login, as the file has it. Empty lines and lines that begin with ``#`` or ``!``
+    say nothing.
+
+    Raises ``BadSetting`` for a missing or unreadable file, a line without ``=``, an empty or
+    repeated name, and a password in ``ENC(…)`` that is no hash: one that was masked both ways,
+    which cannot be compared here.
+    """
+    users: dict[str, str] = {}
+    for where, name, password in _lines(path, "NAME = PASSWORD"):
+        if name in users:
+            raise where.bad("the user is given twice", "keep one of the lines")
+        if password.startswith("ENC(") and not is_hash(password):
+            raise where.bad(
+                "a masked password cannot be checked by this broker",
+                "write it in plain text, or as ENC(ITERATIONS:SALT:HASH), which artemis mask --hash"
+                " makes",
+            )
+        users[name] = password
+    return users
+
+
+def read_certificates(path: Path) -> dict[str, str]:
+    """User by subject, the distinguished name of a certificate (``CN=ann, O=Example``). Empty when
+    there is no file.
+
+    Raises ``BadSetting`` for an unreadable file, a line without ``=``, an empty name or subject, a
+    subject that is given twice, and one that is a pattern (``/…/``), which is not understood here.
+    """
+    if not path.exists():
+        return {}
+    users: dict[str, str] = {}
+    for where, name, subject in _lines(path, "NAME = SUBJECT"):
+        if not subject:
+            raise where.bad("the user has no subject", "write NAME = SUBJECT")
+        if subject.startswith("/"):
+            raise where.bad(
+                "a pattern is not supported by this broker", "write the subject of one certificate"
+            )
+        if subject in users:
+            raise where.bad("the subject is given twice", "keep one of the lines")
+        users[subject] = name
+    return users
+
+
+def _lines(path: Path, right: str) -> Iterator[tuple[Where, str, str]]:
+    """Place, name and value of each line that says something; ``right`` is what such a line looks
+    like."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
+        raise BadSetting(
+            f"{path}: cannot be read ({reason}); security is on, so write one line {right} for each"
+            " user there, or set security-enabled to false"
+        ) from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip()[0] in "#!":
+            continue
+        name, equals, value = (part.strip() for part in line.partition("="))
+        where = Where(path, number, name if equals else "")
+        if not equals or not name:
+            raise where.bad("the line is no user", f"write {right}")
+        yield where, name, value

@@ -1,0 +1,1 @@
+"""Reads RabbitMQ's own configuration files."""

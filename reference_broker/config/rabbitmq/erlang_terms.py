@@ -1,0 +1,243 @@
+"""Erlang terms as a configuration file has them: one term with a full stop behind it.
+
+Lists, tuples, atoms, strings, binaries, numbers and characters; a term's line goes with it. What
+Erlang also reads but no configuration has (variables, maps, functions) is refused like anything
+else that does not belong here.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lark import Lark, Token, Transformer, UnexpectedInput, UnexpectedToken, v_args
+from lark.exceptions import VisitError
+from lark.tree import Meta
+
+from brokerproof.reference_broker.config.values import Where
+from brokerproof.reference_broker.settings.settings import BadSetting
+
+_GRAMMAR = r"""
+start: term _STOP
+?term: list | tuple | binary
+    | ATOM -> atom
+    | QUOTED -> quoted
+    | STRING+ -> string
+    | NUMBER -> number
+    | CHARACTER -> character
+list: "[" [term ("," term)*] "]"
+tuple: "{" [term ("," term)*] "}"
+binary: "<<" [segment ("," segment)*] ">>"
+?segment: STRING [_UTF8] -> string
+    | NUMBER -> number
+    | CHARACTER -> character
+
+ATOM: /[a-zß-öø-ÿ][\wÀ-ÿ@]*/
+QUOTED: /'(?:[^'\\]|\\.)*'/s
+STRING: /"(?:[^"\\]|\\.)*"/s
+NUMBER: /[+-]?[0-9]+(?:_[0-9]+)*(?:#[0-9A-Za-z]+(?:_[0-9A-Za-z]+)*|\.[0-9]+(?:_[0-9]+)*(?:[eE][+-]?[0-9]+)?)?/
+CHARACTER: /\$(?:\\.|[^\\])/s
+_UTF8: "/utf8"
+_STOP: /\.(?=[\s%]|$)/
+%ignore /[\s]+/
+%ignore /%[^\n]*/
+"""  # noqa: E501
+_ESCAPES = {
+    "b": "\b",
+    "d": "\x7f",
+    "e": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "s": " ",
+    "t": "\t",
+    "v": "\v",
+    "0": "\0",
+}
+_ESCAPE = re.compile(r"\\(x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|\^.|.)", re.DOTALL)
+_TERM = "a term"
+_WORD = re.compile(r"[\w@]+")
+_NAMES = {
+    "COMMA": "a comma",
+    "RSQB": "]",
+    "RBRACE": "}",
+    "__ANON_1": ">>",
+    "_STOP": "a full stop",
+    "$END": "the end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A name."""
+
+    name: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string, or a binary of characters; ``binary`` tells which."""
+
+    text: str
+    binary: bool
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number or a fraction."""
+
+    value: int | float
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list or a tuple of terms; ``is_tuple`` tells which."""
+
+    items: tuple[Term, ...]
+    is_tuple: bool
+    line: int
+
+
+Term: TypeAlias = Atom | Text | Number | Sequence
+
+
+def shown(term: Term) -> str:
+    """A term as one would write it, cut short."""
+    match term:
+        case Atom(name):
+            text = name
+        case Text(said, binary):
+            text = f'<<"{said}">>' if binary else f'"{said}"'
+        case Number(value):
+            text = str(value)
+        case Sequence(items, is_tuple):
+            inside = ", ".join(map(shown, items[:4])) + (", …" if len(items) > 4 else "")
+            text = f"{{{inside}}}" if is_tuple else f"[{inside}]"
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def read(path: Path) -> Term:
+    """The term of a file. Raises :class:`BadSetting` with file, line and what would be right."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
+        raise BadSetting(f"{path}: cannot be read ({reason}); name a rabbitmq.config") from None
+    try:
+        found: Term = _Building().transform(_parser().parse(text))
+    except UnexpectedInput as problem:
+        raise Where(path, max(1, problem.line)).bad(*_wrong(problem, text)) from None
+    except VisitError as problem:
+        token, reason = problem.orig_exc.args
+        raise Where(path, token.line).bad(
+            f"{token} {reason}", "write a number like 16#1F or 42"
+        ) from None
+    return found
+
+
+@functools.cache
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
+    if isinstance(problem, UnexpectedToken):
+        ends = problem.token.type == "$END"
+        expected = problem.accepts or problem.expected
+        wanted = sorted(
+            {_NAMES[each] for each in expected if each in _NAMES}
+            | ({_TERM} if "ATOM" in expected else set())
+        )
+        came = "the file ends here" if ends else f"{str(problem.token)[:40]} does not belong here"
+        if _NAMES["$END"] in wanted:
+            return came, "a file has one term and nothing behind its full stop"
+        return came, f"write {' or '.join(wanted)}"
+    place = problem.pos_in_stream or 0
+    found = _WORD.match(text, place)
+    word = found[0][:40] if found else text[place : place + 1]
+    if word in ("'", '"'):
+        return f"{word} begins a text that does not end", f"close it with {word}"
+    if word[:1].isupper() or word[:1] == "_":
+        return f"{word} is a variable", f"write '{word}' for the atom, or \"{word}\" for the string"
+    if word == "#":
+        return "a map does not belong here", "write a list of {key, value}"
+    return (
+        f"{word} is no Erlang term",
+        "write a list, a tuple, an atom, a string, a binary or a number",
+    )
+
+
+class _Building(Transformer[Token, Any]):
+    """Makes terms of what the parser found."""
+
+    def start(self, found: list[Term]) -> Term:
+        return found[0]
+
+    def atom(self, found: list[Token]) -> Atom:
+        return Atom(str(found[0]), _line(found[0]))
+
+    def quoted(self, found: list[Token]) -> Atom:
+        return Atom(_unescaped(found[0]), _line(found[0]))
+
+    def string(self, found: list[Token]) -> Text:
+        return Text("".join(map(_unescaped, found)), False, _line(found[0]))
+
+    def character(self, found: list[Token]) -> Number:
+        return Number(ord(_unescaped(f"${found[0][1:]}$")), _line(found[0]))
+
+    def number(self, found: list[Token]) -> Number:
+        token = found[0]
+        text = token.replace("_", "")
+        if "." in text:
+            return Number(float(text), _line(token))
+        base, sharp, digits = text.partition("#")
+        if not sharp:
+            return Number(int(text), _line(token))
+        sign = -1 if base.startswith("-") else 1
+        try:
+            if not 2 <= abs(int(base)) <= 36:
+                raise ValueError
+            return Number(sign * int(digits, abs(int(base))), _line(token))
+        except ValueError:
+            raise ValueError(token, "is no number") from None
+
+    @v_args(meta=True)
+    def list(self, meta: Meta, found: Any) -> Sequence:
+        return Sequence(tuple(found), False, meta.line)
+
+    @v_args(meta=True)
+    def tuple(self, meta: Meta, found: Any) -> Sequence:
+        return Sequence((*found,), True, meta.line)
+
+    @v_args(meta=True)
+    def binary(self, meta: Meta, found: Any) -> Text:
+        text = "".join(
+            each.text if isinstance(each, Text) else chr(int(each.value) & 255) for each in found
+        )
+        return Text(text, True, meta.line)
+
+
+def _line(token: Token) -> int:
+    return token.line or 0
+
+
+def _unescaped(token: str) -> str:
+    """What stands between the quotation marks."""
+    return _ESCAPE.sub(_escaped, token[1:-1])
+
+
+def _escaped(found: re.Match[str]) -> str:
+    given = found[1]
+    if given[0] == "x" and len(given) > 1:
+        return chr(int(given.strip("x{}"), 16))
+    if given[0].isdigit() and given.isascii() and given[0] < "8":
+        return chr(int(given, 8))
+    if given[0] == "^" and len(given) > 1:
+        return chr(ord(given[1]) & 31)
+    return _ESCAPES.get(given, given)

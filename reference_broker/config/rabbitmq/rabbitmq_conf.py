@@ -1,0 +1,224 @@
+"""Reads a rabbitmq.conf into :class:`Settings`; the same file starts a real RabbitMQ.
+
+``key = value`` a line, ``#`` begins a comment; a file called ``*.config`` is a classic one
+(:mod:`brokerproof.reference_broker.config.rabbitmq.rabbitmq_config`). Every key is either used, or
+known to have no effect here, or refused with file, line and name. The broker is then one of
+RabbitMQ's kind: queues stay when nobody uses them, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's
+names for a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket
+has a port of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from brokerproof.reference_broker.config.rabbitmq import rabbitmq_config
+from brokerproof.reference_broker.config.values import (
+    INT_MAX,
+    Where,
+    decimal,
+    nearest,
+    one_of,
+    whole,
+)
+from brokerproof.reference_broker.kernel.protocol_detection import AMQP091, HTTP
+from brokerproof.reference_broker.settings.settings import (
+    QUEUES_STAY,
+    Acceptor,
+    BadSetting,
+    HeartBeatRules,
+    Manners,
+    Settings,
+)
+
+STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT, WEB_STOMP_PORT = 61613, 5672, 15672, 15674
+LOGIN, PASSCODE = "guest", "guest"
+"""The user of a RabbitMQ that nobody has configured."""
+
+_LINE = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>[^#]*?)\s*(#.*)?")
+_LISTENERS = {"listeners.tcp": "amqp", "stomp.listeners.tcp": "stomp"}
+_OVER_HTTP = {"management": MANAGEMENT_PORT, "web_stomp": WEB_STOMP_PORT}
+"""Listeners whose host and port have a key each, and the port where no file says otherwise."""
+_PARTS = {f"{name}.tcp.{part}": (name, part) for name in _OVER_HTTP for part in ("ip", "port")} | {
+    f"management.listener.{part}": ("management", part) for part in ("ip", "port")
+}
+_ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
+_NO_EFFECT = ("log.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
+"""Keys, or beginnings of keys, that change nothing here: what they are about does not exist."""
+
+
+@dataclass
+class _Reading:
+    users: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    broker: dict[str, Any] = field(default_factory=dict)
+    endpoints: dict[str, tuple[str, int] | None] = field(default_factory=dict)
+
+
+def default() -> Settings:
+    """A broker of this kind that nobody has configured."""
+    return _settings(_Reading())
+
+
+def read(path: Path) -> Settings:
+    """The settings of a file. Raises :class:`BadSetting`."""
+    reading = _Reading()
+    login, passcode = LOGIN, PASSCODE
+    seen: dict[str, int] = {}
+    for where, key, value in (
+        rabbitmq_config.lines(path) if path.suffix == rabbitmq_config.SUFFIX else _lines(path)
+    ):
+        if key in seen:
+            raise where.bad(f"is set in line {seen[key]} already", "keep one of the lines")
+        seen[key] = where.line
+        if key == "default_user":
+            login = value
+        elif key == "default_pass":
+            passcode = value
+        elif key in _OF_ACCEPTORS:
+            name, meaning = _OF_ACCEPTORS[key]
+            reading.values[name] = meaning(value, where)
+        elif key in _LIMITS:
+            name, meaning = _LIMITS[key]
+            reading.broker[name] = meaning(value, where)
+        elif key == PAGING_RATIO:
+            reading.broker["memory_paging_ratio"] = decimal(above=0)(value, where)
+        elif (listener := key.rpartition(".")[0]) in _LISTENERS or key in _LISTENERS:
+            _listen(reading, _LISTENERS[key if key in _LISTENERS else listener], value, where)
+        elif key in _PARTS:
+            _listen_at(reading, *_PARTS[key], value, where)
+        elif not key.startswith(_NO_EFFECT):
+            hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, *_PARTS, "default_user", "default_pass"])
+            raise where.bad("is unknown here", hint or "leave it out")
+    reading.users = {login: passcode}
+    return _settings(reading)
+
+
+def _lines(path: Path) -> Iterator[tuple[Where, str, str]]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8"
+        raise BadSetting(f"{path}: cannot be read ({reason}); name a rabbitmq.conf") from None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise Where(path, number).bad("the line is no setting", "write KEY = VALUE")
+        yield Where(path, number, found["key"]), found["key"], found["value"].strip("'")
+
+
+_OF_ACCEPTORS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
+    "web_stomp.ws_frame": ("web_socket_encoder_type", one_of("text", "binary")),
+    "heartbeat": ("amqp091_heartbeat_s", whole(0, 65535)),
+    "channel_max": ("amqp091_channel_max", whole(0, 65535)),
+    "frame_max": ("amqp091_frame_max", whole(0, INT_MAX)),
+    "max_message_size": ("amqp091_max_message_size", whole(1, 536_870_912)),
+    "handshake_timeout": ("handshake_timeout_ms", whole(1, INT_MAX)),
+}
+
+
+PAGING_RATIO = "vm_memory_high_watermark_paging_ratio"
+PAGING = 0.5
+"""What that is where no file says otherwise."""
+_UNITS = {
+    "": 1,
+    "k": 1 << 10,
+    "m": 1 << 20,
+    "g": 1 << 30,
+    "t": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_UNITS |= {f"{each}ib": _UNITS[each] for each in "kmgt"}
+_AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
+
+
+def _octets(text: str, where: Where) -> int:
+    """Octets, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None or found["unit"].lower() not in _UNITS:
+        raise where.bad(
+            f"{text} is no amount of octets",
+            "write a number, or one with kB, MB, GB, KiB, MiB or GiB",
+        )
+    return int(found["count"]) * _UNITS[found["unit"].lower()]
+
+
+def _fraction(text: str, where: Where) -> float:
+    return 0.0 if text in ("0", "0.0") else decimal(above=0)(text, where)
+
+
+_LIMITS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
+    "vm_memory_high_watermark.relative": ("memory_high_watermark", _fraction),
+    "vm_memory_high_watermark.absolute": ("memory_high_watermark", _octets),
+    "disk_free_limit.relative": ("disk_free_limit", _fraction),
+    "disk_free_limit.absolute": ("disk_free_limit", _octets),
+}
+
+
+def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
+    if value == "none":
+        reading.endpoints[name] = None
+        return
+    found = _ENDPOINT.fullmatch(value)
+    if found is None or int(found["port"]) > 65535:
+        raise where.bad(f"{value} is no endpoint", "write PORT, HOST:PORT or none")
+    if reading.endpoints.get(name) is not None:
+        raise where.bad("is a second listener of its kind", "this broker has one: leave it out")
+    reading.endpoints[name] = (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
+
+
+def _listen_at(reading: _Reading, name: str, part: str, value: str, where: Where) -> None:
+    host, port = reading.endpoints.get(name) or ("127.0.0.1", _OVER_HTTP[name])
+    if part == "ip":
+        host = value
+    else:
+        port = whole(0, 65535)(value, where)
+    reading.endpoints[name] = host, port
+
+
+def _settings(reading: _Reading) -> Settings:
+    stomp = Acceptor(
+        "stomp",
+        port=STOMP_PORT,
+        protocols=("STOMP",),
+        anycast_prefix=("/queue/", "/amq/queue/"),
+        multicast_prefix=("/topic/",),
+        manners=Manners(heart_beats=HeartBeatRules.WHOLE_SECONDS),
+        web_socket_encoder_type="text",
+    )
+    web_stomp = replace(stomp, name="web_stomp", port=WEB_STOMP_PORT)
+    amqp = Acceptor(
+        "amqp",
+        port=AMQP_PORT,
+        protocols=("AMQP", AMQP091),
+        anycast_prefix=("/queues/",),
+        multicast_prefix=("/topic/",),
+    )
+    acceptors = []
+    management = Acceptor("management", port=MANAGEMENT_PORT, protocols=(HTTP,))
+    for each in (stomp, amqp, management, web_stomp):
+        endpoint = reading.endpoints.get(each.name, (each.host, each.port))
+        if endpoint is not None:
+            each = replace(
+                each, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1
+            )  # nothing has a file
+            acceptors.append(replace(each, host=endpoint[0], port=endpoint[1], **reading.values))
+    return Settings(
+        name="rabbitmq",
+        acceptors=tuple(acceptors),
+        security_enabled=True,
+        users=reading.users or {LOGIN: PASSCODE},
+        address_settings=(QUEUES_STAY,),
+        persistence_enabled=False,
+        watches_the_machine=True,
+        **({"memory_paging_ratio": PAGING} | reading.broker),
+    )

@@ -1,1 +1,0 @@
-"""The broker without input or output: addresses, queues, credit, deadlines. No clock, no files, no randomness."""

@@ -1,0 +1,1 @@
+"""The ActiveMQ family: usage, cursors, producer flow control, inactivity."""

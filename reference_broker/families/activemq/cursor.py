@@ -1,0 +1,337 @@
+"""Where the messages of a queue are while they wait, and what that costs (ACTIVEMQ-PFC-7).
+
+A message is in memory, charged to the memory of its queue, or it lies on disk
+(:mod:`brokerproof.reference_broker.kernel.spool`) and has left memory. What is not persistent is
+charged to the temporary store meanwhile, by its octets there; a persistent message is charged to
+the store in any case, where there is one. The cursor of a queue decides:
+
+=========  =============================================================================================================
+cursor     a message that is added goes
+=========  =============================================================================================================
+VM         to memory, always
+FILE       to memory, as long as there is *space*; without it all that waits goes to disk, charged to the temporary store. What
+           that has no room for when memory is cleared is dropped if it is not persistent
+STORE      like FILE if it is not persistent. A persistent one goes to memory as long as there is space, and after that
+           is left in the store, until nothing persistent waits
+=========  =============================================================================================================
+
+*Space* is less than ``cursorMemoryHighWaterMark`` percent of the queue's memory, and memory of the
+broker that is not full. Memory is cleared as soon as the mark is reached, by whatever. As long as
+anything of a queue lies on disk, whatever comes lies behind it, so everything stays in order. A
+broker without a store has no temporary one either: there FILE and STORE are like VM.
+
+While a queue has a consumer, ``maxPageSize`` messages or more of those that wait are *paged in*:
+whenever there are fewer, as many more are fetched as a page has. These, and what is with a
+consumer, are in memory, whatever the limits. So a consumer that is slow fills the memory in spite
+of FILE, and one whose selector selects nothing of a page on disk finds nothing behind it. What
+comes back from a consumer stays in memory.
+
+Sources: ``FilePendingMessageCursor``, ``StoreQueueCursor``, ``AbstractStoreCursor``,
+``VMPendingMessageCursor`` and ``Queue.doPageInForDispatch`` of ActiveMQ 6.3.1. Not taken over: a
+STORE without space does not page in there until a consumer has acknowledged something; there the
+order of persistent messages among others is not kept, so one kind may be in memory while the other
+lies on disk; and a persistent message is dropped like any other when FILE clears memory.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Usage
+from brokerproof.reference_broker.kernel.message import Claim
+from brokerproof.reference_broker.settings.activemq import Cursor as Kind
+from brokerproof.reference_broker.settings.activemq import DestinationPolicy
+
+
+class QueueClaim:
+    """One message of a queue that is in memory. ``gone`` is called when it has left; ``waits`` is
+    False once it was paged in.
+
+    ``lies`` is its place on disk, of a message that was brought back from there.
+    """
+
+    __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        cost: int,
+        persistent: bool,
+        gone: Callable[[], None],
+        lies: Claim | None = None,
+    ) -> None:
+        self.cursor = cursor
+        self.cost = cost
+        self.persistent = persistent
+        self.waits = True
+        self.paged = False
+        self.lies = lies
+        self._gone = gone
+
+    def handed(self) -> None:
+        """It goes to a consumer."""
+        self.cursor.hand(self)
+
+    def back(self) -> None:
+        """It came back from one."""
+        self.cursor.back(self)
+
+    def release(self) -> None:
+        """It has left the queue for good."""
+        self.cursor.remove(self)
+        if self.lies is not None:
+            self.lies.release()
+        self._gone()
+
+    def failed(self, failures: int) -> None:
+        """A delivery failed, which has to be known where it lies."""
+        if self.lies is not None:
+            self.lies.failed(failures)
+
+
+@dataclass(slots=True)
+class OnDisk:
+    """What of a queue lies on disk and was not brought back: how many, and the octets charged to
+    the two stores for them."""
+
+    messages: int = 0
+    store: int = 0
+    temp: int = 0
+
+    def add(self, messages: int, store: int, temp: int) -> None:
+        """So much more, or less."""
+        self.messages += messages
+        self.store += store
+        self.temp += temp
+
+
+class Cursor:
+    """The VM cursor, and what all have in common. ``memory`` is the queue's."""
+
+    def __init__(
+        self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
+    ) -> None:
+        self.memory = memory
+        self.usage = usage
+        self.on_disk = OnDisk()
+        self._waiting: dict[QueueClaim, None] = {}
+        """What waits in memory and is not paged in, oldest first."""
+        self._paged = 0
+        """How many wait and are paged in."""
+        self._mark = entry.cursor_memory_high_water_mark
+        self._page = entry.max_page_size
+        self._stored = stored
+
+    # --- what a kind of cursor decides ------------------------------------------------------------
+
+    def puts_aside(self, persistent: bool) -> bool:
+        """Whether a message that comes now, and that nobody takes at once, goes to disk."""
+        return False
+
+    def spools(self, persistent: bool) -> bool:
+        """Whether it is charged to the temporary store there."""
+        return False
+
+    def may_clear(self, claim: QueueClaim) -> bool:
+        """Whether ``claim``, which waits, goes to disk when memory is cleared."""
+        return False
+
+    @property
+    def must_clear(self) -> bool:
+        """Whether memory is to be cleared now."""
+        return False
+
+    def drops(self, claim: QueueClaim) -> bool:
+        """Whether there is no room on disk for ``claim`` when memory is cleared."""
+        return not claim.persistent and self.usage.temp.full()
+
+    def keep(self, claim: QueueClaim) -> None:
+        """``claim`` waits in memory from now on."""
+        self._waiting[claim] = None
+        claim.waits = True
+
+    def leaves(self, claim: QueueClaim) -> None:
+        """``claim`` does not wait in memory any more, or is paged in."""
+        del self._waiting[claim]
+        claim.waits = False
+
+    @property
+    def has_space(self) -> bool:
+        """Whether messages may wait in memory."""
+        parent = self.memory.parent
+        return self.memory.percent < self._mark and not (parent is not None and parent.full())
+
+    # --- in memory --------------------------------------------------------------------------------
+
+    def add(self, claim: QueueClaim) -> None:
+        """A message is added."""
+        self._store(claim.persistent, claim.cost)
+        self.keep(claim)
+        self.memory.add(claim.cost)
+
+    @property
+    def wants_page(self) -> bool:
+        """Whether fewer messages are paged in than a page has."""
+        return self._paged < self._page
+
+    def page_in(self, most: int | None = None) -> int:
+        """There is a consumer: pages in what waits in memory, and returns how many more belong to a
+        page (of ``most``)."""
+        room = self._page if most is None else most
+        for claim in list(islice(self._waiting, room)):
+            self.leaves(claim)
+            claim.paged = True
+            self._paged += 1
+            room -= 1
+        return room
+
+    def hand(self, claim: QueueClaim) -> None:
+        """``claim`` goes to a consumer."""
+        if claim.waits:
+            self.leaves(claim)
+        if claim.paged:
+            claim.paged = False
+            self._paged -= 1
+
+    def back(self, claim: QueueClaim) -> None:
+        """``claim`` waits again."""
+        claim.paged = True
+        self._paged += 1
+
+    def remove(self, claim: QueueClaim) -> None:
+        """``claim`` is gone."""
+        self.hand(claim)
+        self.memory.add(-claim.cost)
+        self._store(claim.persistent, -claim.cost)
+
+    # --- on disk ----------------------------------------------------------------------------------
+
+    def put_aside(self, persistent: bool, cost: int, octets: int) -> None:
+        """A message that is added lies on disk, in so many ``octets``."""
+        self._store(persistent, cost)
+        self._lies(
+            1, cost if persistent and self._stored else 0, octets if self.spools(persistent) else 0
+        )
+
+    def clear_away(self, claim: QueueClaim, octets: int) -> None:
+        """``claim``, which waited, lies on disk from now on, in so many ``octets``."""
+        self.leaves(claim)
+        self.memory.add(-claim.cost)
+        store = claim.cost if claim.persistent and self._stored else 0
+        self._lies(1, store, octets if self.spools(claim.persistent) else 0)
+
+    def found(self, messages: int, octets: int) -> None:
+        """So many persistent messages of an earlier broker lie on disk, in so many ``octets``."""
+        self._store(True, octets)
+        self._lies(messages, octets, octets if self.spools(persistent=True) else 0)
+
+    def bring_back(self, claim: QueueClaim, octets: int, stored: int) -> None:
+        """What lay in so many ``octets``, and was charged ``stored`` octets of the store, waits in
+        memory as ``claim``."""
+        if claim.persistent and self._stored:
+            self.usage.store.add(claim.cost - stored)
+        else:
+            stored = 0
+        self._lies(-1, -stored, -octets if self.spools(claim.persistent) else 0)
+        self.keep(claim)
+        self.memory.add(claim.cost)
+
+    def nothing_lies(self) -> int:
+        """Nothing lies on disk any more, whatever has become of it: returns how many messages were
+        not brought back."""
+        lost = self.on_disk.messages
+        self.usage.store.add(-self.on_disk.store)
+        self.usage.temp.add(-self.on_disk.temp)
+        self.on_disk = OnDisk()
+        return lost
+
+    def _lies(self, messages: int, store: int, temp: int) -> None:
+        self.on_disk.add(messages, store, temp)
+        self.usage.temp.add(temp)
+
+    def _store(self, persistent: bool, octets: int) -> None:
+        if persistent and self._stored:
+            self.usage.store.add(octets)
+
+
+class FileCursor(Cursor):
+    """FILE, of a broker with a temporary store."""
+
+    def __init__(
+        self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
+    ) -> None:
+        super().__init__(entry, memory, usage, stored)
+        self._kept: dict[QueueClaim, None] = {}
+        """What waits in memory and could be cleared away."""
+
+    def puts_aside(self, persistent: bool) -> bool:
+        return self.on_disk.messages > 0 or not self.has_space
+
+    def spools(self, persistent: bool) -> bool:
+        return True
+
+    def may_clear(self, claim: QueueClaim) -> bool:
+        return claim in self._kept
+
+    @property
+    def must_clear(self) -> bool:
+        return bool(self._kept) and self.memory.percent >= self._mark
+
+    def keep(self, claim: QueueClaim) -> None:
+        super().keep(claim)
+        if self.spools(claim.persistent):
+            self._kept[claim] = None
+
+    def leaves(self, claim: QueueClaim) -> None:
+        super().leaves(claim)
+        self._kept.pop(claim, None)
+
+
+class StoreCursor(FileCursor):
+    """STORE, of a broker with a store."""
+
+    def __init__(
+        self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
+    ) -> None:
+        super().__init__(entry, memory, usage, stored)
+        self._caches = True
+        self._persistent = 0
+        """How many persistent messages wait in memory."""
+
+    def puts_aside(self, persistent: bool) -> bool:
+        if not persistent or self.on_disk.messages:
+            return super().puts_aside(persistent)
+        self._caches = self.has_space and (self._caches or not self._persistent)
+        return not self._caches
+
+    def spools(self, persistent: bool) -> bool:
+        return not persistent
+
+    def keep(self, claim: QueueClaim) -> None:
+        super().keep(claim)
+        self._persistent += claim.persistent
+
+    def leaves(self, claim: QueueClaim) -> None:
+        super().leaves(claim)
+        self._persistent -= claim.persistent
+
+
+def cursor_of(
+    kinds: Mapping[Kind, type[Cursor]],
+    entry: DestinationPolicy,
+    persistent: bool,
+    memory: Usage,
+    usage: BrokerUsage,
+) -> Cursor:
+    """The cursor of a queue with the policy ``entry``; ``persistent`` if the broker has a store."""
+    return kinds[entry.cursor if persistent else Kind.VM](entry, memory, usage, persistent)
+
+
+CURSORS: Mapping[Kind, type[Cursor]] = {
+    Kind.VM: Cursor,
+    Kind.FILE: FileCursor,
+    Kind.STORE: StoreCursor,
+}
+"""What keeps what waits, by kind of cursor."""

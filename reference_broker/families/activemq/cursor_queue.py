@@ -1,0 +1,180 @@
+"""A queue that tells the cursor of its destination what is handed out and what comes back; so does
+the queue of a subscription to a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
+from brokerproof.reference_broker.families.activemq.usage_accounting import TopicClaim
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.queue import Consumer, Queue
+from brokerproof.reference_broker.kernel.spool import Spool
+from brokerproof.reference_broker.persistence.codec import is_durable
+from brokerproof.reference_broker.persistence.cursor import Place
+from brokerproof.reference_broker.persistence.store import KeptPlace
+
+
+def claim_of(charge: Claim | None) -> Claim | None:
+    """What an entry is charged, whether or not it is in the journal besides."""
+    return charge.charge if isinstance(charge, KeptPlace) else charge
+
+
+class CursorQueue(Queue):
+    """What is given up and is not persistent does not become a dead letter
+    (``AbstractDeadLetterStrategy``).
+
+    ``spool`` is where what its cursor puts aside lies; None for the queue of a subscription, and
+    without a disk.
+    """
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self.spool: Spool | None = None
+        bury: Callable[[Queue, Entry], None] = self._bury
+        self._bury = lambda queue, entry: bury(queue, entry) if is_durable(entry.message) else None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a message that comes now goes straight to a consumer."""
+        return not self._ready and not self._choosy and bool(self._dispatcher.with_room())
+
+    def put(
+        self, message: Message, given_up: Entry | None = None, charge: Claim | None = None
+    ) -> None:
+        super().put(message, given_up, charge)
+        if isinstance(claim := claim_of(charge), QueueClaim):
+            if self.has_consumers and claim.cursor.wants_page:
+                claim.cursor.page_in()
+            if claim.cursor.must_clear:
+                self.clear()
+
+    def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
+        if isinstance(charge, Place) and self.spool is not None:
+            charge = self.spool.claim(message, charge)
+        return super().append(message, given_up, charge)
+
+    def read_on(self) -> None:
+        """A page of what waits is fetched when there is less, and another as long as consumers take
+        it all."""
+        claim = claim_of(self._ready[-1].charge) if self._ready else None
+        cursor = (
+            claim.cursor
+            if isinstance(claim, QueueClaim)
+            else None
+            if self.spool is None
+            else self.spool.cursor
+        )
+        while cursor is not None and self.has_consumers and cursor.wants_page:
+            room = cursor.page_in()
+            if not room or not self.bring_back(room):
+                return
+            cursor.page_in(room)
+            self._serve()
+            if not self._dispatcher.with_room():
+                return
+
+    def bring_back(self, most: int = 1) -> bool:
+        """Up to so many messages come back from disk; False if none lie there, or none can be had
+        now."""
+        behind = self.behind
+        if behind is None or self.spool is None or not behind.left:
+            return False
+        came = behind.read_on(most)
+        if not behind.left:
+            self.spool.nothing_lies()
+        return came
+
+    def clear(self) -> None:
+        """What waits in memory and may be cleared away goes to disk, and what waits behind it
+        too."""
+        spool, ready = self.spool, self._ready
+        if spool is None or spool.cursor.on_disk.messages:
+            return
+        place = next((at for at, each in enumerate(ready) if self._clears(each)), len(ready))
+        waiting = list(islice(ready, place, None))
+        cleared: list[Entry] = []
+        stays: list[Entry] = []
+        for each in waiting:
+            (cleared if self._waits(each) else stays).append(each)
+        if not cleared:
+            return
+        if any(self._is_stored(each) for each in cleared):
+            spool.together()
+        for _ in waiting:
+            ready.pop()
+        ready.extend(stays)
+        laid = sum(self._lay(spool, each) for each in cleared)
+        if (
+            laid == self._order - cleared[0].order + 1
+        ):  # they will have these numbers again, when they come back
+            self._order -= laid
+            for consumer, looked in self._looked.items():
+                self._looked[consumer] = min(looked, self._order)
+
+    def _lay(self, spool: Spool, entry: Entry) -> bool:
+        """``entry`` goes to disk, or is dropped where that has no room for it."""
+        charge = entry.charge
+        claim = claim_of(charge)
+        assert isinstance(claim, QueueClaim)
+        if claim.cursor.drops(claim):
+            self.gone(entry)
+            return False
+        spool.lay(self, entry, claim)
+        if isinstance(charge, KeptPlace):
+            charge.leave()
+        if claim.lies is not None:
+            claim.lies.release()
+        return True
+
+    @staticmethod
+    def _waits(entry: Entry) -> bool:
+        """Whether nobody has been given it, and its cursor has it in memory."""
+        claim = claim_of(entry.charge)
+        return not entry.deliveries and isinstance(claim, QueueClaim) and claim.waits
+
+    @staticmethod
+    def _clears(entry: Entry) -> bool:
+        claim = claim_of(entry.charge)
+        return (
+            isinstance(claim, QueueClaim) and claim.cursor.may_clear(claim) and not entry.deliveries
+        )
+
+    @staticmethod
+    def _is_stored(entry: Entry) -> bool:
+        claim = claim_of(entry.charge)
+        return isinstance(entry.charge, KeptPlace) or (
+            isinstance(claim, QueueClaim) and claim.lies is not None
+        )
+
+    def hand(self, consumer: Consumer, entry: Entry) -> None:
+        claim = claim_of(entry.charge)
+        if isinstance(claim, QueueClaim):
+            claim.handed()
+        elif isinstance(claim, TopicClaim) and not entry.deliveries:
+            claim.sent()
+        super().hand(consumer, entry)
+
+    def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
+        for each in entries:
+            if isinstance(claim := claim_of(each.charge), QueueClaim):
+                claim.back()  # what is settled for good leaves from there
+        super().settle(entries, outcome)
+
+    def gone(self, entry: Entry) -> None:
+        claim = claim_of(entry.charge)
+        if (
+            isinstance(claim, TopicClaim)
+            and not entry.deliveries
+            and self.routing is RoutingType.MULTICAST
+        ):
+            claim.sent()
+        super().gone(entry)
+
+    def discard(self) -> None:
+        super().discard()
+        if self.spool is not None:
+            self.spool.nothing_lies()

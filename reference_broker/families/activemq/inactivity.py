@@ -1,0 +1,54 @@
+"""When a silent STOMP peer counts as gone, as ActiveMQ does it: by looking, once an interval
+(``AbstractInactivityMonitor``).
+
+With R the interval, the client's own promise times the grace, and F the smaller of the two
+intervals agreed upon, looks come at A + F, A + F + R, A + F + 2 R … after the agreement at A. Each
+look asks in this order:
+
+1. Did octets arrive since the look before? Then all is well.
+2. Did a frame arrive since a look came this far? Then it is remembered that none has now.
+3. Otherwise the peer is gone.
+
+Ends of line between frames are octets, but no frame. So a peer that falls silent is given up at the
+second or the third look after its last octet; that is R to 3 R later, and 2 R at least if its last
+octets were a frame's or it never fell silent before.
+
+Looks are computed and not walked, as in
+:mod:`brokerproof.reference_broker.families.artemis.ttl_liveness`.
+"""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
+
+NEVER: Instant = 2**63 - 1
+
+
+class InactivityMonitor(LivenessMonitor):
+    """Watches what one connection receives. Nothing is watched before :meth:`agreed`, nor with a
+    ``ttl`` of 0: R."""
+
+    def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
+        super().__init__(start, interval, 0, now)
+        self._first = now
+        self._frame = True
+
+    def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
+        self.ttl, self._first = ttl, now + first
+        self._frame = True
+
+    def heard(self, now: Instant, data: bytes) -> None:
+        if self.ttl > 0 and self._look(self.last_heard) + self.ttl < now:
+            self._frame = False  # a look has found nothing new meanwhile
+        super().heard(now, data)
+        self._frame = self._frame or bool(data.strip(b"\r\n"))
+
+    def deadline(self) -> Instant:
+        if self.ttl <= 0:
+            return NEVER
+        return self._look(self.last_heard) + (2 if self._frame else 1) * self.ttl
+
+    def _look(self, at: Instant) -> Instant:
+        """The look that sees what arrived ``at``."""
+        return self._first + max(0, -(-(at - self._first) // self.ttl)) * self.ttl

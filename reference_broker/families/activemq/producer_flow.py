@@ -1,0 +1,265 @@
+"""What becomes of a message for which there is no space: its producer waits, or is told
+(ACTIVEMQ-PFC).
+
+A message has to pass two gates, each looked at before it is added:
+
+1. *Memory*: that of its destination is not full, or the destination's policy has
+  ``producerFlowControl="false"``.
+2. *Store*: for a queue, and a persistent message, the store is not full
+   (``storeUsageHighWaterMark``); for a queue and any other message the temporary store is not full.
+   Flow control cannot be switched off here: whoever does not want it is taken until the disk is
+   full (ACTIVEMQ-PFC-12).
+
+At a gate that is closed, with ``sendFailIfNoSpace`` the message fails at once. Otherwise it waits,
+and fails when ``sendFailIfNoSpaceAfterTimeout`` has gone by, if that is not 0:
+
+======  ==================================================================  ===========================================
+gate    the producer waits for an answer, or has a window                   it does neither
+======  ==================================================================  ===========================================
+memory  PARKED: the answer is withheld, its connection goes on              STALLED: its connection is not read any more
+store   PARKED, or STALLED with ``stalls_at_the_store``                     STALLED
+======  ==================================================================  ===========================================
+
+The document has producers of one connection slowed down one by one, at every limit
+(ACTIVEMQ-PFC-1). In release 6.3.1 that is so for memory alone: at the store the thread of the
+connection waits. ``stalls_at_the_store`` is that.
+
+A message that is parked at a topic waits without a time limit: there nobody looks for one. When
+there is space those who wait for the same destination go on in the order in which they came. One
+that is parked stays so when its connection ends, and is added in its turn.
+
+A queue with ``vmQueueCursor`` looks at the broker's own ``sendFailIfNoSpace``, whatever its policy
+says.
+
+Sources: ``Queue.send``, ``Queue.checkUsage``, ``Topic.send``, ``BaseDestination.waitForSpace`` and
+``Queue.initialize`` of ActiveMQ 6.3.1.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.reference_broker.families.activemq.usage_accounting import (
+    UsageAccount,
+    UsageAccounting,
+)
+from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.destinations import is_topic
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPolicy
+
+_WAITS = "space "
+
+
+class NoSpace(Exception):
+    """A message is not taken; one sentence."""
+
+
+class Fate(enum.Enum):
+    """What became of a message."""
+
+    TAKEN = enum.auto()
+    PARKED = enum.auto()
+    """It waits, and nothing else does."""
+    STALLED = enum.auto()
+    """It waits, and so does everything behind it on its connection."""
+
+
+def _lives() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sending:
+    """A message on its way to ``destination``, whose name is qualified.
+
+    ``answered``: its producer waits for an answer; ``windowed``: it is told when it may send more.
+    ``publish`` adds it, and may raise ``NoRoute``. ``settled`` is called once if the message had to
+    wait: with None when it was added, else with why not. ``is_live`` is asked before it is added
+    late: a transaction may be over by then.
+    """
+
+    message: Message
+    destination: str
+    persistent: bool
+    answered: bool
+    publish: Callable[[], object]
+    settled: Callable[[NoSpace | None], None]
+    windowed: bool = False
+    is_live: Callable[[], bool] = _lives
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    sending: Sending
+    account: UsageAccount
+    number: int
+
+
+class ProducerFlow:
+    """Asked for every message of every producer."""
+
+    def __init__(
+        self,
+        accounting: UsageAccounting,
+        deadlines: Deadlines,
+        now: Callable[[], Instant],
+        stalls_at_the_store: bool,
+    ) -> None:
+        self.accounting = accounting
+        self._deadlines = deadlines
+        self._now = now
+        self._stalls_at_the_store = stalls_at_the_store
+        self._waiting: dict[str, dict[int, _Waiting]] = {}
+        self._timed: dict[str, _Waiting] = {}
+        self._numbers = 0
+        self.storing: Callable[[str], Verdict] | None = None
+        """What the disk has to say about a message for a destination, where there is one."""
+
+    def policy(self, destination: str) -> DestinationPolicy:
+        """What was configured for the destination of this qualified name."""
+        return self.accounting.find(destination).entry
+
+    def cost(self, message: Message) -> int:
+        """What ``message`` is charged, in octets."""
+        return self.accounting.find(message.route.address).cost(message)
+
+    def send(self, sending: Sending) -> Fate:
+        """Adds a message, or has it wait. Raises :class:`NoSpace`, and whatever ``publish``
+        does."""
+        account = self.accounting.find(sending.destination)
+        if self.storing is not None and self.storing(account.name) is Verdict.REFUSE:
+            raise NoSpace(f"no space at {account.name}: the disk takes nothing now")
+        closed = (
+            None
+            if self.accounting.is_question(sending.destination)
+            else self._closed(account, sending)
+        )
+        if closed is None:
+            sending.publish()
+            return Fate.TAKEN
+        at_once, after_ms = self._fails(account)
+        if at_once:
+            raise NoSpace(closed)
+        parked = self.parks(account, sending)
+        self._wait(sending, account, 0 if parked and is_topic(account.name) else after_ms)
+        return Fate.PARKED if parked else Fate.STALLED
+
+    def left(self, sending: Sending) -> None:
+        """The connection of ``sending``, which stalled it, has ended: the message is forgotten."""
+        for waiting in self._waiting.get(sending.destination, {}).values():
+            if waiting.sending is sending:
+                self._forget(waiting)
+                return
+
+    # --- the gates --------------------------------------------------------------------------------
+
+    def memory_is_short(self, account: UsageAccount) -> bool:
+        """Whether the first gate is closed."""
+        return account.entry.producer_flow_control and account.memory.full()
+
+    def store_is_short(self, account: UsageAccount, persistent: bool) -> bool:
+        """Whether the second gate is closed."""
+        if is_topic(account.name):
+            return False
+        if persistent:
+            return account.usage.store.full(account.entry.store_usage_high_water_mark)
+        return account.usage.temp.full()
+
+    def parks(self, account: UsageAccount, sending: Sending) -> bool:
+        """Whether a message for which there is no space leaves its connection alone."""
+        waits = sending.answered or sending.windowed
+        return waits and (self.memory_is_short(account) or not self._stalls_at_the_store)
+
+    def _closed(self, account: UsageAccount, sending: Sending) -> str | None:
+        """Which gate is closed, as a sentence."""
+        if self.memory_is_short(account):
+            own = account.memory
+            what = (
+                f"its limit of {own.limit} octets"
+                if own.percent >= 100
+                else "the limit of all of the broker"
+            )
+            return f"no space at {account.name}: memory has reached {what}"
+        if self.store_is_short(account, sending.persistent):
+            limit = account.usage.store if sending.persistent else account.usage.temp
+            kind = "store" if sending.persistent else "temporary store"
+            return (
+                f"no space at {account.name}: the {kind} has reached its limit of {limit.limit}"
+                " octets"
+            )
+        return None
+
+    def _fails(self, account: UsageAccount) -> tuple[bool, int]:
+        """Whether a message fails at once, and after how many milliseconds otherwise; 0 is
+        never."""
+        usage, entry = self.accounting.activemq.usage, account.entry
+        at_once, after = usage.send_fail_if_no_space, usage.send_fail_after_ms
+        if is_topic(account.name) or entry.cursor is not Cursor.VM:
+            at_once = (
+                at_once if entry.send_fail_if_no_space is None else entry.send_fail_if_no_space
+            )
+            after = after if entry.send_fail_after_ms is None else entry.send_fail_after_ms
+        return at_once, after
+
+    # --- those who wait ---------------------------------------------------------------------------
+
+    def _wait(self, sending: Sending, account: UsageAccount, after_ms: int) -> None:
+        self._numbers += 1
+        waiting = _Waiting(sending, account, self._numbers)
+        self._waiting.setdefault(account.name, {})[waiting.number] = waiting
+        if after_ms:
+            what = f"{_WAITS}{waiting.number}"
+            self._timed[what] = waiting
+            self._deadlines.set((0, what), self._now() + ms(after_ms))
+
+    def _forget(self, waiting: _Waiting) -> None:
+        there = self._waiting[waiting.account.name]
+        del there[waiting.number]
+        if not there:
+            del self._waiting[waiting.account.name]
+        what = f"{_WAITS}{waiting.number}"
+        if self._timed.pop(what, None) is not None:
+            self._deadlines.cancel((0, what))
+
+    def next(self) -> Callable[[], None] | None:
+        """One of those who waited and may go on now; it waits no longer."""
+        for there in self._waiting.values():
+            for waiting in there.values():
+                account = self.accounting.find(waiting.account.name)
+                if self.memory_is_short(account):
+                    break
+                if not self.store_is_short(account, waiting.sending.persistent):
+                    self._forget(waiting)
+                    return lambda waiting=waiting: self._go_on(waiting.sending)  # type: ignore[misc]
+        return None
+
+    @staticmethod
+    def _go_on(sending: Sending) -> None:
+        if not sending.is_live():
+            sending.settled(
+                NoSpace(f"its transaction ended while it waited for space at {sending.destination}")
+            )
+            return
+        try:
+            sending.publish()
+        except NoRoute as problem:
+            sending.settled(NoSpace(str(problem)))
+            return
+        sending.settled(None)
+
+    def due(self, what: str) -> bool:
+        """A deadline has come; False if it is none of ours."""
+        waiting = self._timed.pop(what, None)
+        if waiting is None:
+            return what.startswith(_WAITS)
+        self._forget(waiting)
+        _, after_ms = self._fails(waiting.account)
+        detail = f"no space at {waiting.account.name} within {after_ms} ms"
+        waiting.sending.settled(NoSpace(detail))
+        return True

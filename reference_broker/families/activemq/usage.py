@@ -1,0 +1,56 @@
+"""How much of something is used, and when it is full (ACTIVEMQ-PFC-2, -11).
+
+A usage has a limit and maybe a parent, which is charged whatever it is charged. In whole percent,
+rounded down, it has ``used * 100 // limit`` of its limit; it is full while that is 100 or more, or
+while its parent is full. The mark is the same on the way up and on the way down. A limit of 0 is
+none.
+"""
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.settings.activemq import ActiveMq, limit_of
+
+HEAP_PERCENT = 70
+"""A memory limit beyond the heap is this much of it
+(``BrokerService.checkMemorySystemUsageLimits``)."""
+
+
+class Usage:
+    """``limit`` and ``used`` in octets."""
+
+    __slots__ = ("limit", "parent", "used")
+
+    def __init__(self, limit: int, parent: Usage | None = None) -> None:
+        self.limit = limit
+        self.parent = parent
+        self.used = 0
+
+    @property
+    def percent(self) -> int:
+        """How much of the limit is used."""
+        return self.used * 100 // self.limit if self.limit else 0
+
+    def full(self, mark: int = 100) -> bool:
+        """Whether ``mark`` percent are reached, here or at the parent."""
+        return self.percent >= mark or (self.parent is not None and self.parent.full(mark))
+
+    def add(self, octets: int) -> None:
+        """``octets`` more are used; a negative number is that much less."""
+        self.used += octets
+        if self.parent is not None:
+            self.parent.add(octets)
+
+
+class BrokerUsage:
+    """What all of a broker uses: memory, the store on disk, and that for what is temporary.
+
+    ``heap`` is what Java may have, ``disk`` what the disk holds for messages (None: whatever is
+    asked for), in octets.
+    """
+
+    def __init__(self, activemq: ActiveMq, heap: int, disk: int | None) -> None:
+        about = activemq.usage
+        memory = about.memory if about.memory <= heap else heap * HEAP_PERCENT // 100
+        self.memory = Usage(heap * about.memory_percent // 100 if about.memory_percent else memory)
+        self.store = Usage(limit_of(about.store, about.store_percent, about.store_total or disk))
+        self.temp = Usage(limit_of(about.temp, about.temp_percent, about.temp_total or disk))

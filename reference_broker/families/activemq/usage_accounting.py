@@ -1,0 +1,183 @@
+"""What messages are charged where a broker limits the usage of memory, store and temporary store
+(ACTIVEMQ-PFC).
+
+What is charged --------------- A message costs ``minimumMessageSize`` octets of its destination,
+1024 unless a policy says otherwise, and its own: the content, and the user's properties as OpenWire
+writes them. Of one that came by STOMP that is, for each header that is the user's, 5 octets and
+those of name and value, and 4 octets for all of them; a body without content-length is text, with 4
+octets in front. Of one that came by AMQP it is what stands in its data, and whatever else is not
+its header as it came.
+
+Where ----- A queue charges a message from when it is added until it is acknowledged or gone, to one
+of these, depending on its cursor (:mod:`brokerproof.reference_broker.families.activemq.cursor`):
+its memory, the temporary store, or nothing but the store. A persistent message is charged to the
+store besides, as long, where there is one. A topic charges its memory, once for each message, as
+long as any of its subscriptions has not been sent it. Without a subscription nothing is charged.
+
+Memory of a destination has the broker's memory for its parent
+(:mod:`brokerproof.reference_broker.families.activemq.usage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from brokerproof.reference_broker.families.activemq.cursor import (
+    CURSORS,
+    Cursor,
+    QueueClaim,
+    cursor_of,
+)
+from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Usage
+from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting
+from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
+from brokerproof.reference_broker.kernel.destinations import is_topic
+from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.persistence.codec import is_durable
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
+from brokerproof.reference_broker.settings.activemq import Cursor as Kind
+from brokerproof.reference_broker.settings.settings import Settings
+
+TEXT = 4
+"""Octets in front of the content of a text message, and of the properties if there are any."""
+PROPERTY = 5
+"""Octets of a property beside its name and value."""
+STANDARD = frozenset(
+    {
+        *("correlation-id", "expires", "timestamp", "priority", "type", "reply-to", "persistent"),
+        *("JMSXUserID", "JMSXGroupID", "JMSXGroupSeq"),
+    }
+)
+"""Headers of STOMP that are fields of a message and no properties."""
+
+
+def octets(message: Message) -> int:
+    """What ``message`` has itself: content and properties."""
+    if isinstance(message, AmqpMessage):
+        return message.content()
+    if type(message) is not Message:
+        return message.size()
+    user = [each for each in message.envelope.headers if each[0] not in STANDARD]
+    size = len(message.body) + (TEXT if message.envelope.text else 0)
+    return size + (
+        TEXT + sum(PROPERTY + len(name.encode()) + len(value.encode()) for name, value in user)
+        if user
+        else 0
+    )
+
+
+class TopicClaim:
+    """A message of a topic; ``holders`` subscriptions have it, and have not been sent it yet."""
+
+    __slots__ = ("_account", "_cost", "_holders", "_unsent")
+
+    def __init__(self, account: UsageAccount, cost: int, holders: int) -> None:
+        self._account, self._cost = account, cost
+        self._holders = self._unsent = holders
+        account.memory.add(cost)
+        account.messages += 1
+
+    def sent(self) -> None:
+        """It is on its way to one of them, or gone without that. Called once for each."""
+        self._unsent -= 1
+        if not self._unsent:
+            self._account.memory.add(-self._cost)
+
+    def release(self) -> None:
+        """One of them has done with it."""
+        self._holders -= 1
+        if not self._holders:
+            self._account.forget_message()
+
+    def failed(self, failures: int) -> None:
+        """Nothing changes about memory."""
+
+
+class HeldClaim:
+    """A message that was sent in a transaction: in memory until that ends."""
+
+    __slots__ = ("_account", "_cost")
+
+    def __init__(self, account: UsageAccount, cost: int) -> None:
+        self._account, self._cost = account, cost
+        account.memory.add(cost)
+        account.messages += 1
+
+    def release(self) -> None:
+        """The transaction has ended."""
+        self._account.memory.add(-self._cost)
+        self._account.forget_message()
+
+    def failed(self, failures: int) -> None:
+        """Nothing changes about memory."""
+
+
+class UsageAccount(Account):
+    """The usage of one destination, whose name is qualified."""
+
+    accounting: UsageAccounting
+
+    def __init__(self, name: str, rule: Rule, accounting: UsageAccounting) -> None:
+        super().__init__(name, rule, accounting)
+        activemq = accounting.activemq
+        self.entry = activemq.policy(name)
+        usage = self.usage = accounting.usage
+        self.memory = Usage(self.entry.memory_limit or usage.memory.limit, usage.memory)
+        self.cursor = cursor_of(
+            accounting.cursors, self.entry, activemq.persistent, self.memory, usage
+        )
+        self.sends = self.done = 0
+        """Messages that were ever added, and that are gone."""
+
+    def cost(self, message: Message) -> int:
+        """What ``message`` is charged."""
+        return self.entry.minimum_message_size + octets(message)
+
+    def charge(self, message: Message, queues: int) -> Claim:
+        cost = self.cost(message)
+        if is_topic(self.name):
+            self.sends += 1
+            return TopicClaim(self, cost, queues)
+        self.added()
+        claim = QueueClaim(self.cursor, cost, is_durable(message), self.forget_message)
+        self.cursor.add(claim)
+        return claim
+
+    def hold(self, message: Message) -> Claim:
+        return HeldClaim(self, self.cost(message))
+
+    def added(self, messages: int = 1) -> None:
+        """So many messages came."""
+        self.sends += messages
+        self.messages += messages
+
+    def forget_message(self) -> None:
+        """A message is gone."""
+        self.messages -= 1
+        self.done += 1
+        if not self.wanted:
+            self.accounting.forget(self)
+
+
+class UsageAccounting(Accounting):
+    """The usage of all destinations of a broker. ``cursors`` keep what waits in queues."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rules: AddressRules,
+        cursors: Mapping[Kind, type[Cursor]] = CURSORS,
+    ) -> None:
+        super().__init__(settings, rules)
+        self.cursors = cursors
+        assert settings.activemq is not None
+        self.activemq = settings.activemq
+        self.is_question: Callable[[str], bool] = lambda name: False
+        """Whether messages to the destination of this name are answered, and not kept."""
+        self.usage = BrokerUsage(self.activemq, settings.heap, settings.disk_space)
+
+    def find(self, name: str) -> UsageAccount:
+        found = self._accounts.get(name)
+        if isinstance(found, UsageAccount):
+            return found
+        return UsageAccount(name, self._rules.of(name), self)

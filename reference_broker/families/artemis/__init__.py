@@ -1,0 +1,1 @@
+"""The Artemis family: accounting, admission, TTL liveness, address settings, management."""

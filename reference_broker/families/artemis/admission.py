@@ -1,0 +1,115 @@
+"""Whether an address takes more messages: what producers ask before they get credit, and before
+each message.
+
+=======  ===========================================================================================================
+policy   of a full address (:mod:`brokerproof.reference_broker.families.artemis.accounting`)
+=======  ===========================================================================================================
+PAGE     takes everything; what does not fit into memory is for :class:`brokerproof.reference_broker.kernel.address.Pages`
+BLOCK    has no room: producers get no credit, and where there is none they wait with their message. What a producer had
+         credit for is taken (ARTEMIS-FLOW-amqp-2, -3), up to ``max-size-bytes-reject-threshold`` (ARTEMIS-FLOW-amqp-4)
+FAIL     refuses each message and tells its producer
+DROP     takes each message and forgets it
+=======  ===========================================================================================================
+
+Only BLOCK makes producers wait (ARTEMIS-FLOW-block-3). Those who wait are told when there is room
+again: at the end of the input that made it, the longest waiting first, and one after the other as
+long as there is room.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from brokerproof.harness.model.enums import FullPolicy
+from brokerproof.reference_broker.families.artemis.accounting import Accounting
+
+
+class Verdict(enum.Enum):
+    """What becomes of a message."""
+
+    TAKE = enum.auto()
+    DROP = enum.auto()
+    """Taken, and lost: the producer does not learn of it."""
+    REFUSE = enum.auto()
+    WAIT = enum.auto()
+    """Not now: it is to be offered again when there is room. What was granted credit is taken all
+    the same."""
+
+
+_OF_FULL = {
+    FullPolicy.BLOCK: Verdict.WAIT,
+    FullPolicy.FAIL: Verdict.REFUSE,
+    FullPolicy.DROP: Verdict.DROP,
+}
+
+
+class Admission:
+    """Asked by the name of an address; the empty name is a producer that has not named one yet."""
+
+    def __init__(self, accounting: Accounting) -> None:
+        self._accounting = accounting
+        self.storing: Callable[[str], Verdict] | None = None
+        """What the disk has to say about a message for an address, where there is one."""
+        self._waiting: dict[str, dict[Callable[[], None], int | None]] = {}
+        """By address who waits, and at which size of the address there was no more for it than it
+        has."""
+        self._where: dict[Callable[[], None], str] = {}
+
+    def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
+        """Whether a producer may go on at ``address``. If not, ``on_room`` is called once when it
+        may, unless it asks again."""
+        if self._is_open(address):
+            return True
+        self._wait(address, on_room, None)
+        return False
+
+    def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
+        """``on_room`` is called once when ``address`` has room, and another size than now."""
+        self._wait(address, on_room, self._accounting.find(address).size)
+
+    def _wait(self, address: str, on_room: Callable[[], None], size: int | None) -> None:
+        self.forget(on_room)
+        self._waiting.setdefault(address, {})[on_room] = size
+        self._where[on_room] = address
+
+    def forget(self, on_room: Callable[[], None]) -> None:
+        """``on_room`` is not to be called any more: its producer is gone, or waits no longer."""
+        address = self._where.pop(on_room, None)
+        if address is not None:
+            waiting = self._waiting[address]
+            del waiting[on_room]
+            if not waiting:
+                del self._waiting[address]
+
+    def judge(self, address: str, *, by_credit: bool) -> Verdict:
+        """What becomes of a message for ``address``; ``by_credit`` if its producer was held back by
+        credit alone."""
+        if self.storing is not None:
+            verdict = self.storing(address)
+            if verdict is not Verdict.TAKE:
+                return verdict
+        account = self._accounting.find(address)
+        policy = account.policy
+        if policy is FullPolicy.PAGE:
+            return Verdict.TAKE
+        if by_credit and account.rejects:
+            return Verdict.REFUSE
+        return _OF_FULL[policy] if account.full else Verdict.TAKE
+
+    def next(self) -> Callable[[], None] | None:
+        """One of those who waited and may go on now; it waits no longer."""
+        for address, waiting in self._waiting.items():
+            if self._is_open(address):
+                size = self._accounting.find(address).size
+                on_room = next((each for each, then in waiting.items() if then != size), None)
+                if on_room is not None:
+                    self.forget(on_room)
+                    return on_room
+        return None
+
+    def _is_open(self, address: str) -> bool:
+        if not address:
+            return True
+        account = self._accounting.find(address)
+        return account.policy is not FullPolicy.BLOCK or not account.full

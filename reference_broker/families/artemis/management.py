@@ -1,0 +1,118 @@
+"""The management address: questions about addresses and queues, asked and answered by messages.
+
+As Artemis has it (manual, chapter on management, "Management over messages"): a message names a
+resource and one of its attributes, and where to answer; the answer's body is a JSON array of one.
+Only reading is there, and only what a tester of flow control asks for::
+
+    _AMQ_ResourceName  address.NAME, queue.NAME
+    _AMQ_Attribute     address: addressSize, messageCount, numberOfPages, paging; queue: messageCount
+    reply-to           the destination of the answer; without one nothing is answered
+    correlation-id     comes back in the answer
+
+The answer has ``_AMQ_OperationSucceeded``, ``true`` or ``false``; when it is false the body says
+why. Management messages are charged to nothing and never wait (manual, chapter on paging).
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.reference_broker.families.artemis.accounting import Account
+from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+
+_Value: TypeAlias = int | bool
+
+
+class _Unknown(Exception):
+    """The question cannot be answered; the sentence says why."""
+
+
+class ManagementAddress(Address):
+    """An address without queues: what is sent to it is a question. ``addresses`` are all there are,
+    ``send`` publishes."""
+
+    def __init__(
+        self,
+        name: str,
+        account: Account,
+        addresses: Mapping[str, Address],
+        send: Callable[[Envelope, bytes], object],
+    ) -> None:
+        super().__init__(name, {RoutingType.MULTICAST}, True, account)
+        self._all, self._send = addresses, send
+
+    def route(
+        self, message: Message, routing: RoutingType | None, given_up: Entry | None = None
+    ) -> bool:
+        """Answers ``message``."""
+        asked = dict(reversed(message.envelope.headers))
+        to = asked.get("reply-to")
+        if to is None:
+            return True
+        said: _Value | str
+        try:
+            said = self._told(asked.get("_AMQ_ResourceName", ""), asked.get("_AMQ_Attribute", ""))
+        except _Unknown as problem:
+            said = str(problem)
+        headers = [("_AMQ_OperationSucceeded", "false" if isinstance(said, str) else "true")]
+        if "correlation-id" in asked:
+            headers.append(("correlation-id", asked["correlation-id"]))
+        self._send(Envelope(to, to, None, tuple(headers), True), json.dumps([said]).encode())
+        return True
+
+    def _told(self, resource: str, attribute: str) -> _Value:
+        kind, _, name = resource.partition(".")
+        if kind == "address" and name in self._all:
+            ask = _OF_ADDRESS.get(attribute)
+            if ask is None:
+                raise _Unknown(
+                    f"an address has no attribute {attribute!r} here; it has"
+                    f" {', '.join(_OF_ADDRESS)}"
+                )
+            return ask(self._all[name])
+        if kind == "queue":
+            for address in self._all.values():
+                for queue in (*address.anycast, *address.multicast):
+                    if queue.name == name:
+                        if attribute != "messageCount":
+                            raise _Unknown(
+                                f"a queue has no attribute {attribute!r} here; it has messageCount"
+                            )
+                        return _count(queue)
+        raise _Unknown(
+            f"there is no resource {resource!r}; write address.NAME or queue.NAME of one that"
+            " exists"
+        )
+
+
+def _count(queue: Queue) -> int:
+    """Messages that wait or are with a consumer."""
+    return len(queue) + queue.unsettled
+
+
+def _messages(address: Address) -> int:
+    return sum(map(_count, (*address.anycast, *address.multicast)))
+
+
+def _paging(address: Address) -> bool:
+    """Whether what is sent now is kept out of memory: on pages, or nowhere."""
+    if address.account.policy in (FullPolicy.DROP, FullPolicy.FAIL):
+        return address.account.full
+    return address.pages is not None and address.pages.active
+
+
+def _pages(address: Address) -> int:
+    return 0 if address.pages is None else address.pages.files
+
+
+_OF_ADDRESS: dict[str, Callable[[Address], _Value]] = {
+    "addressSize": lambda address: address.account.size,
+    "messageCount": _messages,
+    "numberOfPages": _pages,
+    "paging": _paging,
+}

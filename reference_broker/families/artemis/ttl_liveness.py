@@ -1,0 +1,74 @@
+"""When a silent peer counts as gone, and when we must give a sign of life ourselves.
+
+The broker does not watch each connection by a timer of its own. One pass comes every check interval
+I after the broker's start and looks at all connections (ARTEMIS-STOMP-ttl-2, -3, -8):
+
+1. If octets arrived since the pass before, the connection was alive *at this pass*.
+2. Otherwise it is dead if at least TTL has gone by since the last pass at which it was alive.
+
+So with d the instant of the last octet, b the first pass at or after d, and n = max(1, ceil(TTL /
+I)), the connection is closed at b + n * I, which lies in [d + n * I, d + (n + 1) * I). Never before
+the TTL is over, and at most one interval late beyond rounding. The opening of the connection counts
+as an octet.
+
+The passes are computed, not walked: an octet only stores its instant, and nothing is done at passes
+where nothing happens, so a TTL of a week costs as much as one of a second.
+"""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import Duration, Instant
+
+
+def _up_to_multiple(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+class LivenessMonitor:
+    """Watches what one connection receives.
+
+    ``start`` is the broker's start, from which the passes are counted, ``interval`` the time
+    between passes (at least 1 ns), ``ttl`` how long the connection may be silent (0 closes it at
+    the next pass), ``now`` when it was opened.
+    """
+
+    def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
+        self.start = start
+        self.interval = interval
+        self.ttl = ttl
+        self.last_heard = now
+
+    def heard(self, now: Instant, data: bytes) -> None:
+        """``data`` arrived. Any octet is a sign of life, also those that are no frame
+        (STOMP11-HB-08, STOMP12-HB-08)."""
+        self.last_heard = now
+
+    def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
+        """The peer has agreed on what ``ttl`` is from ``now`` on; ``first`` is for those who look
+        at times of their own."""
+        self.ttl = ttl
+
+    def deadline(self) -> Instant:
+        """The pass at which the connection is closed if nothing more arrives."""
+        alive_at = self.start + _up_to_multiple(self.last_heard - self.start, self.interval)
+        return alive_at + max(self.interval, _up_to_multiple(self.ttl, self.interval))
+
+
+class Beats:
+    """Our own signs of life: one every ``period`` ns after ``now``, whatever else was sent
+    meanwhile (STOMP12-HB-09).
+
+    The rhythm is counted from the agreement and not from the last beat, so a host that wakes late
+    does not drift.
+    """
+
+    def __init__(self, period: Duration, now: Instant) -> None:
+        self.period = period
+        self.deadline: Instant = now + period
+
+    def beat(self, now: Instant) -> bytes:
+        """What to send at ``now``, the instant of the deadline or later; the deadline moves on."""
+        self.deadline += self.period
+        if self.deadline <= now:
+            self.deadline = now + self.period
+        return b"\n"

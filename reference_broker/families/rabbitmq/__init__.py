@@ -1,0 +1,1 @@
+"""The RabbitMQ family: alarms, resources, credit flow, limited queues, exchanges, topology."""

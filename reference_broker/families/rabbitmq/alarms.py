@@ -1,0 +1,71 @@
+"""Alarms: a resource of the broker is short, and who publishes has to wait until none is.
+
+An alarm does not reach for connections. One that is about to take a message in asks, and waits; all
+who wait go on when the last alarm is cleared, in the order in which they began to wait. Who only
+consumes never asks.
+
+Brokers that are linked share their alarms: one that is raised by any of them counts for all
+(RABBITMQ-FLOW-cluster-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+MEMORY, DISK = "memory", "disk"
+HERE = ""
+"""How alarms of this broker's own are called; others have the name of a broker that it is linked
+with."""
+
+
+class Alarms:
+    """The alarms of one broker."""
+
+    def __init__(self) -> None:
+        self._raised: dict[tuple[str, str], None] = {}
+        self.tell: Callable[[str, bool], None] = lambda resource, short: None
+        """Called when an alarm of our own is raised or cleared, for the brokers that are linked
+        with this one."""
+        self._waiting: dict[Callable[[], None], None] = {}
+        self.watchers: dict[Callable[[bool], None], None] = {}
+        """Told when the first alarm is raised (True) and when the last is cleared (False)."""
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """The resources that are short, here or elsewhere, in the order in which they became so."""
+        return tuple(dict.fromkeys(resource for _, resource in self._raised))
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Those that are short here."""
+        return tuple(resource for node, resource in self._raised if node == HERE)
+
+    @property
+    def all(self) -> tuple[tuple[str, str], ...]:
+        """Where, and of what, there is an alarm."""
+        return tuple(self._raised)
+
+    def set(self, resource: str, short: bool, node: str = HERE) -> None:
+        """``resource`` is short at ``node``, or is not any more."""
+        if short is not ((node, resource) in self._raised) and node == HERE:
+            self.tell(resource, short)
+        before = bool(self._raised)
+        if short:
+            self._raised[node, resource] = None
+        else:
+            self._raised.pop((node, resource), None)
+        if bool(self._raised) is not before:
+            for tell in list(self.watchers):
+                tell(not before)
+        if not self._raised:
+            waiting, self._waiting = self._waiting, {}
+            for go_on in waiting:
+                go_on()
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """``go_on`` is called once when no alarm is left."""
+        self._waiting[go_on] = None
+
+    def forget(self, go_on: Callable[[], None]) -> None:
+        """``go_on`` is not to be called any more."""
+        self._waiting.pop(go_on, None)

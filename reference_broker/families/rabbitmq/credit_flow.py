@@ -1,0 +1,89 @@
+"""Credit between who hands messages on and who works them off (RABBITMQ-FLOW-conn-2), as between
+RabbitMQ's processes.
+
+The sender begins with :data:`INITIAL` messages and spends one on each. The receiver gives
+:data:`MORE` back whenever it has worked off as many. A sender that has none left is blocked; if it
+is a receiver itself it goes on to work off what comes, but gives nothing back before it has credit
+again. So what is slow at the end of a chain stops its beginning::
+
+    connection -> channel -> queue
+
+The connection stops reading when it is blocked: between once and twice :data:`INITIAL` messages
+after the first that the queue has not worked off, and the client is held back by its transport.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.reference_broker.kernel.queue import Queue
+
+INITIAL, MORE = 400, 200
+"""Messages: ``credit_flow_default_credit`` of releases 3.10 and 4.0."""
+
+
+class CreditFlow:
+    """The credit of one sender with one receiver."""
+
+    def __init__(self) -> None:
+        self._left, self._until_more = INITIAL, MORE
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the sender has no credit left."""
+        return self._left <= 0
+
+    def send(self) -> None:
+        """A message is handed on."""
+        self._left -= 1
+
+    def worked(self) -> int:
+        """The receiver has worked one off; returns how much credit it owes the sender now."""
+        self._until_more -= 1
+        if self._until_more:
+            return 0
+        self._until_more = MORE
+        return MORE
+
+    def grant(self, credit: int) -> None:
+        """The sender has ``credit`` more."""
+        self._left += credit
+
+
+class Pace:
+    """Queues that work off what is handed to them one by one, each ``rate`` messages a second.
+
+    ``at`` has something called at an instant, under a name; ``now`` tells the instant.
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        at: Callable[[str, Instant, Callable[[], None]], None],
+        now: Callable[[], Instant],
+    ) -> None:
+        self._step = NS_PER_S // rate
+        self._at, self._now = at, now
+        self._waiting: dict[Queue, deque[Callable[[], None]]] = {}
+
+    def hand(self, queue: Queue, work: Callable[[], None]) -> None:
+        """``work`` is done behind all that was handed to ``queue`` before."""
+        waiting = self._waiting.get(queue)
+        if waiting is None:
+            waiting = self._waiting[queue] = deque()
+            self._next(queue, self._now())
+        waiting.append(work)
+
+    def _next(self, queue: Queue, since: Instant) -> None:
+        due = since + self._step
+        self._at(f"work {queue.name}", due, lambda: self._work(queue, due))
+
+    def _work(self, queue: Queue, due: Instant) -> None:
+        waiting = self._waiting[queue]
+        waiting.popleft()()
+        if waiting:
+            self._next(queue, due)
+        else:
+            del self._waiting[queue]

@@ -1,0 +1,162 @@
+"""A queue with limits of its own: how many messages, how many octets of bodies, how long they wait,
+where they go then.
+
+Limits count what waits; what is with a consumer and not settled does not count. They are inclusive:
+as long as the sum after a message was added is not above them, it stays. Beyond:
+
+* ``drop-head``: the oldest go, until it fits;
+* ``reject-publish``: the new one is refused (:meth:`LimitedQueue.refuses` is to be asked before),
+  waiting consumer or not;
+* ``reject-publish-dlx``: the same, and it goes to the dead letters.
+
+A message expires when it has waited as long as it says itself, or as the queue says, whichever is
+less. Only the head of the queue is looked at: one behind a message that lives longer waits for
+that. A message that comes back keeps its instant.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+
+DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+OVERFLOWS = (DROP_HEAD, REJECT, REJECT_DLX)
+MAXLEN, EXPIRED, REJECTED = "maxlen", "expired", "rejected"
+"""Why a message becomes a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``length`` in messages, ``octets`` of bodies, ``ttl`` in ns; None is none."""
+
+    length: int | None = None
+    octets: int | None = None
+    overflow: str = DROP_HEAD
+    ttl: Duration | None = None
+
+
+class _Measured(deque[Entry]):
+    """The entries that wait, and the octets of their bodies."""
+
+    octets = 0
+
+    def append(self, entry: Entry) -> None:
+        self.octets += len(entry.message.body)
+        super().append(entry)
+
+    def popleft(self) -> Entry:
+        entry = super().popleft()
+        self.octets -= len(entry.message.body)
+        return entry
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        for each in entries:
+            self.append(each)
+
+    def extendleft(self, entries: Iterable[Entry]) -> None:
+        for each in entries:
+            self.octets += len(each.message.body)
+            super().appendleft(each)
+
+    def clear(self) -> None:
+        self.octets = 0
+        super().clear()
+
+    def __delitem__(self, place: Any) -> None:
+        self.octets -= len(self[place].message.body)
+        super().__delitem__(place)
+
+
+class LimitedQueue(Queue):
+    """``limits`` may be set before the first message comes. ``now`` tells the instant, ``wake`` has
+    :meth:`expire` called at one; ``dead`` takes what leaves without having been consumed, and
+    why."""
+
+    limits = Limits()
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        self._ready = self._measured = _Measured()
+        self.now: Callable[[], Instant] = lambda: 0
+        self.wake: Callable[[Instant], None] = lambda _: None
+        self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
+        self._expiry: dict[int, Instant] = {}
+        self._woken: Instant | None = None
+
+    @property
+    def octets(self) -> int:
+        """Octets of the bodies that wait."""
+        return self._measured.octets
+
+    def in_memory(self) -> list[Entry]:
+        """What waits and has not been written out, oldest first."""
+        return [each for each in self._ready if each.message.large is None]
+
+    def refuses(self, message: Message) -> bool:
+        """Whether the queue's overflow says that ``message`` is not taken. The dead letters get it
+        where they are to."""
+        limits = self.limits
+        if limits.overflow == DROP_HEAD or not self._above(1, len(message.body)):
+            return False
+        if limits.overflow == REJECT_DLX:
+            self.dead(self, message, MAXLEN)
+        return True
+
+    def _above(self, messages: int, octets: int) -> bool:
+        length, most = self.limits.length, self.limits.octets
+        return (length is not None and len(self._ready) + messages > length) or (
+            most is not None and self._measured.octets + octets > most
+        )
+
+    def put(
+        self, message: Message, given_up: Entry | None = None, charge: Claim | None = None
+    ) -> None:
+        own = getattr(message, "lifetime", None)
+        lifetime = min((each for each in (own, self.limits.ttl) if each is not None), default=None)
+        if lifetime is not None:
+            self._expiry[self._order + 1] = self.now() + lifetime
+        super().put(message, given_up, charge)
+        while self._ready and self._above(0, 0):
+            self._die(self._ready.popleft(), MAXLEN)
+        if self._expiry:
+            self.expire()
+
+    def dispatch(self) -> None:
+        if self._expiry:
+            self.expire()
+        super().dispatch()
+        if self._expiry:
+            self.expire()
+
+    def settle(self, entries: Any, outcome: Any) -> None:
+        super().settle(entries, outcome)
+        while self._ready and self._above(0, 0):
+            self._die(self._ready.popleft(), MAXLEN)
+
+    def expire(self) -> None:
+        """What has expired at the head of the queue goes; the next one to expire is waited for."""
+        self._woken = None if self._woken is not None and self._woken <= self.now() else self._woken
+        while self._ready:
+            at = self._expiry.get(self._ready[0].order)
+            if at is None:
+                return
+            if at > self.now():
+                if self._woken is None or at < self._woken:
+                    self._woken = at
+                    self.wake(at)
+                return
+            self._die(self._ready.popleft(), EXPIRED)
+
+    def gone(self, entry: Entry) -> None:
+        self._expiry.pop(entry.order, None)
+        super().gone(entry)
+
+    def _die(self, entry: Entry, why: str) -> None:
+        self.gone(entry)
+        self.dead(self, entry.message, why)

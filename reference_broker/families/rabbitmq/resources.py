@@ -1,0 +1,106 @@
+"""When the broker is short of memory or disk space (RABBITMQ-FLOW-mem-*, -disk-*).
+
+How much there is comes in as readings (:class:`brokerproof.harness.model.ResourcesRead`); nothing
+here looks for itself. What a reading means is worked out when it is looked at:
+
+* memory every :data:`MEMORY_EVERY`. The limit is the fraction of what can be used, which is the
+  smaller of the machine's RAM and the address space; or a number of octets, if that is less. Where
+  nobody knows how much RAM there is, :data:`ASSUMED_MEMORY` is assumed (mem-5). Memory is short
+  while more than the limit is used. 0 is always short, and a large multiple never is (mem-2).
+* disk space every 10 s, and more often the nearer it is to the limit, up to 10 times a second
+  (disk-2): what is left would last twice as long at :data:`FASTEST` octets a millisecond. The limit
+  is a number of octets, or a multiple of the RAM (disk-3). Disk space is short while less than the
+  limit is free; then it is looked at every 10 s.
+
+A limit that is set while the broker runs counts at once, and until the broker ends (mem-3).
+"""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.broker_io import ResourcesRead
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, MEMORY, Alarms
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+
+MEMORY_EVERY: Duration = ms(1000)
+DISK_LEAST_MS, DISK_MOST_MS = 100, 10_000
+FASTEST = 250_000
+"""Octets a millisecond: how quickly a disk is thought to fill up at most."""
+ASSUMED_MEMORY = 1024 * 1024 * 1024
+LOOK_MEMORY, LOOK_DISK = "memory", "disk"
+"""What is due when a reading is to be looked at."""
+
+Limit = float | int
+"""A fraction (float), or octets (int)."""
+
+
+class Resources:
+    """Watches for one broker. Until the first reading nothing is known, and nothing short."""
+
+    def __init__(self, alarms: Alarms, deadlines: Deadlines, memory: Limit, disk: Limit) -> None:
+        self._alarms, self._deadlines = alarms, deadlines
+        self._memory, self._disk = memory, disk
+        self._read: ResourcesRead | None = None
+
+    @property
+    def reading(self) -> ResourcesRead | None:
+        """The last reading; None before the first."""
+        return self._read
+
+    @property
+    def memory_limit(self) -> int:
+        """Octets above which memory is short."""
+        usable = self._usable()
+        return (
+            int(self._memory * usable)
+            if isinstance(self._memory, float)
+            else min(self._memory, usable)
+        )
+
+    @property
+    def disk_limit(self) -> int:
+        """Octets below which disk space is short."""
+        return int(self._disk * self._total()) if isinstance(self._disk, float) else self._disk
+
+    def _total(self) -> int:
+        known = None if self._read is None else self._read.memory_total
+        return ASSUMED_MEMORY if known is None else known
+
+    def _usable(self) -> int:
+        space = None if self._read is None else self._read.address_space
+        return self._total() if space is None else min(self._total(), space)
+
+    def read(self, now: Instant, reading: ResourcesRead) -> None:
+        """A reading. The first is looked at now, later ones when it is time."""
+        first, self._read = self._read is None, reading
+        if first:
+            self.due(now, LOOK_MEMORY)
+            self.due(now, LOOK_DISK)
+
+    def set(self, now: Instant, memory: Limit | None, disk: Limit | None) -> None:
+        """Other limits, from now on; None leaves one as it is."""
+        self._memory = self._memory if memory is None else memory
+        self._disk = self._disk if disk is None else disk
+        if self._read is not None:
+            self.due(now, LOOK_MEMORY)
+            self.due(now, LOOK_DISK)
+
+    def due(self, now: Instant, what: str) -> None:
+        """It is time to look at the last reading."""
+        reading = self._read
+        if reading is None:
+            return
+        if what == LOOK_MEMORY:
+            self._alarms.set(MEMORY, reading.memory_used > self.memory_limit)
+            self._deadlines.set((0, LOOK_MEMORY), now + MEMORY_EVERY)
+            return
+        short = reading.disk_free is not None and reading.disk_free < self.disk_limit
+        self._alarms.set(DISK, short)
+        self._deadlines.set(
+            (0, LOOK_DISK), now + ms(self._disk_interval_ms(reading.disk_free, short))
+        )
+
+    def _disk_interval_ms(self, free: int | None, short: bool) -> int:
+        if short or free is None:
+            return DISK_MOST_MS
+        return min(DISK_MOST_MS, max(DISK_LEAST_MS, 2 * (free - self.disk_limit) // FASTEST))

@@ -1,0 +1,161 @@
+"""What clients have declared where they declare: queues with their properties, and exchanges (AMQP
+0-9-1).
+
+A queue is the anycast queue of the address of its own name, so that protocols which know addresses
+alone share it. One that another protocol made on demand counts as declared durable and without
+arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.families.rabbitmq.credit_flow import Pace
+from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchanges
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue, Limits
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import Router
+
+
+@dataclass(eq=False, slots=True)
+class Declared:
+    """A queue as it was declared. ``owner`` is the connection that it is exclusive to, None for
+    everybody.
+
+    ``on_delete`` has what is to be told when the queue is deleted: its consumers. ``expires`` in ns
+    is how long it may be of no use to anybody, None for ever. ``sole`` says that one consumer has
+    it for itself.
+    """
+
+    queue: Queue
+    durable: bool = True
+    owner: int | None = None
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    expires: int | None = None
+    sole: bool = False
+    on_delete: dict[Callable[[], None], None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.queue.name
+
+
+class Topology:
+    """Queues and exchanges of one broker. ``now`` tells the instant of the input that is handled;
+    each queue takes ``rate`` messages a second of what is published, 0 for any number."""
+
+    def __init__(
+        self, router: Router, deadlines: Deadlines, now: Callable[[], Instant], rate: int = 0
+    ) -> None:
+        self.exchanges = Exchanges(router.find)
+        self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
+        """What becomes of messages that left their queue without having been consumed."""
+        self._router, self._deadlines, self._now = router, deadlines, now
+        self._declared: dict[str, Declared] = {}
+        self._timers: dict[str, Callable[[], None]] = {}
+        self.pace = Pace(rate, self._at, now) if rate else None
+        """How quickly queues take what is published; None: at once."""
+        self._named = 0
+
+    def find(self, name: str) -> Declared | None:
+        """The queue of that name."""
+        queue = self._router.find(name)
+        known = self._declared.get(name)
+        if queue is None:
+            return None
+        if known is None or known.queue is not queue:
+            known = self._declared[name] = Declared(queue)
+        return known
+
+    def limited(self) -> list[LimitedQueue]:
+        """The queues that clients declared."""
+        return [
+            each.queue for each in self._declared.values() if isinstance(each.queue, LimitedQueue)
+        ]
+
+    def of(self, queue: Queue) -> Declared | None:
+        """How ``queue`` was declared."""
+        found = self.find(queue.name)
+        return found if found is not None and found.queue is queue else None
+
+    def new_name(self, beginning: str, seed: str) -> str:
+        """A name that nothing has."""
+        self._named += 1
+        return f"{beginning}-{seed}{self._named}"
+
+    def declare(self, name: str, limits: Limits, **about: Any) -> Declared:
+        """A new queue; ``about`` are the fields of :class:`Declared`."""
+        queue = self._router.declare(name, LimitedQueue)
+        assert isinstance(queue, LimitedQueue)
+        queue.limits, queue.now = limits, self._now
+        queue.dead = lambda which, message, why: self.dead(which, message, why)
+        queue.wake = lambda at: self._at(f"expire {name}", at, queue.expire)
+        queue.durable = about.get("durable", True)
+        found = self._declared[name] = Declared(queue, **about)
+        self.used(found)
+        return found
+
+    def used(self, declared: Declared) -> None:
+        """Somebody had to do with the queue: its time of being of no use begins anew, unless it has
+        consumers."""
+        if declared.expires is not None:
+            at = self._now() + declared.expires
+            self._at(f"unused {declared.name}", at, lambda: self._unused(declared))
+
+    def _unused(self, declared: Declared) -> None:
+        if self._declared.get(declared.name) is declared and not declared.queue.has_consumers:
+            self.delete(declared)
+
+    def left(self, declared: Declared) -> None:
+        """A consumer has left the queue: one that was to be deleted with its last is."""
+        declared.sole = False
+        self.used(declared)
+        if (
+            declared.auto_delete
+            and not declared.queue.has_consumers
+            and self.find(declared.name) is declared
+        ):
+            self.delete(declared)
+
+    def delete(self, declared: Declared) -> int:
+        """Deletes the queue; returns how many messages waited there."""
+        waiting = len(declared.queue)
+        self._declared.pop(declared.name, None)
+        self.exchanges.forget(declared.queue)
+        for tell in list(declared.on_delete):
+            tell()
+        self._router.drop(declared.queue)
+        return waiting
+
+    def left_by(self, conn: int) -> None:
+        """A connection has ended: the queues that were exclusive to it go."""
+        for declared in [each for each in self._declared.values() if each.owner == conn]:
+            self.delete(declared)
+
+    def route(self, message: Message, queues: list[Queue]) -> bool:
+        """Puts ``message`` into ``queues``; False if any of them refused it."""
+        taken = True
+        for queue in queues:
+            if isinstance(queue, LimitedQueue) and queue.refuses(message):
+                taken = False
+            else:
+                self._router.put(message, queue)
+        return taken
+
+    # --- what is due ------------------------------------------------------------------------------
+
+    def _at(self, what: str, at: Instant, then: Callable[[], None]) -> None:
+        self._timers[what] = then
+        self._deadlines.set((0, what), at)
+
+    def due(self, what: str) -> None:
+        """A deadline of ours has come."""
+        then = self._timers.pop(what, None)
+        if then is not None:
+            then()

@@ -1,0 +1,2 @@
+"""The broker without input or output: addresses, queues, credit, deadlines. No clock, no files, no
+randomness."""

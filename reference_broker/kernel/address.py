@@ -1,0 +1,143 @@
+"""An address: the name that is published to, and the queues bound to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.reference_broker.families.artemis.accounting import Account
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+
+
+class Pages(Protocol):
+    """Where the messages of an address go that do not fit into its memory."""
+
+    @property
+    def active(self) -> bool:
+        """Whether what comes now is kept here."""
+
+    @property
+    def files(self) -> int:
+        """How many page files there are."""
+
+    def takes(
+        self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool
+    ) -> bool:
+        """Whether ``message`` is kept here for ``queues``, so that it must not be put into them
+        now.
+
+        Asked for every message while the policy is PAGE; ``full`` if there is no room in memory,
+        looked at before the message is added. ``given_up`` is its place in the queue that gave it
+        up, if one did.
+        """
+
+
+class Keeper(Protocol):
+    """Where messages are that must survive a restart."""
+
+    def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
+        """Whether ``message`` is one that has to be kept for any of ``queues``."""
+
+    def keep(
+        self, message: Message, queues: list[Queue], given_up: Entry | None, charge: Claim
+    ) -> Iterable[tuple[Queue, Claim]]:
+        """Keeps it; returns for each queue what is to be released when the message has left it,
+        ``charge`` included."""
+
+
+class Address:
+    """One address. ``routing`` holds the ways in which it may be used; ``configured`` ones are
+    never deleted.
+
+    ``account`` counts its memory. ``pages`` is None where everything is kept in memory, ``keeper``
+    where nothing survives a restart.
+    """
+
+    def __init__(
+        self, name: str, routing: set[RoutingType], configured: bool, account: Account
+    ) -> None:
+        self.name = name
+        self.routing = routing
+        self.configured = configured
+        self.account = account
+        self.pages: Pages | None = None
+        self.keeper: Keeper | None = None
+        self.anycast: list[Queue] = []
+        self.multicast: list[Queue] = []
+        self._turn = 0
+
+    def bind(self, queue: Queue) -> None:
+        """Adds ``queue`` at the end."""
+        self._side(queue).append(queue)
+
+    def unbind(self, queue: Queue) -> None:
+        """Removes ``queue`` and forgets what is in it. Raises ``ValueError`` when it is not bound
+        here."""
+        self._side(queue).remove(queue)
+        queue.discard()
+
+    def _side(self, queue: Queue) -> list[Queue]:
+        return self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast
+
+    @property
+    def queues(self) -> list[Queue]:
+        """All queues."""
+        return [*self.anycast, *self.multicast]
+
+    def find(self, name: str) -> Queue | None:
+        """The anycast queue of that name, or None."""
+        return next((each for each in self.anycast if each.name == name), None)
+
+    def route(
+        self, message: Message, routing: RoutingType | None, given_up: Entry | None = None
+    ) -> bool:
+        """Puts ``message`` into one of the anycast queues, in turn, and into every multicast queue,
+        if their filters let it.
+
+        A ``routing`` limits that to one of the two sides. Without a queue there the message is
+        gone, as it must be for a topic without subscribers (ARTEMIS-STOMP-routing-5). ``given_up``
+        is its place in the queue that gave it up: such a message has no producer who could wait or
+        be told, so a full address drops it under DROP and takes it otherwise.
+
+        False if any of these queues refused it.
+        """
+        chosen = self._chosen(message, routing)
+        queues = [each for each in chosen if not each.refuses(message)]
+        taken = len(queues) == len(chosen)
+        if not queues:
+            return taken
+        account = self.account
+        if account.policy is FullPolicy.PAGE:
+            if self.pages is not None and self.pages.takes(message, queues, given_up, account.full):
+                return taken
+        elif given_up is not None and account.policy is FullPolicy.DROP and account.full:
+            return taken
+        charge = account.charge(message, len(queues))
+        if self.keeper is not None and self.keeper.keeps(message, queues):
+            for queue, claim in self.keeper.keep(message, queues, given_up, charge):
+                queue.put(message, given_up, claim)
+            return taken
+        for queue in queues:
+            queue.put(message, given_up, charge)
+        return taken
+
+    def _chosen(self, message: Message, routing: RoutingType | None) -> list[Queue]:
+        """The queues that ``message`` goes to."""
+        chosen: list[Queue] = []
+        anycast = self.anycast
+        if routing is not RoutingType.MULTICAST:
+            for _ in anycast:
+                self._turn = self._turn + 1 if self._turn + 1 < len(anycast) else 0
+                queue = anycast[self._turn]
+                if queue.filter is None or queue.filter.matches(message):
+                    chosen.append(queue)
+                    break
+        if routing is not RoutingType.ANYCAST:
+            chosen += [
+                each
+                for each in self.multicast
+                if each.filter is None or each.filter.matches(message)
+            ]
+        return chosen

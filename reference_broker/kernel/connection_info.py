@@ -1,0 +1,62 @@
+"""What a connection says of itself to whoever watches the broker
+(:mod:`brokerproof.reference_broker.protocols.management_http`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from brokerproof.harness.model.time import Instant
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.kernel.message import Entry
+    from brokerproof.reference_broker.kernel.queue import Queue
+
+RUNNING, FLOW, BLOCKING, BLOCKED = "running", "flow", "blocking", "blocked"
+"""States of a connection, as RabbitMQ names them: nothing special; held back by itself, now or in
+the last seconds; an alarm is raised, and it has published nothing since; an alarm is raised, and it
+is not read."""
+BY_NOTHING, BY_RESOURCE, BY_FLOW = "none", "resource", "flow"
+"""What a connection was held back by last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One open connection. ``timeout_s`` is its heart-beat interval, 0 without; ``blocked_at`` when
+    it was held back last."""
+
+    protocol: str
+    user: str
+    mechanism: str | None = None
+    state: str = RUNNING
+    channels: int = 0
+    client_properties: Mapping[str, Any] = field(default_factory=dict)
+    frame_max: int = 0
+    channel_max: int = 0
+    timeout_s: int = 0
+    blocked_by: str = BY_NOTHING
+    blocked_at: Instant | None = None
+    direct: bool = False
+    """Whether its protocol is served by a client inside of the broker, as RabbitMQ's plugins
+    are."""
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """A connection that can be watched."""
+
+    def describe(self) -> Described | None:
+        """How it stands; None before it is open."""
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What it has of queues, delivered and not settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Where a connection came from and where it arrived, each as HOST:PORT, and when."""
+
+    remote: str
+    local: str
+    at: Instant

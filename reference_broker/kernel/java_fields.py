@@ -1,0 +1,66 @@
+"""Values of a fixed size one after the other, as Java's data streams write them: what CORE and
+OpenWire have in common."""
+
+from __future__ import annotations
+
+import struct
+
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+int32, int64 = _INT.pack, _LONG.pack
+
+
+class Malformed(Exception):
+    """Octets that are not what a protocol has there; one sentence."""
+
+
+class FieldReader:
+    """Reads fields one after the other. Each method raises :class:`Malformed` where there is no
+    such value."""
+
+    __slots__ = ("at", "octets")
+
+    def __init__(self, octets: bytes, at: int = 0) -> None:
+        self.octets = octets
+        self.at = at
+
+    @property
+    def left(self) -> int:
+        """Octets that have not been read."""
+        return len(self.octets) - self.at
+
+    def take(self, count: int) -> bytes:
+        """As many octets."""
+        begin, end = self.at, self.at + count
+        if count < 0 or end > len(self.octets):
+            raise Malformed(f"a field of {count} octets, and {self.left} are there")
+        self.at = end
+        return self.octets[begin:end]
+
+    def byte(self) -> int:
+        """One octet, signed."""
+        octet = self.take(1)[0]
+        return octet - 256 if octet > 127 else octet
+
+    def flag(self) -> bool:
+        """A truth value."""
+        return self.take(1) != b"\0"
+
+    def int32(self) -> int:
+        """Four octets, signed."""
+        found: int = _INT.unpack(self.take(4))[0]
+        return found
+
+    def int64(self) -> int:
+        """Eight octets, signed."""
+        found: int = _LONG.unpack(self.take(8))[0]
+        return found
+
+    def number(self, form: str) -> int | float:
+        """A number as :mod:`struct` describes it."""
+        found: int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
+        return found
+
+
+def int8(value: int) -> bytes:
+    """One octet, signed."""
+    return bytes((value & 0xFF,))

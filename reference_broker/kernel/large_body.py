@@ -1,0 +1,175 @@
+"""Large messages: bodies that lie in files of their own while everything else of the message is in
+memory.
+
+A :class:`LargeBody` is there as long as somebody holds it: the places of its message in queues, a
+transaction, the page that its message lies on, a frame that waits, a delivery that is on its way.
+When the last of them is done with it, its file goes, at the end of the input in which that was: so
+it may pass from hand to hand without being held between.
+
+Its octets do not count for the memory of its address (manual, chapter on large messages), and are
+never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel.message import Claim, Envelope, Message
+from brokerproof.reference_broker.selector.values import Value
+
+PIECE = 256 * 1024
+"""Octets of a body that are read at once."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""Parts of a body, in order: begin and end of each."""
+
+
+class Files(Protocol):
+    """Where bodies lie."""
+
+    def read(
+        self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
+    ) -> None:
+        """Calls ``then`` later with these octets, or with None if they cannot be read."""
+
+    def idle(self, body: LargeBody) -> None:
+        """Nobody holds ``body`` now."""
+
+
+class LargeBody:
+    """``octets`` is its length, of which ``written`` are in its file, which may be there once it
+    has ``begun``; ``is_text`` says that it is UTF-8 as a whole, where that was asked for."""
+
+    __slots__ = ("begun", "files", "holders", "id", "is_text", "octets", "synced", "written")
+
+    def __init__(self, files: Files, id: int, octets: int = 0) -> None:
+        self.files = files
+        self.id = id
+        self.octets = octets
+        self.written = 0
+        self.holders = 0
+        self.begun = self.is_text = self.synced = False
+
+    @property
+    def file(self) -> str:
+        """The path of its file."""
+        return f"large/{self.id:09d}.body"
+
+    def hold(self) -> None:
+        """One more needs it."""
+        self.holders += 1
+
+    def drop(self) -> None:
+        """One less needs it."""
+        self.holders -= 1
+        if not self.holders:
+            self.files.idle(self)
+
+
+class Extract:
+    """What of a large body is the body of a message, as a protocol sees it. Has a length and no
+    octets."""
+
+    __slots__ = ("ranges", "whole")
+
+    def __init__(self, whole: LargeBody, ranges: Ranges | None = None) -> None:
+        self.whole = whole
+        self.ranges = ((0, whole.octets),) if ranges is None else ranges
+
+    def __len__(self) -> int:
+        return sum(end - begin for begin, end in self.ranges)
+
+
+class LargeMessage(Message):
+    """A message whose body is an :class:`Extract`."""
+
+    __slots__ = ("large",)
+
+    def __init__(
+        self, number: int, envelope: Envelope, body: Extract, arrived: Instant = 0
+    ) -> None:
+        super().__init__(number, envelope, b"", arrived)
+        self.body = body
+        self.large = body.whole
+
+    def size(self) -> int:
+        return self.envelope.size
+
+    def property(self, name: str) -> Value:
+        return (
+            self.envelope.size + len(self.body)
+            if name == properties.SIZE
+            else super().property(name)
+        )
+
+
+class Held:
+    """The claim of a large message's places in queues: ``charge``, and its body as long as any of
+    ``holders`` has it."""
+
+    __slots__ = ("_body", "_charge", "_holders")
+
+    def __init__(self, charge: Claim, body: LargeBody, holders: int) -> None:
+        self._charge = charge
+        self._body = body
+        self._holders = holders
+        body.hold()
+
+    def release(self) -> None:
+        """One holder has it no more."""
+        self._charge.release()
+        self._holders -= 1
+        if not self._holders:
+            self._body.drop()
+
+    def failed(self, failures: int) -> None:
+        """A delivery failed."""
+        self._charge.failed(failures)
+
+
+class Reading:
+    """Reads an extract piece by piece, and holds its body meanwhile. One piece is under way at a
+    time."""
+
+    def __init__(self, extract: Extract) -> None:
+        self._body = extract.whole
+        self._pieces = _pieces(extract.ranges)
+        self._next = next(self._pieces, None)
+        self._then: Callable[[bytes | None], None] | None = None
+        self.closed = self.waits = False
+        """``waits``: a piece is under way."""
+        self._body.hold()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every piece was asked for."""
+        return self._next is None
+
+    def ask(self, then: Callable[[bytes | None], None]) -> None:
+        """``then`` is called later with the next piece, None if it cannot be read; not if this is
+        closed by then."""
+        assert self._next is not None
+        begin, count = self._next
+        self._next = next(self._pieces, None)
+        self._then, self.waits = then, True
+        self._body.files.read(self._body, begin, count, self._came)
+
+    def _came(self, octets: bytes | None) -> None:
+        then, self._then, self.waits = self._then, None, False
+        if then is not None and not self.closed:
+            then(octets)
+
+    def close(self) -> None:
+        """Nothing more is wanted. May be called again."""
+        if not self.closed:
+            self.closed = True
+            self._body.drop()
+
+
+def _pieces(ranges: Ranges) -> Iterator[tuple[int, int]]:
+    for begin, end in ranges:
+        for at in range(begin, end, PIECE):
+            yield at, min(PIECE, end - at)

@@ -1,0 +1,144 @@
+"""Messages, and their places in queues.
+
+A :class:`Message` is what a producer handed over and never changes. What many messages of one
+producer have in common (destination, headers) is an :class:`Envelope`, shared between them, so that
+an encoder can do its work once per envelope and not once per message. An :class:`Entry` is one
+message's place in one queue; a message sent to three subscriptions has three entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import NS_PER_MS, Instant
+from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.selector.values import Value
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.kernel.large_body import LargeBody
+
+
+class Envelope:
+    """Everything about a message but its body and its number.
+
+    ``destination`` is what the producer wrote, ``address`` the same without the acceptor's prefix;
+    ``routing`` is None when the producer asked for none. ``text`` says that the producer gave no
+    content-length (ARTEMIS-STOMP-jms-1). ``size`` are the octets of the names and values of the
+    headers. ``wire`` belongs to the encoders: octets already encoded, by the encoder's key.
+    """
+
+    __slots__ = (
+        "_properties",
+        "address",
+        "destination",
+        "headers",
+        "routing",
+        "size",
+        "text",
+        "wire",
+    )
+
+    def __init__(
+        self,
+        address: str,
+        destination: str,
+        routing: RoutingType | None,
+        headers: tuple[tuple[str, str], ...],
+        text: bool,
+    ) -> None:
+        self.address = address
+        self.destination = destination
+        self.routing = routing
+        self.headers = headers
+        self.text = text
+        self.wire: dict[str, bytes] = {}
+        self.size = properties.size(headers)
+        self._properties: dict[str, Value] | None = None
+
+    @property
+    def properties(self) -> dict[str, Value]:
+        """What a selector can ask all messages of this envelope for; worked out when it is first
+        asked."""
+        if self._properties is None:
+            self._properties = properties.of_headers(self.address, self.headers)
+        return self._properties
+
+
+class Message:
+    """One message: its number (unique in the broker, from 1), its envelope and its body.
+
+    ``route`` says where it was sent, and is the envelope unless a protocol keeps the rest elsewhere
+    until it is asked for (see :mod:`brokerproof.reference_broker.protocols.amqp10.message`).
+    ``arrived`` is when it came, in ns since 1970.
+    """
+
+    __slots__ = ("arrived", "body", "envelope", "number", "route")
+
+    large: LargeBody | None = None
+    """The body's file, of a message that is too large for memory
+    (:mod:`brokerproof.reference_broker.kernel.large_body`)."""
+
+    def __init__(self, number: int, envelope: Envelope, body: bytes, arrived: Instant = 0) -> None:
+        self.number = number
+        self.envelope = self.route = envelope
+        self.body: Any = body
+        self.arrived = arrived
+
+    def size(self) -> int:
+        """Octets, as the memory of its address counts them (see
+        :mod:`brokerproof.reference_broker.families.artemis.accounting`)."""
+        return self.envelope.size + len(self.body)
+
+    def property(self, name: str) -> Value:
+        """What a selector finds under ``name``: a header, or one of the broker's own names (see
+        ``properties.py``)."""
+        if name == properties.SIZE:
+            return self.size()
+        if name == properties.TIMESTAMP:
+            return self.arrived // NS_PER_MS
+        return self.envelope.properties.get(name)
+
+
+class Claim(Protocol):
+    """What an entry has elsewhere because it is in its queue: memory, a place in the journal or on
+    a page."""
+
+    def release(self) -> None:
+        """The entry has left its queue for good. Called once."""
+
+    def failed(self, failures: int) -> None:
+        """The entry came back to its queue, as a failed delivery, for the time ``failures``."""
+
+
+class Entry:
+    """A message's place in one queue.
+
+    ``order`` grows with every message put into the queue and never changes, so a message that comes
+    back finds its old place. ``deliveries`` counts how often it was sent out, ``failures`` how
+    often it came back as a failed delivery, and ``earlier`` the failures in the queue that gave it
+    up. ``barred`` has the consumers that must not get it any more, None for nobody. ``notes``
+    belongs to the protocol sides: what was said about the message when it came back. ``charge`` is
+    what has to be released when the entry has left its queue for good, None for nothing.
+    """
+
+    __slots__ = (
+        "barred",
+        "charge",
+        "deliveries",
+        "earlier",
+        "failures",
+        "message",
+        "notes",
+        "order",
+    )
+
+    def __init__(self, message: Message, order: int, charge: Claim | None = None) -> None:
+        self.message = message
+        self.order = order
+        self.charge = charge
+        self.deliveries = 0
+        self.failures = 0
+        self.earlier = 0
+        self.barred: tuple[object, ...] | None = None
+        self.notes: Any = None

@@ -1,0 +1,223 @@
+"""Collects the effects of one ``handle`` call, so that each connection gets at most one
+``SendBytes``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from brokerproof.harness.model.broker_io import (
+    AlarmChanged,
+    Close,
+    Effect,
+    Observe,
+    ResumeReading,
+    SendBytes,
+    StopReading,
+)
+from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.streamed_sends import Streams
+
+
+class Layer(Protocol):
+    """Something between a connection and its transport."""
+
+    def outgoing(self, data: bytes) -> bytes:
+        """What goes to the transport in place of ``data``."""
+
+    def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
+        """Likewise, for some octets of something that leaves in parts."""
+
+    def close_asked(self) -> None:
+        """The connection wants to be closed; the layer does it when it is time."""
+
+
+class Outbox:
+    """Order of what comes out: observations as they were made, then for each connection its octets,
+    whether it is read, and its close.
+
+    What leaves in consequence of something that has to be stored first is held until then, and so
+    is everything behind it on the same connection: nothing overtakes. So it is with what leaves
+    behind a large message that leaves piece by piece
+    (:mod:`brokerproof.reference_broker.kernel.streamed_sends`).
+    """
+
+    def __init__(self) -> None:
+        self.streams = Streams(self._put_now, self._close_now, self._layers_of)
+        self._lines = self.streams.lines
+        self._observed: list[Effect] = []
+        self._octets: dict[int, list[bytes]] = {}
+        self._closed: list[int] = []
+        self._layers: dict[int, Layer] = {}
+        self._unread: dict[int, set[str]] = {}
+        self._reading: dict[int, bool] = {}
+        self._held: dict[int, deque[tuple[int, bytes | None]]] = {}
+        self._free: list[Effect] = []
+
+    @property
+    def closed(self) -> Sequence[int]:
+        """The connections whose transport is closed with what is drained next."""
+        return self._closed
+
+    def wrap(self, conn: int, layer: Layer) -> None:
+        """From here on ``layer`` stands between ``conn`` and its transport."""
+        self._layers[conn] = layer
+
+    def unwrap(self, conn: int) -> None:
+        """Nothing stands there any more."""
+        self._layers.pop(conn, None)
+
+    def send(self, conn: int, data: bytes) -> None:
+        """``data`` goes to ``conn`` behind everything sent before."""
+        if self._layers:
+            layer = self._layers.get(conn)
+            if layer is not None:
+                data = layer.outgoing(data)
+        self.put(conn, data)
+
+    def put(self, conn: int, data: bytes) -> None:
+        """Like :meth:`send`, but beneath any layer."""
+        if self._lines and self.streams.behind(conn, data):
+            return
+        self._put_now(conn, data)
+
+    def stream(self, conn: int, head: bytes, body: Extract, tail: bytes) -> None:
+        """``head``, the octets of ``body`` and ``tail`` go to ``conn``, as one whole, as the peer
+        takes them."""
+        self.streams.begin(conn, head, body, tail)
+
+    def gather(self, conn: int, body: Extract, made_of: Callable[[bytes], bytes]) -> None:
+        """Likewise for a protocol that needs a body as a whole: what is ``made_of`` its octets
+        leaves when they are read."""
+        self.streams.begin(conn, b"", body, b"", made_of)
+
+    def watch(self, conn: int, streams: Callable[[bool], None]) -> None:
+        """``streams`` is told whether something leaves piece by piece to ``conn``."""
+        self.streams.watchers[conn] = streams
+
+    def hold(self, conn: int, held: bool) -> None:
+        """Whether the peer of ``conn`` does not read."""
+        self.streams.pause(conn, held)
+
+    def lost(self, conn: int) -> None:
+        """The peer of ``conn`` is gone."""
+        self.streams.lost(conn)
+
+    def _layers_of(self, conn: int) -> Layer | None:
+        return self._layers.get(conn)
+
+    def _put_now(self, conn: int, data: bytes) -> bool:
+        """Returns whether it waits for something to be stored."""
+        chunks = self._octets.get(conn)
+        if chunks is None:
+            self._octets[conn] = [data]
+        else:
+            chunks.append(data)
+        return conn in self._held
+
+    def close(self, conn: int) -> None:
+        """``conn`` is closed behind everything that was sent."""
+        layer = self._layers.get(conn)
+        if layer is not None:
+            layer.close_asked()
+        elif not self.streams.behind(conn, None):
+            self._close_now(conn)
+
+    def cut(self, conn: int) -> None:
+        """``conn`` is closed as it is, whatever stands between."""
+        self._close_now(conn)
+
+    def _close_now(self, conn: int) -> None:
+        self._closed.append(conn)
+
+    def stop_reading(self, conn: int, reason: str) -> None:
+        """``conn`` is not to be read until every ``reason`` is gone: its peer is held back by its
+        transport."""
+        reasons = self._unread.setdefault(conn, set())
+        if not reasons:
+            self._reading[conn] = False
+        reasons.add(reason)
+
+    def resume_reading(self, conn: int, reason: str) -> None:
+        """``reason`` is gone, or was not there."""
+        reasons = self._unread.get(conn)
+        if reasons is None:
+            return
+        reasons.discard(reason)
+        if not reasons:
+            del self._unread[conn]
+            self._reading[conn] = True
+
+    def forget(self, conn: int) -> None:
+        """``conn`` is over; whether it is read does not matter any more."""
+        self._unread.pop(conn, None)
+        self._reading.pop(conn, None)
+        self.streams.watchers.pop(conn, None)
+
+    def observe(self, conn: int, requirement: str, detail: str) -> None:
+        """A branch was taken that exists because of ``requirement``."""
+        self._observed.append(Observe(conn, requirement, detail))
+
+    def alarm(self, resource: str, short: bool) -> None:
+        """An alarm of ours was raised or cleared, and the brokers that this one is linked with are
+        to know."""
+        self._observed.append(AlarmChanged(resource, short))
+
+    def drain(self, batch: int = 0) -> list[Effect]:
+        """Everything collected; the outbox is empty afterwards. With a ``batch``, octets are held
+        until that is stored."""
+        effects = self._observed
+        if self._free:
+            effects += self._free
+            self._free = []
+        for conn, chunks in self._octets.items():
+            data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
+            if batch or conn in self._held:
+                self._held.setdefault(conn, deque()).append((batch, data))
+            else:
+                effects.append(SendBytes(conn, data))
+        effects.extend(
+            ResumeReading(conn) if read else StopReading(conn)
+            for conn, read in self._reading.items()
+        )
+        for conn in self._closed:
+            if conn in self._held:
+                self._held[conn].append((batch, None))
+            else:
+                effects.append(Close(conn))
+        self._observed, self._octets, self._closed = [], {}, []
+        self._reading.clear()
+        return effects
+
+    def release(self, batch: int) -> None:
+        """All batches up to ``batch`` are stored: what waited for them goes out with the next
+        drain."""
+        for conn, held in list(self._held.items()):
+            octets: list[bytes] = []
+            while held and held[0][0] <= batch:
+                data = held.popleft()[1]
+                if data is not None:
+                    octets.append(data)
+                    continue
+                self._let_go(conn, octets)
+                octets = []
+                self._free.append(Close(conn))
+            self._let_go(conn, octets)
+            if not held:
+                del self._held[conn]
+                self.streams.go_on(conn)
+
+    def _let_go(self, conn: int, octets: list[bytes]) -> None:
+        if octets:
+            self._free.append(SendBytes(conn, b"".join(octets)))
+
+    def give_up(self) -> list[int]:
+        """What was to be stored cannot be: what waited for it is forgotten. Returns the connections
+        that waited.
+
+        One that was to be closed behind that is closed at once.
+        """
+        waited, self._held = self._held, {}
+        self._free += [Close(conn) for conn, held in waited.items() if held[-1][1] is None]
+        return list(waited)

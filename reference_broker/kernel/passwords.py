@@ -1,0 +1,52 @@
+"""Whether a password is the one that a users file holds, as itself or as a hash.
+
+A hash is ``ENC(ITERATIONS:SALT:HASH)`` with salt and hash in hexadecimal digits: PBKDF2 with
+HMAC-SHA-1 (RFC 8018), which is what ``artemis mask --hash`` prints, in the parentheses that
+artemis-users.properties wants around it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+MOST_ITERATIONS = 10_000_000
+"""What a hash may ask for: some seconds of work. More would be a mistake, or an attack on the
+broker."""
+
+_HASH = re.compile(
+    r"ENC\((?P<iterations>[0-9]{1,8}):(?P<salt>(?:[0-9A-Fa-f]{2})+):(?P<hash>(?:[0-9A-Fa-f]{2}){16,})\)"
+)
+_NOBODYS = (
+    "ENC(1024:00112233445566778899AABBCCDDEEFF00112233445566778899AABBCCDDEEFF:" + "00" * 64 + ")"
+)
+
+
+def is_hash(stored: str) -> bool:
+    """Whether ``stored`` is a hash that :func:`admitted` can compare with."""
+    found = _HASH.fullmatch(stored)
+    return found is not None and 1 <= int(found["iterations"]) <= MOST_ITERATIONS
+
+
+def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
+    """Whether ``name`` is a user with that password.
+
+    In constant time, also for a name that nobody has: that takes as long as a hash where anybody
+    has one.
+    """
+    stored = users.get(name)
+    if stored is None:
+        stored = _NOBODYS if any(map(is_hash, users.values())) else ""
+    same = _matches(stored, password)
+    return same and name in users
+
+
+def _matches(stored: str, password: bytes) -> bool:
+    found = _HASH.fullmatch(stored) if is_hash(stored) else None
+    if found is None:
+        return hmac.compare_digest(password, stored.encode())
+    expected, salt = bytes.fromhex(found["hash"]), bytes.fromhex(found["salt"])
+    derived = hashlib.pbkdf2_hmac("sha1", password, salt, int(found["iterations"]), len(expected))
+    return hmac.compare_digest(derived, expected)

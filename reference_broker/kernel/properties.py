@@ -1,0 +1,52 @@
+"""The names that selectors know, besides those of headers (ARTEMIS-STOMP-selector-1).
+
+===============  ======================================================================================
+name             value
+===============  ======================================================================================
+AMQAddress       the address, without the acceptor's prefix
+AMQPriority      header ``priority``, a number from 0 to 9; 4 without one
+AMQDurable       ``DURABLE`` if header ``persistent`` is ``true``, else ``NON_DURABLE``
+AMQExpiration    header ``expires``, milliseconds since 1970; 0 without one
+AMQGroupID       header ``JMSXGroupID``
+AMQTimestamp     when the message arrived, milliseconds since 1970
+AMQSize          octets: the body, and the names and values of the headers
+===============  ======================================================================================
+
+Other names are those of headers, and their values are strings; of a header that is repeated the
+first counts (STOMP12-REPEAT-02). ``AMQUserID`` is NULL: STOMP has no such thing.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from brokerproof.reference_broker.selector.values import Value, number
+
+SIZE, TIMESTAMP = "AMQSize", "AMQTimestamp"
+PRIORITY = 4
+"""The priority of a message that names none."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+def of_headers(address: str, headers: Headers) -> dict[str, Value]:
+    """Everything but what differs between messages with the same headers: AMQSize and
+    AMQTimestamp."""
+    found: dict[str, Value] = dict(reversed(headers))
+    priority, expires = (_whole(found.get(name)) for name in ("priority", "expires"))
+    return {
+        **found,
+        "AMQAddress": address,
+        "AMQPriority": priority if priority is not None and 0 <= priority <= 9 else PRIORITY,
+        "AMQDurable": "DURABLE" if found.get("persistent") == "true" else "NON_DURABLE",
+        "AMQExpiration": expires or 0,
+        "AMQGroupID": found.get("JMSXGroupID"),
+    }
+
+
+def size(headers: Headers) -> int:
+    """Octets of the names and values of ``headers``."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in headers)
+
+
+def _whole(value: Value) -> int | None:
+    found = number(value) if isinstance(value, str) else None
+    return found if isinstance(found, int) else None

@@ -1,0 +1,434 @@
+"""An ordered store of messages, and the rule by which its consumers get them.
+
+Order: every entry has a number that never changes; the ready entries are sorted by it, always.
+Entries that come back are merged into their old places, so whoever is next gets the oldest message
+first. Invariant between calls: if entries are ready, no consumer has room that may have them.
+Therefore a new message either goes straight to a consumer or to the end. An entry may wait although
+a consumer has room only if the consumer's selector does not select it, or if it came back as
+undeliverable to that consumer.
+
+A queue in which consumers may not have everything is choosy. There each entry goes to the next
+consumer in turn who has room and may have it, and a new one is treated like those that wait. What
+each consumer has looked at is remembered, so that nothing is looked at again unless it comes back.
+
+A delivery ends in one of four ways (:class:`brokerproof.harness.model.Outcome`): ACCEPTED is gone;
+RELEASED comes back and does not count against the message; MODIFIED comes back as a failed
+delivery; REJECTED goes to the dead letters at once. A message with as many failures as
+``max_attempts`` (above 0) goes to the dead letters too.
+
+A browser sees what waits, oldest first and each entry once, and takes nothing away.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import Protocol
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.selector.selector import Selector
+
+
+class Consumer(Protocol):
+    """Who takes messages from a queue."""
+
+    def has_room(self) -> bool:
+        """Whether one more message can be taken now."""
+
+    def deliver(self, entry: Entry) -> None:
+        """Takes a message. Called only right after ``has_room()`` was true."""
+
+
+class Browser(Protocol):
+    """Who only looks. ``cursor`` is the order of the last entry that was seen, 0 before the
+    first."""
+
+    cursor: int
+
+    def has_room(self) -> bool:
+        """Whether one more message can be shown now."""
+
+    def show(self, entry: Entry) -> None:
+        """Sees a message. Called only right after ``has_room()`` was true."""
+
+
+class Behind(Protocol):
+    """What belongs to a queue behind all that is in memory
+    (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
+
+    left: int
+    """How many messages."""
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether what comes next is on its way."""
+
+    def read_on(self, most: int = 128) -> bool:
+        """Appends the next few to the queue, ``most`` at most. False if there are none, or none can
+        be had now."""
+
+    def browse(self, browser: Browser) -> None:
+        """Shows ``browser``, which has seen all that waits in memory, what is behind that."""
+
+    def stop_browsing(self, browser: Browser) -> None:
+        """``browser`` sees nothing more."""
+
+
+class RoundRobin:
+    """Which consumer is next: the first with room after the one served last (ties go by order of
+    arrival)."""
+
+    def __init__(self) -> None:
+        self._consumers: list[Consumer] = []
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def add(self, consumer: Consumer) -> None:
+        """``consumer`` joins, as the last in turn."""
+        self._consumers.insert(self._next, consumer)
+        self._next += 1
+
+    def remove(self, consumer: Consumer) -> None:
+        """``consumer`` leaves; the turn of the others does not change."""
+        position = self._consumers.index(consumer)
+        del self._consumers[position]
+        if position < self._next:
+            self._next -= 1
+
+    def pick(self) -> Consumer | None:
+        """The consumer to serve now, or None when none has room."""
+        consumers = self._consumers
+        count = len(consumers)
+        for step in range(self._next, self._next + count):
+            position = step if step < count else step - count
+            consumer = consumers[position]
+            if consumer.has_room():
+                self._next = position + 1
+                return consumer
+        return None
+
+    def pick_of(self, may_have: Callable[[Consumer], bool]) -> Consumer | None:
+        """Like :meth:`pick`, among those who ``may_have`` it."""
+        consumers = self._consumers
+        for step in range(len(consumers)):
+            position = (self._next + step) % len(consumers)
+            if consumers[position].has_room() and may_have(consumers[position]):
+                self._next = position + 1
+                return consumers[position]
+        return None
+
+    def with_room(self) -> list[Consumer]:
+        """Everyone who has room."""
+        return [each for each in self._consumers if each.has_room()]
+
+
+class Queue:
+    """One queue. ``max_attempts`` 0 or less never gives a message up; ``bury`` takes what is given
+    up.
+
+    ``filter`` says which messages may enter; who puts messages in asks it before. ``durable``
+    queues are there again after a restart. ``id`` is the store's number for the queue, 0 where
+    there is no store; ``behind`` is what lies on pages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        routing: RoutingType,
+        dispatcher: RoundRobin,
+        max_attempts: int,
+        bury: Callable[[Queue, Entry], None],
+    ) -> None:
+        self.name = name
+        self.routing = routing
+        self.filter: Selector | None = None
+        self.id = 0
+        self.durable = False
+        self.behind: Behind | None = None
+        self.on_consumer: Callable[[], None] | None = None
+        """Called before a consumer sees anything."""
+        self.unsettled = 0
+        """Entries that are with a consumer, or with a transaction, and may come back."""
+        self._dispatcher = dispatcher
+        self._max_attempts = max_attempts
+        self._bury = bury
+        self._ready: deque[Entry] = deque()
+        self._order = 0
+        self._browsers: list[Browser] = []
+        self._on_read: list[Callable[[], None]] = []
+        self._choosy = self._barring = self._discarded = False
+        self._selectors: dict[Consumer, Selector] = {}
+        self._looked: dict[Consumer, int] = {}
+        """In a choosy queue: up to which order a consumer has looked at what waits."""
+
+    def __len__(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self._ready) + (0 if self.behind is None else self.behind.left)
+
+    @property
+    def octets_waiting(self) -> int:
+        """Octets of the bodies in memory that wait for a consumer; looks at each of them."""
+        return sum(len(each.message.body) for each in self._ready)
+
+    @property
+    def order(self) -> int:
+        """The number of the last message that came into memory."""
+        return self._order
+
+    @property
+    def has_consumers(self) -> bool:
+        """Whether anybody consumes."""
+        return len(self._dispatcher) > 0
+
+    @property
+    def consumers(self) -> int:
+        """How many consume."""
+        return len(self._dispatcher)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody consumes, or any message is here or may come back."""
+        return (
+            len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0 or bool(self._browsers)
+        )
+
+    def put(
+        self, message: Message, given_up: Entry | None = None, charge: Claim | None = None
+    ) -> None:
+        """A new message arrives at the end; ``given_up`` is its place in the queue that gave it up,
+        if one did.
+
+        ``charge`` is released when it has left the queue for good.
+        """
+        self._order += 1
+        entry = Entry(message, self._order, charge)
+        if given_up is not None:
+            entry.earlier = given_up.earlier + given_up.failures
+            entry.notes = given_up.notes
+        if not self._ready and not self._choosy:
+            consumer = self._dispatcher.pick()
+            if consumer is not None:
+                self.hand(consumer, entry)
+                return
+        self._ready.append(entry)
+        if self._browsers or self._choosy:
+            self.dispatch()
+
+    def refuses(self, message: Message) -> bool:
+        """Whether ``message`` is not to be put here, for want of room; asked before."""
+        return False
+
+    def append(self, message: Message, given_up: Entry | None, charge: Claim) -> Entry:
+        """A message that has been in this queue comes back into memory, behind all that is there.
+        It is not dispatched."""
+        self._order += 1
+        entry = Entry(message, self._order, charge)
+        if given_up is not None:
+            entry.earlier = given_up.earlier + given_up.failures
+            entry.notes = given_up.notes
+        self._ready.append(entry)
+        return entry
+
+    def attach(self, consumer: Consumer, selector: Selector | None = None) -> None:
+        """``consumer`` joins and gets what waits, of that what ``selector`` selects."""
+        if self.on_consumer is not None:
+            self.on_consumer()
+        self._dispatcher.add(consumer)
+        if selector is not None:
+            self._selectors[consumer] = selector
+            self._choosy = True
+        self.dispatch()
+
+    def detach(self, consumer: Consumer) -> None:
+        """``consumer`` gets nothing more. What it holds must be settled separately."""
+        self._dispatcher.remove(consumer)
+        self._selectors.pop(consumer, None)
+        self._looked.pop(consumer, None)
+        self._choosy = self._barring or bool(self._selectors)
+        if not self._choosy:
+            self._looked.clear()
+
+    def dispatch(self) -> None:
+        """Serves consumers until nothing waits or none has room. To be called whenever room may
+        have grown."""
+        self._serve()
+        self.read_on()
+        for browser in tuple(self._browsers):
+            self.show(browser)
+
+    def read_on(self) -> None:
+        """Serves consumers who have room from what is behind memory."""
+        if self.behind is not None and self.behind.left:
+            while self._dispatcher.with_room() and self.behind.read_on():
+                self._serve()
+
+    def hand(self, consumer: Consumer, entry: Entry) -> None:
+        """``consumer``, who has room, gets ``entry``."""
+        consumer.deliver(entry)
+
+    def _serve(self) -> None:
+        ready = self._ready
+        while ready and not self._choosy:
+            consumer = self._dispatcher.pick()
+            if consumer is None:
+                break
+            self.hand(consumer, ready.popleft())
+        if ready and self._choosy:
+            self._choose()
+
+    def _choose(self) -> None:
+        """Dispatches where not everybody may have everything. Who delivers may put an entry back,
+        in its old place."""
+        ready, looked, dispatcher = self._ready, self._looked, self._dispatcher
+        begin = min((looked.get(each, 0) for each in dispatcher.with_room()), default=self._order)
+        place = self._behind(begin)
+        while place < len(ready):
+            entry = ready[place]
+            consumer = dispatcher.pick_of(partial(self._may_have, entry))
+            if consumer is not None:
+                del ready[place]
+                looked[consumer] = entry.order
+                self.hand(consumer, entry)
+            elif dispatcher.with_room():
+                place += 1
+            else:
+                return
+        for each in dispatcher.with_room():
+            looked[each] = self._order
+
+    def _may_have(self, entry: Entry, consumer: Consumer) -> bool:
+        if entry.barred is not None and consumer in entry.barred:
+            return False
+        selector = self._selectors.get(consumer)
+        return selector is None or selector.matches(entry.message)
+
+    def browse(self, browser: Browser) -> None:
+        """``browser`` joins and sees what waits."""
+        self._browsers.append(browser)
+        self.show(browser)
+
+    def stop_browsing(self, browser: Browser) -> None:
+        """``browser`` sees nothing more."""
+        self._browsers.remove(browser)
+        if self.behind is not None:
+            self.behind.stop_browsing(browser)
+
+    def available(self, consumer: Consumer) -> int:
+        """How many messages wait that ``consumer`` may have; of those on pages the ones that it may
+        have are not known."""
+        if not self._choosy:
+            return len(self)
+        return sum(self._may_have(each, consumer) for each in self._ready)
+
+    def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
+        """How many messages wait that ``browser`` has not seen, of those that ``selector`` selects;
+        as for ``available``."""
+        place = self._place(browser)
+        if selector is None:
+            return max(0, len(self) - place - max(0, browser.cursor - self._order))
+        return sum(selector.matches(each.message) for each in islice(self._ready, place, None))
+
+    def show(self, browser: Browser) -> None:
+        """Shows ``browser`` what it has not seen, as long as it has room."""
+        place = self._place(browser)
+        while place < len(self._ready) and browser.has_room():
+            entry = self._ready[place]
+            browser.cursor = entry.order
+            browser.show(entry)
+            place += 1
+        if self.behind is not None and place >= len(self._ready) and browser.has_room():
+            self.behind.browse(browser)
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing of what waits was ever delivered."""
+        return not self.unsettled and not any(each.deliveries for each in self._ready)
+
+    def read(self) -> None:
+        """What lies behind can be had now."""
+        self.dispatch()
+        waiting, self._on_read = self._on_read, []
+        for each in waiting:
+            each()
+
+    def when_read(self, then: Callable[[], None]) -> bool:
+        """Whether messages are on their way from the disk; ``then`` is called when they are
+        here."""
+        if self.behind is None or not self.behind.left or not self.behind.is_coming:
+            return False
+        self._on_read.append(then)
+        return True
+
+    def _place(self, browser: Browser) -> int:
+        return self._behind(browser.cursor)
+
+    def _behind(self, order: int) -> int:
+        """The place of the first entry that waits behind ``order``."""
+        return bisect.bisect_right(self._ready, order, key=attrgetter("order"))
+
+    def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
+        """Ends deliveries. What comes back is *not* dispatched: a caller may have more to give back
+        first."""
+        self.unsettled -= len(entries)
+        if outcome is Outcome.ACCEPTED:
+            for entry in entries:
+                self.gone(entry)
+            return
+        back: list[Entry] = []
+        for entry in entries:
+            if outcome is not Outcome.RELEASED:
+                entry.failures += 1
+            if outcome is Outcome.REJECTED or 0 < self._max_attempts <= entry.failures:
+                self._bury(self, entry)
+                self.gone(entry)
+            else:
+                if outcome is Outcome.MODIFIED and entry.charge is not None:
+                    entry.charge.failed(entry.failures)
+                back.append(entry)
+        if self._discarded:
+            for entry in back:
+                self.gone(entry)
+        else:
+            self._take_back(back)
+
+    def gone(self, entry: Entry) -> None:
+        """``entry`` has left for good. A consumer calls it itself for what it takes and will not
+        settle."""
+        if entry.charge is not None:
+            entry.charge.release()
+
+    def discard(self) -> None:
+        """The queue is of no more use: what waits is gone, and so is whatever still comes back."""
+        self._discarded = True
+        self.purge()
+
+    def purge(self) -> int:
+        """What waits in memory is gone; returns how much that was."""
+        ready = tuple(self._ready)
+        self._ready.clear()
+        for entry in ready:
+            self.gone(entry)
+        return len(ready)
+
+    def _take_back(self, back: list[Entry]) -> None:
+        back.sort(key=attrgetter("order"))
+        if not self._barring and any(each.barred is not None for each in back):
+            self._barring = self._choosy = True
+        if back and self._choosy:
+            before = back[0].order - 1
+            for consumer, looked in self._looked.items():
+                self._looked[consumer] = min(looked, before)
+        if back and self._ready and self._ready[0].order < back[-1].order:
+            merged = list(heapq.merge(back, self._ready, key=attrgetter("order")))
+            self._ready.clear()  # the same deque: somebody may be in the middle of it
+            self._ready.extend(merged)
+        else:
+            self._ready.extendleft(reversed(back))

@@ -1,0 +1,468 @@
+"""From a name to an address and its queues: creation on demand, publishing, subscribing, dead
+letters, deletion.
+
+How a destination is used is decided in this order (ARTEMIS-STOMP-routing-1 to -6): what the frame
+says (header, then prefix: the protocol side has done that before it calls us); what the address is,
+if it exists; the address setting's ``default-address-routing-type``; MULTICAST, the documented
+default.
+
+An address that exists for the other way only learns the new one if ``auto-create-addresses`` allows
+it. An anycast destination also needs the queue of its name, if ``auto-create-queues`` allows it. A
+multicast one needs no queue: each subscription makes its own, and takes it along when it goes.
+Queues made on demand go when their last consumer has gone and nothing is left in them
+(``auto-delete-queues``), and addresses made on demand go with their last queue
+(``auto-delete-addresses``).
+
+A durable subscription is a multicast queue that stays when its consumer goes. Its name is known
+beforehand (ARTEMIS-STOMP-durable-4), so it may be one that the settings made. It has one consumer
+at a time, and it belongs to one address and keeps the selector it was made with: who asks for the
+same name and something else is refused, not given something else than was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting
+from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
+from brokerproof.reference_broker.families.artemis.management import ManagementAddress
+from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.persistence.router_store import Stored
+from brokerproof.reference_broker.selector.selector import Selector, parse
+from brokerproof.reference_broker.settings.settings import Settings
+
+MANAGEMENT = "activemq.management"
+
+
+class NoRoute(Exception):
+    """The destination does not exist and may not be created; the sentence says why."""
+
+
+class Router:
+    """All addresses and queues of a broker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rules: AddressRules,
+        queue: Callable[..., Queue],
+        dispatcher: Callable[[], RoundRobin],
+        accounting: Accounting,
+    ) -> None:
+        self._rules = rules
+        self._accounting = accounting
+        self._new_queue = queue
+        self._new_dispatcher = dispatcher
+        self._addresses: dict[str, Address] = {}
+        self._on_demand: dict[Queue, Address] = {}
+        self._durable: dict[str, tuple[Address, Queue]] = {}
+        self._messages = 0
+        self._subscriptions = 0
+        self._stored: Stored | None = None
+        self.special: Callable[[str, Account], Address | None] = lambda name, account: None
+        """Makes the address of a name that stands for something else than queues; None for all
+        others."""
+        for each in settings.addresses:
+            routing = set(each.routing) | {queue.routing for queue in each.queues}
+            routing = routing or {self._rules.of(each.name).default_address_routing_type}
+            address = self._open(each.name, routing, configured=True)
+            for configured in each.queues:
+                made = self._make(address, configured.name, configured.routing)
+                made.filter = None if configured.filter is None else parse(configured.filter)
+                address.bind(made)
+                made.durable = configured.durable
+                if made.routing is RoutingType.MULTICAST:
+                    self._durable[made.name] = address, made
+        self._addresses[MANAGEMENT] = ManagementAddress(
+            MANAGEMENT,
+            accounting.open(MANAGEMENT),
+            self._addresses,
+            lambda to, body: self.publish(self.message(to, body)),
+        )
+
+    def store_in(self, stored: Stored) -> None:
+        """From here on what has to survive a restart is ``stored``; what is there already is put
+        back. Called once, first."""
+        self._stored = stored
+        self._messages = stored.last_message
+        for address in self._addresses.values():
+            stored.opened(address)
+        for made in stored.queues:
+            address = self._addresses.get(made.address) or self._open(
+                made.address, {made.routing}, configured=False
+            )
+            queue = next(
+                (
+                    each
+                    for each in address.queues
+                    if each.name == made.name and each.routing is made.routing
+                ),
+                None,
+            )
+            if queue is None:
+                queue = self._make(address, made.name, made.routing)
+                queue.filter = None if made.filter is None else parse(made.filter)
+                queue.durable = True
+                address.bind(queue)
+                if made.on_demand:
+                    self._on_demand[queue] = address
+                if made.subscription:
+                    self._durable[made.name] = address, queue
+            address.routing.add(made.routing)
+            stored.back(queue, made, address)
+        stored.fill()
+        for address in self._addresses.values():
+            for queue in address.queues:
+                self._name(address, queue)
+        for queue in list(self._on_demand):
+            self.tidy(queue)
+
+    def together(self) -> None:
+        """What this input does happens as a whole or not at all, also if the broker ends
+        meanwhile."""
+        if self._stored is not None:
+            self._stored.together()
+
+    def ending(self) -> None:
+        """The broker ends in order."""
+        if self._stored is not None:
+            self._stored.ending(
+                queue for address in self._addresses.values() for queue in address.queues
+            )
+
+    def _name(self, address: Address, queue: Queue) -> None:
+        if self._stored is not None:
+            self._stored.made(queue, address, queue in self._on_demand, queue.name in self._durable)
+
+    def message(self, envelope: Envelope, body: bytes, arrived: Instant = 0) -> Message:
+        """A new message with the next number; ``arrived`` in ns since 1970."""
+        return Message(self.next_number(), envelope, body, arrived)
+
+    def next_number(self) -> int:
+        """A number for a new message, unique in the broker, from 1."""
+        self._messages += 1
+        return self._messages
+
+    def ensure(self, name: str, routing: RoutingType | None) -> Address:
+        """The address ``name``, usable in the way asked for; created on demand. Raises
+        :class:`NoRoute`."""
+        rule = self._rules.of(name)
+        address = self._addresses.get(name)
+        usable = (
+            {routing or rule.default_address_routing_type} if address is None else address.routing
+        )
+        if address is None:
+            if not rule.auto_create_addresses:
+                raise NoRoute(
+                    f"address {name!r} does not exist, and its address-setting forbids to create it"
+                )
+        elif (
+            routing is not None
+            and routing not in address.routing
+            and not rule.auto_create_addresses
+        ):
+            raise NoRoute(
+                f"address {name!r} is not for {routing}, and its address-setting forbids to change"
+                " that"
+            )
+        needs_queue = (address is None or not address.anycast) and self._wants_a_queue(
+            usable, routing
+        )
+        if needs_queue and not rule.auto_create_queues:
+            raise NoRoute(
+                f"queue {name!r} does not exist, and its address-setting forbids to create it"
+            )
+        if address is None:
+            address = self._open(name, usable, configured=False)
+        if needs_queue:
+            queue = self._make(address, name, RoutingType.ANYCAST)
+            queue.durable = True
+            address.bind(queue)
+            if rule.auto_delete_queues:
+                self._on_demand[queue] = address
+            self._name(address, queue)
+        if routing is not None:
+            address.routing.add(routing)
+        return address
+
+    def find(self, name: str) -> Queue | None:
+        """The anycast queue that has the name of its address, which is what protocols with queues
+        call a queue."""
+        address = self._addresses.get(name)
+        return None if address is None else address.find(name)
+
+    def names(self) -> list[str]:
+        """The names of all queues that :meth:`find` finds."""
+        return [name for name in self._addresses if self.find(name) is not None]
+
+    def declare(self, name: str, queue: Callable[..., Queue]) -> Queue:
+        """A new anycast queue that stays until it is dropped; there is none of that name. ``queue``
+        makes it."""
+        address = self._addresses.get(name) or self._open(
+            name, {RoutingType.ANYCAST}, configured=False
+        )
+        address.routing.add(RoutingType.ANYCAST)
+        attempts = self._rules.of(name).max_delivery_attempts
+        made = queue(
+            name, RoutingType.ANYCAST, self._new_dispatcher(), attempts, lambda queue, entry: None
+        )
+        address.bind(made)
+        return made
+
+    def drop(self, queue: Queue) -> None:
+        """Deletes the anycast ``queue`` of the address of its name, and what is in it."""
+        address = self._addresses[queue.name]
+        self._on_demand.pop(queue, None)
+        self._delete(address, queue)
+        self._tidy_address(address)
+
+    def put(self, message: Message, queue: Queue) -> None:
+        """Puts ``message`` into the anycast ``queue`` of the address of its name, whatever its
+        envelope says."""
+        queue.put(message, None, self._addresses[queue.name].account.charge(message, 1))
+
+    def multicast(self, message: Message, name: str) -> None:
+        """Puts ``message`` into the multicast queues of the address ``name``, if there are any."""
+        address = self._addresses.get(name)
+        if address is not None and address.multicast:
+            address.route(message, RoutingType.MULTICAST)
+
+    def rule(self, name: str) -> Rule:
+        """What the address-settings say of the address ``name``."""
+        return self._rules.of(name)
+
+    def address(self, name: str) -> Address | None:
+        """The address ``name``, None if there is none."""
+        return self._addresses.get(name)
+
+    def named(self, name: str) -> tuple[Address, Queue] | None:
+        """The queue called ``name``, or ADDRESS::QUEUE, with its address; None if there is none."""
+        at, _, called = name.rpartition("::")
+        where = (
+            [self._addresses.get(at)]
+            if at
+            else [self._addresses.get(name), *self._addresses.values()]
+        )
+        for address in where:
+            for queue in () if address is None else address.queues:
+                if queue.name == called:
+                    assert address is not None
+                    return address, queue
+        return None
+
+    def is_on_demand(self, queue: Queue) -> bool:
+        """Whether ``queue`` goes when it is of no more use."""
+        return queue in self._on_demand
+
+    def create(
+        self,
+        at: str,
+        name: str,
+        routing: RoutingType,
+        filter: Selector | None,
+        *,
+        durable: bool,
+        on_demand: bool,
+    ) -> None:
+        """Makes the queue ``name`` at the address ``at``, of which there is none. Raises
+        :class:`NoRoute`."""
+        address = self.create_address(at, {routing})
+        queue = self._make(address, name, routing)
+        queue.filter = filter
+        queue.durable = durable
+        address.bind(queue)
+        if on_demand:
+            self._on_demand[queue] = address
+        elif routing is RoutingType.MULTICAST:
+            self._durable[name] = address, queue
+        self._name(address, queue)
+
+    def create_address(self, name: str, routing: set[RoutingType]) -> Address:
+        """The address ``name``, which may be used in these ways too; made without a queue. Raises
+        :class:`NoRoute`."""
+        address = self._addresses.get(name)
+        if address is None:
+            if not self._rules.of(name).auto_create_addresses:
+                raise NoRoute(
+                    f"address {name!r} does not exist, and its address-setting forbids to create it"
+                )
+            address = self._open(name, set(routing), configured=False)
+        address.routing |= routing
+        return address
+
+    def delete(self, at: str, queue: Queue) -> None:
+        """Deletes ``queue`` of the address ``at``, and what is in it."""
+        address = self._addresses[at]
+        self._on_demand.pop(queue, None)
+        self._durable.pop(queue.name, None)
+        self._delete(address, queue)
+        self._tidy_address(address)
+
+    def _open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
+        account = self._accounting.open(name)
+        address = self.special(name, account) or Address(name, routing, configured, account)
+        self._addresses[name] = address
+        if self._stored is not None:
+            self._stored.opened(address)
+        return address
+
+    def hold(self, message: Message) -> Claim:
+        """Charges ``message`` to its address until it is published, or not."""
+        return self._accounting.find(message.route.address).hold(message)
+
+    def publish(self, message: Message) -> bool:
+        """Puts ``message`` where its envelope says; False if any queue there refused it. Raises
+        :class:`NoRoute`."""
+        envelope = message.route
+        address = self._addresses.get(envelope.address)
+        routing = envelope.routing
+        if (
+            address is None
+            or (routing is not None and routing not in address.routing)
+            or (not address.anycast and self._wants_a_queue(address.routing, routing))
+        ):
+            address = self.ensure(envelope.address, routing)
+        return address.route(message, routing)
+
+    @staticmethod
+    def _wants_a_queue(usable: set[RoutingType], routing: RoutingType | None) -> bool:
+        if routing is None:
+            return RoutingType.ANYCAST in usable
+        return routing is RoutingType.ANYCAST
+
+    def subscription(
+        self, name: str, routing: RoutingType | None, selector: Selector | None = None
+    ) -> Queue:
+        """The queue that a subscription to ``name`` consumes: the anycast queue, or a new one.
+        Raises :class:`NoRoute`.
+
+        A new queue lets in only what ``selector`` selects. From the anycast queue the consumer must
+        select for itself.
+        """
+        address = self.ensure(name, routing)
+        if routing is RoutingType.ANYCAST or (
+            routing is None and RoutingType.ANYCAST in address.routing
+        ):
+            return address.find(name) or address.anycast[0]
+        self._subscriptions += 1
+        queue = self._make(address, f"{name}#{self._subscriptions}", RoutingType.MULTICAST)
+        queue.filter = selector
+        address.bind(queue)
+        self._on_demand[queue] = address
+        self._name(address, queue)
+        return queue
+
+    def durable(
+        self, name: str, routing: RoutingType | None, called: str, selector: Selector | None
+    ) -> Queue:
+        """The queue ``called`` of a durable subscription to ``name``, made if there is none. Raises
+        :class:`NoRoute`.
+
+        An anycast destination has the one queue that all its consumers share, and keeps it anyway.
+        """
+        address = self.ensure(name, routing)
+        if routing is not RoutingType.MULTICAST and RoutingType.ANYCAST in address.routing:
+            return self.subscription(name, routing, selector)
+        if called not in self._durable:
+            queue = self._make(address, called, RoutingType.MULTICAST)
+            queue.filter = selector
+            queue.durable = True
+            address.bind(queue)
+            self._durable[called] = address, queue
+            self._name(address, queue)
+        owner, queue = self._durable[called]
+        if owner is not address:
+            raise NoRoute(
+                f"the durable subscription {called!r} is one to {owner.name!r}, not to {name!r}"
+            )
+        if queue.has_consumers:
+            raise NoRoute(
+                f"the durable subscription {called!r} has a consumer, and it can have only one at a"
+                " time"
+            )
+        kept, asked = (None if each is None else each.text for each in (queue.filter, selector))
+        if asked != kept:
+            raise NoRoute(
+                f"the durable subscription {called!r} has the selector {kept!r}, not {asked!r};"
+                " delete it first"
+            )
+        return queue
+
+    def forget(self, called: str) -> None:
+        """Deletes the durable subscription ``called`` and what is in it; nothing happens if there
+        is none.
+
+        Raises :class:`NoRoute` while it has a consumer.
+        """
+        found = self._durable.get(called)
+        if found is None:
+            return
+        address, queue = found
+        if queue.has_consumers:
+            raise NoRoute(f"the durable subscription {called!r} has a consumer")
+        del self._durable[called]
+        self._delete(address, queue)
+        self._tidy_address(address)
+
+    def tidy(self, queue: Queue) -> None:
+        """Deletes ``queue`` if it was made on demand and is of no more use: to be called when a
+        consumer has left it."""
+        address = self._on_demand.get(queue)
+        if address is None:
+            return
+        if queue.routing is RoutingType.ANYCAST and queue.in_use:
+            return
+        del self._on_demand[queue]
+        self._delete(address, queue)
+        self._tidy_address(address)
+
+    def _delete(self, address: Address, queue: Queue) -> None:
+        address.unbind(queue)
+        if self._stored is not None:
+            self._stored.gone(queue, address)
+
+    def _tidy_address(self, address: Address) -> None:
+        used = address.configured or address.anycast or address.multicast
+        if not used and self._rules.of(address.name).auto_delete_addresses:
+            self._close(address)
+
+    def _close(self, address: Address) -> None:
+        if self._addresses.get(address.name) is address:
+            del self._addresses[address.name]
+            self._accounting.close(address.account)
+            if self._stored is not None:
+                self._stored.closed(address)
+
+    def remove(self, name: str) -> None:
+        """Deletes the address ``name`` with its queues and what is in them; nothing happens if
+        there is none."""
+        address = self._addresses.get(name)
+        if address is not None:
+            for queue in address.queues:
+                self._on_demand.pop(queue, None)
+                self._durable.pop(queue.name, None)
+                self._delete(address, queue)
+            self._close(address)
+
+    def _make(self, address: Address, name: str, routing: RoutingType) -> Queue:
+        attempts = self._rules.of(address.name).max_delivery_attempts
+
+        def bury(queue: Queue, entry: Entry) -> None:
+            self._bury(address.name, entry)
+
+        return self._new_queue(name, routing, self._new_dispatcher(), attempts, bury)
+
+    def _bury(self, address: str, entry: Entry) -> None:
+        """A message given up goes to the dead letter address as it was sent; without one it is
+        dropped."""
+        grave = self._rules.of(address).dead_letter_address
+        if grave is None:
+            return
+        try:
+            self.ensure(grave, None).route(entry.message, None, entry)
+        except NoRoute:
+            return

@@ -1,0 +1,106 @@
+"""Where what the cursor of a queue puts aside lies: on pages
+(:mod:`brokerproof.reference_broker.persistence.pages`), one behind the other.
+
+A message that lies there has left memory; nothing is known of it but that there is one more. It
+comes back behind everything that is in memory, which is why nothing goes to memory past it. What
+waits in memory when that is cleared is written here; a persistent message that is in the journal is
+taken out of there, both at once or not at all.
+
+After a restart what the journal has is taken for older than what pages have. So, as long as pages
+are not done with, what has to survive is written to them, even if it comes back into memory at
+once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.persistence import records
+from brokerproof.reference_broker.persistence.codec import is_durable
+from brokerproof.reference_broker.persistence.cursor import Place
+from brokerproof.reference_broker.persistence.pages import PagingStore
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
+    from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
+
+
+class Spool:
+    """The pages of one queue, whose usage is in ``account``."""
+
+    def __init__(self, pages: PagingStore, account: UsageAccount) -> None:
+        self._pages = pages
+        self._account = account
+        self.cursor = account.cursor
+
+    @property
+    def active(self) -> bool:
+        """Whether anything lies here that is not done with."""
+        return self._pages.active
+
+    @property
+    def files(self) -> int:
+        """How many page files there are."""
+        return self._pages.files
+
+    def takes(
+        self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool
+    ) -> bool:
+        """Whether ``message`` is put aside; if not it is to be put into its queue, which is one of
+        ``queues``."""
+        queue: CursorQueue = queues[0]  # type: ignore[assignment]
+        persistent = is_durable(message)
+        lies = self.cursor.on_disk.messages > 0
+        aside = (lies or not queue.is_served) and self.cursor.puts_aside(persistent)
+        survives = persistent and queue.durable and self._pages.store.journaled
+        if not aside and not (survives and self.active):
+            return False
+        if aside and not lies:
+            queue.clear()
+        octets = self._pages.append(message, [queue], given_up)
+        self._account.added()
+        self.cursor.put_aside(persistent, self._account.cost(message), octets)
+        if not aside:
+            queue.bring_back()
+        queue.dispatch()
+        return True
+
+    def lay(self, queue: CursorQueue, entry: Entry, claim: QueueClaim) -> None:
+        """``entry``, which waited in memory, lies here from now on."""
+        known = entry.earlier or entry.notes is not None
+        octets = self._pages.append(entry.message, [queue], entry if known else None)
+        self.cursor.clear_away(claim, octets)
+
+    def together(self) -> None:
+        """What is written from here on, and what is done with, is stored as a whole or not at
+        all."""
+        self._pages.store.together()
+
+    def claim(self, message: Message, place: Place) -> Claim:
+        """``message`` was read from ``place``: what it is charged from now on."""
+        persistent = is_durable(message)
+        claim = QueueClaim(
+            self.cursor,
+            self._account.cost(message),
+            persistent,
+            self._account.forget_message,
+            lies=place,
+        )
+        octets = place.page.average if place.page.recovered else place.octets + records.HEAD.size
+        self.cursor.bring_back(claim, octets, octets if place.page.recovered else claim.cost)
+        return claim
+
+    def restored(self, queue: Queue) -> None:
+        """``queue`` is that of an earlier broker: what lies here for it is charged."""
+        for page in self._pages.pages.values():
+            count = page.left.get(queue.id, 0)
+            self._account.added(count)
+            self.cursor.found(count, count * page.average)
+
+    def nothing_lies(self) -> None:
+        """What still lies here will not come back."""
+        for _ in range(self.cursor.nothing_lies()):
+            self._account.forget_message()

@@ -1,0 +1,64 @@
+"""Transactions: sends and settlements that happen together at COMMIT, or not at all.
+
+A send is held back until COMMIT. A settlement has left its subscription at once, and its window
+with it: the client has finished with the message, so its buffer is free (ARTEMIS-STOMP-window-2
+speaks of *sending* the ACK). But the queue learns of it only at COMMIT. What is held back occupies
+the memory of its address meanwhile. After ABORT, which DISCONNECT and a lost connection imply
+(STOMP12-BEGIN-04), every message whose settlement was undone returns to its queue as a failed
+delivery and is delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+
+
+class Transaction:
+    """One open transaction. Neither ``commit`` nor ``undo`` may be called twice."""
+
+    def __init__(self) -> None:
+        self._sends: list[tuple[Message, Claim]] = []
+        self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
+
+    @property
+    def holds_messages(self) -> bool:
+        """Whether anything was sent that waits for the end."""
+        return bool(self._sends)
+
+    def send(self, message: Message, charge: Claim) -> None:
+        """Holds ``message`` until COMMIT, and what it occupies until the end."""
+        self._sends.append((message, charge))
+
+    def settle(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:
+        """Holds the settlement of ``entries`` until COMMIT."""
+        self._settlements.append((queue, entries, outcome))
+
+    def commit(self, publish: Callable[[Message], object]) -> list[Queue]:
+        """Settles and publishes everything, in the order it was asked for; returns the queues to
+        dispatch."""
+        for queue, entries, outcome in self._settlements:
+            queue.settle(entries, outcome)
+        sends = iter(self._sends)
+        try:
+            for message, charge in sends:
+                charge.release()  # from here on it is charged to the queues that it reaches
+                publish(message)
+        finally:
+            for _, charge in sends:
+                charge.release()
+        return self._queues()
+
+    def undo(self) -> list[Queue]:
+        """Forgets the sends and takes the settled messages back; returns the queues to dispatch."""
+        for _, charge in self._sends:
+            charge.release()
+        for queue, entries, _ in self._settlements:
+            queue.settle(entries, Outcome.MODIFIED)
+        return self._queues()
+
+    def _queues(self) -> list[Queue]:
+        return list(dict.fromkeys(queue for queue, _, _ in self._settlements))

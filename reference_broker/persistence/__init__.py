@@ -1,0 +1,2 @@
+"""What outlives memory: pages of messages, and the journal of what is durable. Only ``disk.py``
+touches files."""

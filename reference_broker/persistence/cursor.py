@@ -1,0 +1,294 @@
+"""Where one queue reads in the pages of its address, and what it has read and is not done with.
+
+A queue reads when a consumer has room and nothing waits for it, a few messages at a time, and in a
+queue with selectors as long as nobody has found anything; but never beyond ``max-read-page-bytes``
+or ``-messages`` of what it is not done with. So a selector that matches only far behind much that
+nobody takes finds nothing until that is taken (ARTEMIS-PAGING-6). Browsers read on their own,
+through all pages.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, cast
+
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.queue import Browser, Queue
+from brokerproof.reference_broker.persistence import page as layout
+from brokerproof.reference_broker.persistence.codec import BadOctets
+from brokerproof.reference_broker.persistence.page import DURABLE, Page
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.persistence.pages import PagingStore
+
+READ_AT_ONCE = 1024 * 1024
+"""Octets that are read from pages for one input. The rest comes a moment later: a peer that is slow
+shows itself between."""
+AT_ONCE = 128
+"""Messages that are read before consumers are looked at again."""
+
+
+class Place:
+    """Where an entry of a queue lies on a page, in so many ``octets``: what it is charged to.
+    ``several`` says that other queues have it too."""
+
+    __slots__ = ("_cursor", "_durable", "_index", "_several", "octets", "page")
+
+    def __init__(
+        self, cursor: PageCursor, page: Page, index: int, octets: int, durable: bool, several: bool
+    ) -> None:
+        self._cursor = cursor
+        self.page = page
+        self._index = index
+        self.octets = octets
+        self._durable = durable
+        self._several = several
+
+    def release(self) -> None:
+        """The entry has left its queue for good."""
+        self._cursor.gone(self.page, self._index, self.octets, self._durable)
+        if self._several:
+            self._cursor.unshare(self.page, self._index)
+
+    def failed(self, failures: int) -> None:
+        """The entry came back, as a failed delivery, for the time ``failures``."""
+        if self._durable:
+            self._cursor.failed(self.page, self._index, failures)
+
+
+class _Glance:
+    """How far a browser has read in the pages: up to the record ``index`` of page ``number``, which
+    is its entry ``order``."""
+
+    __slots__ = ("index", "number", "order")
+
+    def __init__(self, number: int, index: int, order: int) -> None:
+        self.number, self.index, self.order = number, index, order
+
+
+class PageCursor:
+    """``left`` counts what is on pages and not read yet."""
+
+    def __init__(self, pages: PagingStore, queue: Queue) -> None:
+        self.pages = pages
+        self.queue = queue
+        self.left = 0
+        self._id = queue.id
+        self._number, self._index = 0, 1
+        self._octets = self._messages = 0
+        self._glances: dict[Browser, _Glance] = {}
+        self._closed = False
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether what comes next is on its way from the disk, or was more than one input may
+        read."""
+        page = self._page()
+        return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
+
+    def read_on(self, most: int = AT_ONCE) -> bool:
+        """Reads up to ``most`` messages into the queue, if it may have more and they are in memory.
+        False if there are none."""
+        limits, store = self.pages.limits, self.pages.store
+        count = 0
+        if store.read_now >= READ_AT_ONCE:
+            store.unfinished[self.queue] = None
+            return False
+        while count < most and self.left > 0:
+            page = self._page()
+            content = None if page is None else self.pages.content(page)
+            if page is None or content is None:
+                break
+            while self._index < len(content) and count < most:
+                if store.read_now >= READ_AT_ONCE:
+                    return True
+                if (
+                    self._octets >= limits.read_octets
+                    or 0 <= limits.read_messages <= self._messages
+                ):
+                    return count > 0
+                payload, index = content[self._index], self._index
+                self._index += 1
+                count += payload is not None and self._read(page, index, payload)
+            if self._index >= len(content):
+                self._turn(page)
+        return count > 0
+
+    def _page(self) -> Page | None:
+        """The next page that has something for this queue."""
+        pages = self.pages.pages
+        page = pages.get(self._number)
+        if page is not None and page.left.get(self._id):
+            return page
+        if self.left <= 0:
+            return None
+        first = max(self._number + 1, next(iter(pages)))
+        for number in range(first, self.pages.next_number):
+            page = pages.get(number)
+            if page is not None and page.left.get(self._id):
+                self._number, self._index = number, 1
+                self.pages.ahead(number + 1)
+                return page
+        return None
+
+    def _read(self, page: Page, index: int, payload: bytes) -> bool:
+        """The record becomes an entry of the queue, if it is for this queue and not done with."""
+        found = self._message(page, index, payload)
+        if found is None:
+            return False
+        message, given_up, durable, several = found
+        octets = len(payload)
+        self.pages.store.read_now += octets
+        entry = self.queue.append(
+            message, given_up, Place(self, page, index, octets, durable, several)
+        )
+        if page.recovered:
+            entry.failures, entry.deliveries = self.pages.store.history(self.queue, page, index)
+        self._octets += octets
+        self._messages += 1
+        page.left[self._id] -= 1
+        self.left -= 1
+        return True
+
+    def _message(
+        self, page: Page, index: int, payload: bytes
+    ) -> tuple[Message, Entry | None, bool, bool] | None:
+        try:
+            flags, _, ids, at = layout.peek(payload)
+            if self._id not in ids or (
+                page.recovered and (not flags & DURABLE or page.is_marked(self._id, index))
+            ):
+                return None
+            several = len(ids) > 1
+            durable = bool(flags & DURABLE) and self.queue.durable
+            key = (page.number, index)
+            known = self.pages.shared.get(key) if several else None
+            if known is not None:
+                known[1] = cast(int, known[1]) + 1
+                message, given_up = cast("tuple[Message, Entry | None]", known[0])
+            else:
+                message, given_up = layout.unpack(payload, flags, at, self.pages.store.decoder)
+                if several:
+                    self.pages.shared[key] = [(message, given_up), 1]
+        except (struct.error, BadOctets) as problem:
+            self.pages.store.report(f"{page.file}, record {index}: {problem}; it is not delivered")
+            return None
+        return message, given_up, durable, several
+
+    def _turn(self, page: Page) -> None:
+        """Everything of ``page`` has been read; of one that is not the last, what is missing is
+        damaged and written off."""
+        if page is self.pages.last:
+            return
+        missing = page.left.pop(self._id, 0)
+        self._number, self._index = page.number + 1, 1
+        if missing:
+            self.left -= missing
+            page.drop(self._id, missing)
+            self.pages.clean()
+
+    def is_near(self, page: Page) -> bool:
+        """Whether ``page`` is the one that is read now, or the next."""
+        return self._number >= page.number - 1
+
+    def came(self, page: Page) -> None:
+        """``page`` is in memory now."""
+        if page.number == self._number:
+            self.queue.read()
+        else:
+            for browser, glance in tuple(self._glances.items()):
+                if glance.number == page.number:
+                    self.queue.show(browser)
+
+    # --- what was read ----------------------------------------------------------------------------
+
+    def gone(self, page: Page, index: int, octets: int, durable: bool) -> None:
+        """An entry that was read has left the queue for good."""
+        if self._closed:
+            return
+        self._octets -= octets
+        self._messages -= 1
+        page.refs[self._id] -= 1
+        page.pending -= 1
+        page.done(index)
+        if durable:
+            page.mark(self._id, index)
+            self.pages.store.page_gone(self._id, page, index)
+        if page.pending == 0:
+            self.pages.clean()
+
+    def failed(self, page: Page, index: int, failures: int) -> None:
+        """An entry that was read came back as a failed delivery."""
+        if not self._closed:
+            self.pages.store.page_failed(self._id, page, index, failures)
+
+    def unshare(self, page: Page, index: int) -> None:
+        """One queue less has the message in memory."""
+        key = (page.number, index)
+        known = self.pages.shared.get(key)
+        if known is not None:
+            known[1] = cast(int, known[1]) - 1
+            if not known[1]:
+                del self.pages.shared[key]
+
+    def close(self) -> None:
+        """The queue is deleted."""
+        self._closed = True
+        self.left = 0
+
+    # --- browsers ---------------------------------------------------------------------------------
+
+    def browse(self, browser: Browser) -> None:
+        """Shows ``browser``, which has seen all that the queue has read, what is behind that on
+        pages."""
+        glance = self._glances.get(browser)
+        if glance is None or glance.order < self.queue.order:
+            self._page()
+            glance = self._glances[browser] = _Glance(self._number, self._index, self.queue.order)
+        while browser.has_room():
+            found = self._next(glance)
+            if found is None:
+                return
+            message, given_up = found
+            glance.order += 1
+            if glance.order <= browser.cursor:
+                continue
+            entry = Entry(message, glance.order)
+            if given_up is not None:
+                entry.earlier, entry.notes = given_up.earlier + given_up.failures, given_up.notes
+            browser.cursor = glance.order
+            browser.show(entry)
+
+    def _next(self, glance: _Glance) -> tuple[Message, Entry | None] | None:
+        """What is next for a browser; None if nothing is, or it has to be loaded first."""
+        pages = self.pages.pages
+        while True:
+            page = pages.get(glance.number)
+            if page is None:
+                following = next((each for each in pages if each > glance.number), None)
+                if following is None:
+                    return None
+                glance.number, glance.index = following, 1
+                continue
+            content = self.pages.content(page)
+            if content is None:
+                return None
+            if glance.index >= len(content):
+                if page is self.pages.last:
+                    return None
+                glance.number, glance.index = page.number + 1, 1
+                continue
+            payload, index = content[glance.index], glance.index
+            glance.index += 1
+            found = None if payload is None else self._message(page, index, payload)
+            if found is not None:
+                message, given_up, _, several = found
+                if several:
+                    self.unshare(page, index)
+                return message, given_up
+
+    def stop_browsing(self, browser: Browser) -> None:
+        """``browser`` sees nothing more."""
+        self._glances.pop(browser, None)

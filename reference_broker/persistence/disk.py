@@ -1,0 +1,148 @@
+"""Files: what the store asks for, done. The only module here that touches them; it blocks, so a
+thread calls it.
+
+``sync`` is fdatasync, and a new file's folder is synced too, so both content and name are on the
+disk, as far as the disk keeps its word when it says that its cache is flushed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from brokerproof.harness.model.broker_io import FileLoaded, FilesStored, LoadFile, StoreFiles, Write
+
+_MOST_OPEN = 32
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in ``folder`` survive a loss of power. Raises ``OSError``."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Disk:
+    """``folders`` has the real folder for the first part of each path: ``{"journal": …, "paging":
+    …}``."""
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = dict(folders)
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._new: set[str] = set()
+        """Files whose names are not synced yet."""
+
+    def path(self, name: str) -> Path:
+        """Where the file ``name`` really is."""
+        first, _, rest = name.partition("/")
+        return self._folders[first] / rest
+
+    # --- what the store asks for ------------------------------------------------------------------
+
+    def store(self, effect: StoreFiles) -> FilesStored:
+        """Writes and removes."""
+        for name in effect.before:
+            self._remove(name)
+        for write in effect.writes:
+            try:
+                handle = self._handle(write.file)
+                self._write(handle, write)
+            except OSError as problem:
+                self._forget(write.file)
+                sentence = f"{self.path(write.file)}: cannot be written ({problem.strerror})"
+                return FilesStored(effect.ticket, sentence, full=problem.errno in _NO_SPACE)
+            try:
+                if write.sync:
+                    self._sync(handle, write.file)
+            except OSError as problem:
+                self._forget(write.file)
+                return FilesStored(
+                    effect.ticket, f"{self.path(write.file)}: fsync failed ({problem.strerror})"
+                )
+        for name in effect.removes:
+            self._remove(name)
+        return FilesStored(effect.ticket)
+
+    def load(self, effect: LoadFile) -> FileLoaded:
+        """Reads."""
+        path = self.path(effect.file)
+        try:
+            with path.open("rb") as file:
+                file.seek(effect.offset)
+                return FileLoaded(effect.ticket, file.read(effect.length))
+        except OSError as problem:
+            return FileLoaded(effect.ticket, b"", f"{path}: cannot be read ({problem.strerror})")
+
+    def _handle(self, name: str) -> int:
+        handle = self._open.get(name)
+        if handle is not None:
+            self._open.move_to_end(name)
+            return handle
+        path = self.path(name)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._new.add(name)
+        handle = self._open[name] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if len(self._open) > _MOST_OPEN:
+            os.close(self._open.popitem(last=False)[1])
+        return handle
+
+    @staticmethod
+    def _write(handle: int, write: Write) -> None:
+        data, at = memoryview(write.data), write.offset
+        while data:
+            written = os.pwrite(handle, data, at)
+            data, at = data[written:], at + written
+
+    def _sync(self, handle: int, name: str) -> None:
+        os.fdatasync(handle)
+        if name in self._new:
+            parent = self.path(name).parent
+            for folder in (parent, parent.parent):
+                sync_folder(folder)
+            self._new.discard(name)
+
+    def _forget(self, name: str) -> None:
+        handle = self._open.pop(name, None)
+        if handle is not None:
+            with contextlib.suppress(OSError):
+                os.close(handle)
+
+    def _remove(self, name: str) -> None:
+        self._forget(name)
+        self._new.discard(name)
+        path = self.path(name)
+        with contextlib.suppress(OSError):
+            path.unlink()
+        if name.startswith("paging/"):
+            with contextlib.suppress(OSError):  # the folder goes with its last page
+                path.parent.rmdir()
+
+    def close(self) -> None:
+        """Closes every file."""
+        for name in list(self._open):
+            self._forget(name)
+
+    # --- what recovery asks for -------------------------------------------------------------------
+
+    def names(self) -> Iterator[str]:
+        """The names of all files."""
+        for first, folder in self._folders.items():
+            for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+                if path.is_file():
+                    yield f"{first}/{path.relative_to(folder).as_posix()}"
+
+    def read(self, name: str) -> bytes:
+        """The octets of a file."""
+        return self.path(name).read_bytes()
+
+    def size(self, name: str) -> int:
+        """How many octets a file has."""
+        return self.path(name).stat().st_size

@@ -1,0 +1,293 @@
+"""The journal: what is durable and does not lie on a page, and what queues are done with.
+
+Segments -------- The journal is a row of files, each called a segment, each record of which is
+operations (``operations.py``). What belongs together (a transaction, and everything else of one
+input that comes with it) is one record, so it is there or it is not.
+
+A segment begins with a snapshot of everything but the messages themselves. So of the segments
+before it nothing is needed but the messages that were added there and are not done with; the oldest
+segment without any is removed. When little of the journal is such messages, those of the oldest
+segment are added again at the end, and it is removed.
+
+A write that failed is not repeated in the same file, of which nobody knows what is in it now: the
+segment is left as it is, and what was to be written is written to a new one. Whatever of it came to
+be in the old one says the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from brokerproof.harness.model.broker_io import Write
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.persistence import codec, records
+from brokerproof.reference_broker.persistence.operations import (
+    Added,
+    Consumed,
+    Failed,
+    Gone,
+    Length,
+    Operation,
+    PageGone,
+    QueueMade,
+    Snapshot,
+)
+
+_ATOM = 64 * 1024
+"""Octets of operations in one record, more or less, unless they belong together."""
+_ROOM_FOR_DEAD = 4
+"""The journal is made smaller when it has more than this many segments, and this many times what it
+needs."""
+_MOST_FAILURES = 0xFFFF
+
+
+class Live:
+    """A message that is in the journal: the queues that are not done with it, and where it was
+    added last."""
+
+    __slots__ = ("failures", "given_up", "ids", "message", "octets", "segment")
+
+    def __init__(self, message: Message, ids: tuple[int, ...], given_up: Entry | None) -> None:
+        self.message = message
+        self.ids = ids
+        self.given_up = given_up
+        self.failures: dict[int, int] | None = None
+        self.segment: Segment | None = None
+        self.octets = 0
+
+
+class Segment:
+    """One file, of which ``good`` octets are known to be stored. ``live`` counts the messages that
+    were added here last, ``live_octets`` their octets."""
+
+    __slots__ = ("good", "live", "live_octets", "number", "octets", "places", "records")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.octets = self.good = self.records = self.live = self.live_octets = 0
+        self.places: list[int] = []
+
+    @property
+    def file(self) -> str:
+        """Its path."""
+        return f"journal/{self.number:09d}.journal"
+
+
+class Journal:
+    """``size`` are the octets after which a segment is followed by the next; ``marks`` gives the
+    snapshot of the pages."""
+
+    def __init__(self, size: int, marks: Callable[[], Iterable[Operation]]) -> None:
+        self._size = size
+        self._marks = marks
+        self.segments: OrderedDict[int, Segment] = OrderedDict()
+        self.live: dict[int, Live] = {}
+        self.queues: dict[int, QueueMade] = {}
+        self.consumed: set[int] = set()
+        self.place = self.unit = self.next_segment = 0
+        self.queue_id = 0
+        self.touched = False
+        """Whether something has happened since :meth:`seal`."""
+        self.waiting = 0
+        """Octets that have been sealed and are not stored yet."""
+        self._current: Segment | None = None
+        self._operations: list[bytes] = []
+        self._gone: dict[int, list[list[int]]] = {}
+        self._page_gone: dict[tuple[int, int], list[list[int]]] = {}
+        self._sealed: list[tuple[bytes, list[int]]] = []
+        self._places: list[int] = []
+        self._under_way: list[tuple[bytes, list[int]]] = []
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def say(self, operation: Operation) -> None:
+        """``operation`` has happened."""
+        self._operations.append(operation.encode())
+        self.touched = True
+
+    def add(self, message: Message, ids: tuple[int, ...], given_up: Entry | None) -> int:
+        """``message`` is in the queues ``ids``; returns its place."""
+        self.place += 1
+        live = self.live[self.place] = Live(message, ids, given_up)
+        self._add(self.place, live)
+        return self.place
+
+    def _add(self, place: int, live: Live) -> None:
+        earlier, notes, before = 0, b"", live.given_up
+        if before is not None:
+            earlier, notes = (
+                min(_MOST_FAILURES, before.earlier + before.failures),
+                codec.encode_notes(before.notes),
+            )
+        added = Added(place, live.ids, earlier, notes, codec.encode(live.message)).encode()
+        live.octets = len(added)
+        self._operations.append(added)
+        self._places.append(place)
+        self.touched = True
+
+    def gone(self, queue: int, place: int) -> None:
+        """``queue`` is done with the message at ``place``."""
+        runs = self._gone.setdefault(queue, [])
+        if runs and runs[-1][0] + runs[-1][1] == place:
+            runs[-1][1] += 1
+        else:
+            runs.append([place, 1])
+        self.touched = True
+        live = self.live[place]
+        if len(live.ids) > 1:
+            live.ids = tuple(each for each in live.ids if each != queue)
+            return
+        del self.live[place]
+        if live.segment is not None:
+            live.segment.live -= 1
+            live.segment.live_octets -= live.octets
+
+    def failed(self, queue: int, place: int, failures: int) -> None:
+        """The message at ``place`` came back to ``queue`` for the time ``failures``."""
+        live = self.live[place]
+        live.failures = (live.failures or {}) | {queue: min(_MOST_FAILURES, failures)}
+        self.say(Failed(queue, place, min(_MOST_FAILURES, failures)))
+
+    def page_gone(self, queue: int, page: int, record: int) -> None:
+        """``queue`` is done with a record of a page."""
+        runs = self._page_gone.setdefault((queue, page), [])
+        if runs and runs[-1][1] == record:
+            runs[-1][1] = record + 1
+        else:
+            runs.append([record, record + 1])
+        self.touched = True
+
+    def seal(self, together: bool) -> None:
+        """Ends what one input brought; it is one record if it belongs ``together``."""
+        operations = self._operations
+        operations += [
+            Gone(id, tuple(map(tuple, runs))).encode()  # type: ignore[arg-type]
+            for id, runs in self._gone.items()
+        ]
+        operations += [
+            PageGone(id, page, tuple(map(tuple, runs))).encode()  # type: ignore[arg-type]
+            for (id, page), runs in self._page_gone.items()
+        ]
+        self._gone, self._page_gone, self._operations = {}, {}, []
+        places, self._places = self._places, []
+        self.touched = False
+        parts = _in_parts(operations, places, together)
+        self._sealed += parts
+        self.waiting += sum(len(each) for each, _ in parts)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be written."""
+        return bool(self._sealed)
+
+    def write(self) -> Write:
+        """What to write next: everything that has been sealed. To be called when ``waits``."""
+        self._under_way, self._sealed = self._sealed, []
+        segment = self._current
+        if segment is None or segment.octets >= self._size:
+            segment = self._current = self.segments[self.next_segment] = Segment(self.next_segment)
+            self.next_segment += 1
+            parts = [each.encode() for each in self._snapshot()] + [
+                each for each, _ in self._under_way
+            ]
+            octets = records.frame(0, b"".join(parts))
+            segment.records = 1
+        else:
+            first = segment.records
+            octets = b"".join(
+                records.frame(first + at, each) for at, (each, _) in enumerate(self._under_way)
+            )
+            segment.records += len(self._under_way)
+        offset, segment.octets = segment.octets, segment.octets + len(octets)
+        for _, places in self._under_way:
+            for place in places:
+                self._settle_in(segment, place)
+        return Write(segment.file, offset, octets, sync=True)
+
+    def _settle_in(self, segment: Segment, place: int) -> None:
+        live = self.live.get(place)
+        if live is None:
+            return
+        if live.segment is not None:
+            live.segment.live -= 1
+            live.segment.live_octets -= live.octets
+        live.segment = segment
+        segment.live += 1
+        segment.live_octets += live.octets
+        segment.places.append(place)
+
+    def stored(self) -> list[str]:
+        """The write was done. Returns the files that are of no more use, and may have more to
+        write."""
+        self.waiting -= sum(len(each) for each, _ in self._under_way)
+        self._under_way = []
+        if self._current is not None:
+            self._current.good = self._current.octets
+        useless = []
+        while len(self.segments) > 1:
+            oldest = next(iter(self.segments.values()))
+            if oldest.live:
+                break
+            del self.segments[oldest.number]
+            useless.append(oldest.file)
+        self._shrink()
+        return useless
+
+    def _shrink(self) -> None:
+        if len(self.segments) <= _ROOM_FOR_DEAD or self.waits:
+            return
+        needed = sum(each.live_octets for each in self.segments.values())
+        if sum(each.octets for each in self.segments.values()) < _ROOM_FOR_DEAD * (
+            needed + self._size
+        ):
+            return
+        oldest = next(iter(self.segments.values()))
+        for place in oldest.places:
+            live = self.live.get(place)
+            if live is not None and live.segment is oldest:
+                self._add(place, live)
+        self.seal(together=False)
+
+    def failed_to_write(self) -> None:
+        """The write was not done, or not wholly: it is to be repeated elsewhere."""
+        self._sealed = self._under_way + self._sealed
+        self._under_way = []
+        if self._current is not None:
+            self._current.octets = self._current.good
+        self._current = None
+
+    def _snapshot(self) -> Iterable[Operation]:
+        yield Snapshot(self.unit, self.place, self.queue_id)
+        yield from (
+            Length(each.number, each.good)
+            for each in self.segments.values()
+            if each is not self._current
+        )
+        yield from self.queues.values()
+        yield from (Consumed(each, True) for each in sorted(self.consumed))
+        for place, live in self.live.items():
+            if live.failures:
+                yield from (Failed(id, place, failures) for id, failures in live.failures.items())
+        yield from self._marks()
+
+
+def _in_parts(
+    operations: list[bytes], places: list[int], together: bool
+) -> list[tuple[bytes, list[int]]]:
+    """Records of about :data:`_ATOM` octets. The places go with the last: they are in no hurry."""
+    if not operations:
+        return []
+    parts: list[tuple[bytes, list[int]]] = []
+    part: list[bytes] = []
+    size = 0
+    for each in operations:
+        part.append(each)
+        size += len(each)
+        if size >= _ATOM and not together:
+            parts.append((b"".join(part), []))
+            part, size = [], 0
+    parts.append((b"".join(part), places))
+    return parts

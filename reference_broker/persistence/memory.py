@@ -1,0 +1,207 @@
+"""A disk in memory for virtual time: seeded latency, little space, writes that fail, and a loss of
+power.
+
+It keeps apart what was written and what was synced. After :meth:`MemoryDisk.power_loss` a file
+holds what was synced, and of what was written since, whatever the dice say: nothing, all, or up to
+an octet in the middle of a block, behind which the last block may be torn.
+:meth:`MemoryDisk.killed` is the end of the process alone: what was written stays. Either finds what
+was under way at that instant done up to some point.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from brokerproof.harness.model.broker_io import (
+    FileEffect,
+    FileLoaded,
+    FilesStored,
+    StoreFiles,
+    Write,
+)
+from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+
+BLOCK = 512
+"""Octets of which either all or an unpredictable part survives."""
+
+
+@dataclass(slots=True)
+class DiskFaults:
+    """Latencies in ns, each from 0 to what stands here. The others are chances from 0 to 1.
+
+    ``space`` is in octets, None for enough.
+    """
+
+    write: Duration = 0
+    read: Duration = 0
+    failing_writes: float = 0.0
+    failing_syncs: float = 0.0
+    failing_reads: float = 0.0
+    space: int | None = None
+
+
+SLOW = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
+"""A disk that works."""
+
+
+class _File:
+    __slots__ = ("octets", "synced")
+
+    def __init__(self) -> None:
+        self.octets = bytearray()
+        self.synced = b""
+
+
+class MemoryDisk:
+    """``seed`` is all its dice know. ``faults`` may be replaced at any time."""
+
+    def __init__(self, seed: int = 0, faults: DiskFaults | None = None) -> None:
+        self.faults = DiskFaults() if faults is None else faults
+        self._dice = random.Random(seed)
+        self._files: dict[str, _File] = {}
+        self.written = self.syncs = 0
+        self._under_way: tuple[Instant, StoreFiles, dict[str, tuple[bytes, bytes]]] | None = None
+
+    # --- what the store asks for ------------------------------------------------------------------
+
+    def carry(self, now: Instant, effect: FileEffect) -> tuple[Instant, FilesStored | FileLoaded]:
+        """Does what is asked at once, and says when the answer comes."""
+        faults, dice = self.faults, self._dice
+        if isinstance(effect, StoreFiles):
+            at = now + dice.randint(0, faults.write)
+            self._under_way = (
+                at,
+                effect,
+                {name: (bytes(each.octets), each.synced) for name, each in self._files.items()},
+            )
+            return at, self._store(effect)
+        at = now + dice.randint(0, faults.read)
+        file = self._files.get(effect.file)
+        if file is None or dice.random() < faults.failing_reads:
+            return at, FileLoaded(
+                effect.ticket, b"", f"{effect.file}: cannot be read (Input/output error)"
+            )
+        return at, FileLoaded(
+            effect.ticket, bytes(file.octets[effect.offset : effect.offset + effect.length])
+        )
+
+    def _store(self, effect: StoreFiles) -> FilesStored:
+        for name in effect.before:
+            self._files.pop(name, None)
+        for write in effect.writes:
+            file = self._files.setdefault(write.file, _File())
+            problem = self._write(file, write)
+            if problem is not None:
+                return FilesStored(
+                    effect.ticket,
+                    f"{write.file}: cannot be written ({problem})",
+                    "space" in problem,
+                )
+            if write.sync:
+                if self._dice.random() < self.faults.failing_syncs:
+                    self._tear(
+                        file
+                    )  # what a failed fsync leaves may be anything, and is gone from the cache
+                    return FilesStored(
+                        effect.ticket, f"{write.file}: fsync failed (Input/output error)"
+                    )
+                file.synced = bytes(file.octets)
+                self.syncs += 1
+        for name in effect.removes:
+            self._files.pop(name, None)
+        return FilesStored(effect.ticket)
+
+    def _write(self, file: _File, write: Write) -> str | None:
+        data, problem = write.data, None
+        if self._dice.random() < self.faults.failing_writes:
+            data, problem = data[: self._dice.randint(0, len(data))], "Input/output error"
+        if self.faults.space is not None:
+            room = self.faults.space - self.used + max(0, len(file.octets) - write.offset)
+            if room < len(data):
+                data, problem = data[: max(0, room)], "No space left on device"
+        if write.offset > len(file.octets):
+            file.octets.extend(bytes(write.offset - len(file.octets)))
+        file.octets[write.offset : write.offset + len(data)] = data
+        self.written += len(data)
+        return problem
+
+    @property
+    def used(self) -> int:
+        """Octets of all files."""
+        return sum(len(each.octets) for each in self._files.values())
+
+    # --- what happens to it -----------------------------------------------------------------------
+
+    def power_loss(self, now: Instant) -> None:
+        """What was not synced may be gone, or torn."""
+        self.killed(now)
+        for name in list(self._files):
+            file = self._files[name]
+            if not file.synced and self._dice.random() < 0.5:
+                del self._files[name]
+                continue
+            self._tear(file)
+            file.synced = bytes(file.octets)
+
+    def killed(self, now: Instant) -> None:
+        """The process ended: what it wrote is there, be it synced or not."""
+        if self._under_way is None or self._under_way[0] <= now:
+            return
+        _, effect, image = self._under_way
+        self._under_way = None
+        self._files.clear()
+        for name, (octets, synced) in image.items():
+            file = self._files[name] = _File()
+            file.octets, file.synced = bytearray(octets), synced
+        done = self._dice.randint(0, len(effect.writes) + len(effect.removes) + 1)
+        writes = list(effect.writes[:done])
+        if done < len(effect.writes):
+            last = effect.writes[done]
+            writes.append(
+                replace(last, data=last.data[: self._dice.randint(0, len(last.data))], sync=False)
+            )
+        self._store(
+            StoreFiles(
+                effect.ticket,
+                tuple(writes),
+                effect.removes[: max(0, done - len(effect.writes))],
+                effect.before,
+            )
+        )
+
+    def _tear(self, file: _File) -> None:
+        written, synced = bytes(file.octets), file.synced
+        if written == synced:
+            return
+        same = next(
+            (at for at, (a, b) in enumerate(zip(written, synced, strict=False)) if a != b),
+            min(len(written), len(synced)),
+        )
+        end = self._dice.choice((same, len(written), self._dice.randint(same, len(written))))
+        kept = bytearray(written[:end])
+        if end > same and self._dice.random() < 0.5:
+            begin = max(same, (end - 1) // BLOCK * BLOCK)
+            kept[begin:end] = self._dice.randbytes(end - begin)
+        file.octets = kept
+
+    def spoil(self, name: str, at: int) -> None:
+        """One octet of a file changes."""
+        file = self._files[name]
+        file.octets[at] ^= 0xFF
+        file.synced = bytes(file.octets)
+
+    # --- what recovery asks for -------------------------------------------------------------------
+
+    def names(self) -> Iterator[str]:
+        """The names of all files."""
+        yield from sorted(self._files)
+
+    def read(self, name: str) -> bytes:
+        """The octets of a file."""
+        return bytes(self._files[name].octets)
+
+    def size(self, name: str) -> int:
+        """How many octets a file has."""
+        return len(self._files[name].octets)

@@ -1,0 +1,283 @@
+"""What the journal says: operations, one after the other in the payload of a record, each a letter
+and fixed fields.
+
+======  ====================  ==========================================================================================
+letter  operation             means
+======  ====================  ==========================================================================================
+S       :class:`Snapshot`     queues, marks and failures as they were are void; what is true of them follows
+Q       :class:`QueueMade`    a durable queue exists
+q       :class:`QueueGone`    … and no more, and nothing that was in it
+C       :class:`Consumed`     consumers may have seen what is in a queue; or nobody has
+A       :class:`Added`        a message is in these queues; said again it is the same message
+G       :class:`Gone`         a queue is done with messages
+F       :class:`Failed`       a queue has a message back, as a failed delivery
+P       :class:`PageGone`     a queue is done with records of a page
+f       :class:`PageFailed`   a queue has a message back that lies on a page
+U       :class:`UnitDone`     what pages have of this unit counts
+L       :class:`Length`       so many octets of an earlier segment count, and no more
+======  ====================  ==========================================================================================
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from brokerproof.harness.model.enums import RoutingType
+
+_TEXT = ("utf-8", "surrogatepass")
+_LENGTH = struct.Struct(">I")
+_SNAPSHOT = struct.Struct(">cQQI")
+_QUEUE = struct.Struct(">cIB")
+_ID = struct.Struct(">cI")
+_CONSUMED = struct.Struct(">cI?")
+_ADDED = struct.Struct(">cQHHII")
+_RUNS = struct.Struct(">cII")
+_RUN = struct.Struct(">QI")
+_FAILED = struct.Struct(">cIQH")
+_PAGE_RUNS = struct.Struct(">cIII")
+_PAGE_RUN = struct.Struct(">II")
+_PAGE_FAILED = struct.Struct(">cIIIH")
+_UNIT = struct.Struct(">cQ")
+_LENGTH_OF = struct.Struct(">cIQ")
+
+
+class BadOperation(Exception):
+    """Octets with a right checksum that are no operation; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Units up to ``unit`` are known to be done, places up to ``place`` and queue ids up to
+    ``queue`` have been given out."""
+
+    unit: int
+    place: int
+    queue: int
+
+    def encode(self) -> bytes:
+        return _SNAPSHOT.pack(b"S", self.unit, self.place, self.queue)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMade:
+    """``on_demand``: it goes when nobody uses it. ``subscription``: it is a durable
+    subscription's."""
+
+    id: int
+    address: str
+    name: str
+    routing: RoutingType
+    on_demand: bool
+    subscription: bool
+    filter: str | None
+
+    def encode(self) -> bytes:
+        flags = (
+            (self.routing is RoutingType.MULTICAST)
+            | self.on_demand << 1
+            | self.subscription << 2
+            | (self.filter is not None) << 3
+        )
+        texts = [each.encode(*_TEXT) for each in (self.address, self.name, self.filter or "")]
+        return _QUEUE.pack(b"Q", self.id, flags) + b"".join(
+            _LENGTH.pack(len(each)) + each for each in texts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGone:
+    id: int
+
+    def encode(self) -> bytes:
+        return _ID.pack(b"q", self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    id: int
+    consumed: bool
+
+    def encode(self) -> bytes:
+        return _CONSUMED.pack(b"C", self.id, self.consumed)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """``place`` orders messages; ``earlier`` and ``notes`` are of the queue that gave the message
+    up."""
+
+    place: int
+    ids: tuple[int, ...]
+    earlier: int
+    notes: bytes
+    message: bytes
+
+    def encode(self) -> bytes:
+        head = _ADDED.pack(
+            b"A", self.place, len(self.ids), self.earlier, len(self.notes), len(self.message)
+        )
+        return b"".join((head, *(each.to_bytes(4) for each in self.ids), self.notes, self.message))
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """``runs`` have the first place of each and how many there are one after the other."""
+
+    id: int
+    runs: tuple[tuple[int, int], ...]
+
+    def encode(self) -> bytes:
+        return _RUNS.pack(b"G", self.id, len(self.runs)) + b"".join(
+            _RUN.pack(*each) for each in self.runs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    id: int
+    place: int
+    failures: int
+
+    def encode(self) -> bytes:
+        return _FAILED.pack(b"F", self.id, self.place, self.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class PageGone:
+    """``runs`` have the first record of each and the one behind the last."""
+
+    id: int
+    page: int
+    runs: tuple[tuple[int, int], ...]
+
+    def encode(self) -> bytes:
+        head = _PAGE_RUNS.pack(b"P", self.id, self.page, len(self.runs))
+        return head + b"".join(_PAGE_RUN.pack(*each) for each in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class PageFailed:
+    id: int
+    page: int
+    record: int
+    failures: int
+
+    def encode(self) -> bytes:
+        return _PAGE_FAILED.pack(b"f", self.id, self.page, self.record, self.failures)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitDone:
+    unit: int
+
+    def encode(self) -> bytes:
+        return _UNIT.pack(b"U", self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    segment: int
+    octets: int
+
+    def encode(self) -> bytes:
+        return _LENGTH_OF.pack(b"L", self.segment, self.octets)
+
+
+Operation: TypeAlias = (
+    Snapshot
+    | QueueMade
+    | QueueGone
+    | Consumed
+    | Added
+    | Gone
+    | Failed
+    | PageGone
+    | PageFailed
+    | UnitDone
+    | Length
+)
+
+
+def decode(payload: bytes) -> Iterator[Operation]:
+    """The operations of one record. Raises :class:`BadOperation`."""
+    at = 0
+    try:
+        while at < len(payload):
+            letter = payload[at : at + 1]
+            if letter == b"A":
+                _, place, count, earlier, notes, length = _ADDED.unpack_from(payload, at)
+                at += _ADDED.size
+                ids = struct.unpack_from(f">{count}I", payload, at)
+                middle = at + 4 * count
+                at = middle + notes + length
+                if at > len(payload):
+                    raise BadOperation("a message ends too early")
+                yield Added(
+                    place, ids, earlier, payload[middle : middle + notes], payload[at - length : at]
+                )
+            elif letter == b"G":
+                _, id, count = _RUNS.unpack_from(payload, at)
+                at += _RUNS.size
+                yield Gone(
+                    id,
+                    tuple(
+                        _RUN.unpack_from(payload, at + _RUN.size * each) for each in range(count)
+                    ),
+                )
+                at += _RUN.size * count
+            elif letter == b"P":
+                _, id, page, count = _PAGE_RUNS.unpack_from(payload, at)
+                at += _PAGE_RUNS.size
+                runs = tuple(
+                    _PAGE_RUN.unpack_from(payload, at + _PAGE_RUN.size * each)
+                    for each in range(count)
+                )
+                yield PageGone(id, page, runs)
+                at += _PAGE_RUN.size * count
+            elif letter == b"Q":
+                made, at = _queue(payload, at)
+                yield made
+            else:
+                operation, size = _simple(letter, payload, at)
+                at += size
+                yield operation
+    except (struct.error, UnicodeDecodeError) as problem:
+        raise BadOperation(f"an operation ends too early: {problem}") from None
+
+
+def _simple(letter: bytes, payload: bytes, at: int) -> tuple[Operation, int]:
+    match letter:
+        case b"S":
+            return Snapshot(*_SNAPSHOT.unpack_from(payload, at)[1:]), _SNAPSHOT.size
+        case b"q":
+            return QueueGone(*_ID.unpack_from(payload, at)[1:]), _ID.size
+        case b"C":
+            return Consumed(*_CONSUMED.unpack_from(payload, at)[1:]), _CONSUMED.size
+        case b"F":
+            return Failed(*_FAILED.unpack_from(payload, at)[1:]), _FAILED.size
+        case b"f":
+            return PageFailed(*_PAGE_FAILED.unpack_from(payload, at)[1:]), _PAGE_FAILED.size
+        case b"U":
+            return UnitDone(*_UNIT.unpack_from(payload, at)[1:]), _UNIT.size
+        case b"L":
+            return Length(*_LENGTH_OF.unpack_from(payload, at)[1:]), _LENGTH_OF.size
+    raise BadOperation(f"no operation has the letter {letter!r}")
+
+
+def _queue(payload: bytes, at: int) -> tuple[QueueMade, int]:
+    _, id, flags = _QUEUE.unpack_from(payload, at)
+    at += _QUEUE.size
+    texts = []
+    for _ in range(3):
+        (length,) = _LENGTH.unpack_from(payload, at)
+        at += _LENGTH.size
+        texts.append(payload[at : at + length].decode(*_TEXT))
+        at += length
+    if at > len(payload):
+        raise BadOperation("the name of a queue ends too early")
+    routing = RoutingType.MULTICAST if flags & 1 else RoutingType.ANYCAST
+    kept = texts[2] if flags & 8 else None
+    return QueueMade(id, texts[0], texts[1], routing, bool(flags & 2), bool(flags & 4), kept), at

@@ -1,0 +1,263 @@
+"""One page: a file with a run of an address's messages, and what is known of it while it is not in
+memory.
+
+Record 0 of the file is its head: the name of the address. Each other record is one message and the
+queues it is for::
+
+    flags (1) | queues (2) | unit (8) | queue ids (4 each) | [earlier failures (2) | notes' length
+    (4) | notes] | message
+
+``unit`` is not 0 for a message of a transaction: it counts only if the journal says that this unit
+was completed.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+
+from brokerproof.reference_broker.kernel.large_body import LargeBody
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.persistence import codec, records
+
+DURABLE, GRAVE = 1, 2
+"""Flags: the message survives a restart; it was given up by another queue, and what is known of
+that follows."""
+
+_FIXED = struct.Struct(">BHQ")
+_ID = struct.Struct(">I")
+_GRAVE = struct.Struct(">HI")
+_MOST_FAILURES = 0xFFFF
+IDS_AT = _FIXED.size
+"""Where the ids of the queues begin."""
+
+
+def pack(
+    message: Message, ids: Sequence[int], durable: bool, unit: int, given_up: Entry | None
+) -> bytes:
+    """The record of ``message`` for the queues ``ids``."""
+    octets = codec.encode(message)
+    flags = DURABLE if durable else 0
+    to = _ID.pack(ids[0]) if len(ids) == 1 else b"".join(map(_ID.pack, ids))
+    if given_up is None:
+        return b"".join((_FIXED.pack(flags, len(ids), unit), to, octets))
+    notes = codec.encode_notes(given_up.notes)
+    failures = min(_MOST_FAILURES, given_up.earlier + given_up.failures)
+    grave = _GRAVE.pack(failures, len(notes)) + notes
+    return b"".join((_FIXED.pack(flags | GRAVE, len(ids), unit), to, grave, octets))
+
+
+def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
+    """Flags, unit, ids of the queues, and where what follows them begins. Raises
+    ``struct.error``."""
+    flags, count, unit = _FIXED.unpack_from(payload)
+    if count == 1:
+        return flags, unit, _ID.unpack_from(payload, IDS_AT), IDS_AT + 4
+    return flags, unit, struct.unpack_from(f">{count}I", payload, IDS_AT), IDS_AT + 4 * count
+
+
+def unpack(
+    payload: bytes, flags: int, at: int, decoder: codec.Decoder
+) -> tuple[Message, Entry | None]:
+    """The message, and what is known of its place in the queue that gave it up. Raises
+    ``BadOctets``, ``struct.error``."""
+    given_up = None
+    if flags & GRAVE:
+        earlier, length = _GRAVE.unpack_from(payload, at)
+        at += _GRAVE.size + length
+        notes = codec.decode_notes(payload[at - length : at])
+    message = decoder.decode(payload, at)
+    if flags & GRAVE:
+        given_up = Entry(message, 0)
+        given_up.earlier, given_up.notes = earlier, notes
+    return message, given_up
+
+
+def number(payload: bytes, flags: int, at: int) -> int:
+    """The number of the message of a record whose flags and end of ids :func:`peek` found. Raises
+    ``struct.error``."""
+    return codec.number(payload, _message_at(payload, flags, at))
+
+
+def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
+    """Likewise, number and octets of its large body, None if it has none."""
+    return codec.large(payload, _message_at(payload, flags, at))
+
+
+def _message_at(payload: bytes, flags: int, at: int) -> int:
+    return at + _GRAVE.size + int(_GRAVE.unpack_from(payload, at)[1]) if flags & GRAVE else at
+
+
+class Loaded:
+    """The records of a page that was read: the octets of the file, and where each record is in
+    them."""
+
+    __slots__ = ("_begins", "_ends", "_octets", "damaged")
+
+    def __init__(self, octets: bytes, count: int) -> None:
+        found = records.scan(octets)
+        self._octets = octets
+        self._begins, self._ends = array("q", [-1]) * count, array("q", [-1]) * count
+        for number, begin, end in found.records:
+            if number < count:
+                self._begins[number], self._ends[number] = begin, end
+        self.damaged = self._begins.count(-1)
+        """How many cannot be read."""
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __getitem__(self, number: int) -> bytes | None:
+        begin = self._begins[number]
+        return None if begin < 0 else self._octets[begin : self._ends[number]]
+
+
+class Page:
+    """``content`` has the records by number while they are in memory, None for one that is damaged.
+
+    ``refs`` counts by queue what is not yet done with, ``left`` what its cursor has not yet read,
+    and ``pending`` all of the refs. ``acked`` marks by queue the records that are done with, where
+    that has to be known after a restart. ``written`` octets are on disk of ``octets``;
+    ``generation`` counts the files this page was begun anew in. ``large`` has by record the body
+    that its message has elsewhere, and how many queues are not done with it; it is held until they
+    are, or until the page goes.
+    """
+
+    __slots__ = (
+        *(
+            "acked",
+            "content",
+            "folder",
+            "generation",
+            "large",
+            "left",
+            "loading",
+            "number",
+            "octets",
+            "pending",
+        ),
+        *("recovered", "records", "refs", "sync", "tail", "written"),
+    )
+
+    def __init__(self, folder: str, number: int, head: bytes) -> None:
+        self.folder = folder
+        self.number = number
+        self.generation = 0
+        self.content: list[bytes] | Loaded | None = []
+        self.tail: list[bytes] = []
+        self.records = self.octets = self.written = self.pending = 0
+        self.refs: dict[int, int] = {}
+        self.left: dict[int, int] = {}
+        self.acked: dict[int, bytearray] = {}
+        self.large: dict[int, tuple[LargeBody, int]] = {}
+        self.sync = self.recovered = self.loading = False
+        if head:
+            self._add(head)
+
+    @property
+    def file(self) -> str:
+        """The path of its file."""
+        return f"{self.folder}/{self.number:09d}{f'-{self.generation}' if self.generation else ''}.page"  # noqa: E501
+
+    @property
+    def is_written(self) -> bool:
+        """Whether all of it is on disk."""
+        return self.written == self.octets
+
+    @property
+    def average(self) -> int:
+        """Octets of one of its messages, on average."""
+        return self.octets // max(1, self.records - 1)
+
+    def _add(self, payload: bytes) -> None:
+        assert isinstance(self.content, list)
+        framed = records.frame(self.records, payload)
+        self.content.append(payload)
+        self.tail.append(framed)
+        self.records += 1
+        self.octets += len(framed)
+
+    def add(self, payload: bytes, ids: Sequence[int]) -> None:
+        """One more message for the queues ``ids``."""
+        self._add(payload)
+        refs, left = self.refs, self.left
+        for each in ids:
+            refs[each] = refs.get(each, 0) + 1
+            left[each] = left.get(each, 0) + 1
+        self.pending += len(ids)
+
+    def take_tail(self) -> bytes:
+        """The octets that are to be written next, from octet ``octets`` minus their length."""
+        tail, self.tail = self.tail, []
+        return tail[0] if len(tail) == 1 else b"".join(tail)
+
+    def begin_anew(self) -> str:
+        """Everything is to be written once more, to another file; returns the path of the old
+        one."""
+        assert isinstance(self.content, list)
+        old = self.file
+        self.generation += 1
+        self.written = 0
+        self.tail = [records.frame(number, each) for number, each in enumerate(self.content)]
+        return old
+
+    def keep(self, index: int, body: LargeBody, queues: int) -> None:
+        """The message of the record ``index``, which is for so many queues, has ``body``."""
+        self.large[index] = body, queues
+        body.hold()
+
+    def done(self, index: int) -> None:
+        """One more queue is done with the record ``index``."""
+        found = self.large.get(index)
+        if found is not None:
+            body, queues = found
+            if queues > 1:
+                self.large[index] = body, queues - 1
+            else:
+                del self.large[index]
+                body.drop()
+
+    def let_go(self) -> None:
+        """The page goes."""
+        for body, _ in self.large.values():
+            body.drop()
+        self.large.clear()
+
+    def drop(self, queue: int, count: int) -> None:
+        """``count`` references of ``queue`` are done with."""
+        self.refs[queue] -= count
+        self.pending -= count
+
+    def mark(self, queue: int, index: int) -> None:
+        """``queue`` has done with the record ``index``, and that is to be known after a restart."""
+        marks = self.acked.get(queue)
+        if marks is None:
+            marks = self.acked[queue] = bytearray()
+        at = index >> 3
+        if at >= len(marks):
+            marks.extend(bytes(at + 1 - len(marks)))
+        marks[at] |= 1 << (index & 7)
+
+    def is_marked(self, queue: int, index: int) -> bool:
+        """Whether ``queue`` had done with the record ``index``."""
+        marks = self.acked.get(queue)
+        return (
+            marks is not None
+            and index >> 3 < len(marks)
+            and bool(marks[index >> 3] & 1 << (index & 7))
+        )
+
+
+def runs(marks: bytes) -> list[tuple[int, int]]:
+    """The marked numbers as runs: first, and the one behind the last."""
+    found: list[tuple[int, int]] = []
+    start: int | None = None
+    for at in range(8 * len(marks) + 1):
+        is_set = at < 8 * len(marks) and marks[at >> 3] >> (at & 7) & 1
+        if is_set and start is None:
+            start = at
+        elif not is_set and start is not None:
+            found.append((start, at))
+            start = None
+    return found

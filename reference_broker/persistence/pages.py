@@ -1,0 +1,236 @@
+"""The paging store of one address: the pages it has, who reads where, and when it is in page mode.
+
+An address enters page mode when it is full and a message comes. From then on every message goes to
+the last page, until all pages are consumed and acknowledged by every queue: only then is the mode
+left, so a message in memory is never younger than one on a page.
+
+A page is removed when everything up to its end is done with. The last page is always in memory, so
+a queue that keeps up reads what was written without a look at the disk. Of the others, up to
+``page-max-cache-size`` are kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.persistence import page as layout
+from brokerproof.reference_broker.persistence import records
+from brokerproof.reference_broker.persistence.codec import is_durable
+from brokerproof.reference_broker.persistence.cursor import PageCursor
+from brokerproof.reference_broker.persistence.page import Loaded, Page
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.persistence.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PageLimits:
+    """Octets and counts; -1 is no limit. ``cache`` are pages in memory besides the last, ``fails``
+    is page-full-policy FAIL.
+
+    ``read_octets`` and ``read_messages`` are what one queue may have read and not done with.
+    """
+
+    page_size: int = 10 * 1024 * 1024
+    cache: int = 5
+    read_octets: int = 20 * 1024 * 1024
+    read_messages: int = -1
+    limit_octets: int = -1
+    limit_messages: int = -1
+    fails: bool = True
+
+
+class PagingStore:
+    """The pages of the address ``name``, in ``folder``."""
+
+    def __init__(self, store: Store, name: str, folder: str, limits: PageLimits) -> None:
+        self.store = store
+        self.name = name
+        self.limits = limits
+        self.pages: OrderedDict[int, Page] = OrderedDict()
+        self.last: Page | None = None
+        self.octets = self.messages = 0
+        """What is on its pages, what is done with but not removed yet included."""
+        self.next_number = 1
+        self.shared: dict[tuple[int, int], list[object]] = {}
+        """Messages of several queues that are in memory now, by page and record, and how many have
+        them."""
+        self._folder = folder
+        self._cursors: dict[int, PageCursor] = {}
+        self._cache: OrderedDict[int, Page] = OrderedDict()
+
+    @property
+    def active(self) -> bool:
+        """Whether the address is in page mode."""
+        return bool(self.pages)
+
+    @property
+    def files(self) -> int:
+        """How many pages there are."""
+        return len(self.pages)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether page-limit-bytes or page-limit-messages has been reached."""
+        limits = self.limits
+        return (0 <= limits.limit_octets <= self.octets) or (
+            0 <= limits.limit_messages <= self.messages
+        )
+
+    def cursor(self, queue: Queue) -> PageCursor:
+        """Where ``queue`` reads."""
+        found = self._cursors.get(queue.id)
+        if found is None:
+            found = self._cursors[queue.id] = queue.behind = PageCursor(self, queue)
+        return found
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def takes(
+        self, message: Message, queues: list[Queue], given_up: Entry | None, full: bool
+    ) -> bool:
+        """Puts ``message`` for ``queues`` on a page, if the address is in page mode or enters it
+        now because it is ``full``."""
+        if not self.pages and not full:
+            return False
+        if queues and not (self.is_full and not self.limits.fails):
+            self.append(message, queues, given_up)
+            for queue in queues:
+                queue.dispatch()
+        return True
+
+    def append(self, message: Message, queues: Sequence[Queue], given_up: Entry | None) -> int:
+        """Puts ``message`` for ``queues`` on the last page; returns its octets there."""
+        store = self.store
+        durable = store.journaled and any(each.durable for each in queues) and is_durable(message)
+        ids = [each.id for each in queues]
+        payload = layout.pack(message, ids, durable, store.unit if durable else 0, given_up)
+        last = self.last
+        if last is None or (
+            last.records > 1
+            and last.octets + records.HEAD.size + len(payload) > self.limits.page_size
+        ):
+            last = self._roll()
+        before = last.octets
+        last.add(payload, ids)
+        if message.large is not None:
+            last.keep(last.records - 1, message.large, len(ids))
+            if durable:
+                store.large.sync(message.large)
+        self.octets += last.octets - before
+        self.messages += 1
+        for queue in queues:
+            self.cursor(queue).left += 1
+        octets = last.octets - before
+        store.page_grew(self, last, octets, durable)
+        return octets
+
+    def _roll(self) -> Page:
+        rolled = self.last
+        number, self.next_number = self.next_number, self.next_number + 1
+        last = self.last = self.pages[number] = Page(
+            self._folder, number, self.name.encode("utf-8", "surrogatepass")
+        )
+        self.octets += last.octets
+        if rolled is not None and rolled.is_written:
+            self.written(rolled)
+        return last
+
+    def written(self, page: Page) -> None:
+        """All of ``page`` is on disk, so it may leave memory. It stays if somebody reads right
+        behind the one who writes."""
+        if page is self.last or page.content is None or page.number not in self.pages:
+            return
+        if not any(each.is_near(page) for each in self._cursors.values()):
+            page.content = None
+        else:
+            self._cache[page.number] = page
+            self._cache.move_to_end(page.number, last=False)
+            self._evict()
+
+    def _evict(self) -> None:
+        while len(self._cache) > max(1, self.limits.cache):
+            _, page = self._cache.popitem(last=False)
+            page.content = None
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def content(self, page: Page) -> list[bytes] | Loaded | None:
+        """The records of ``page``; None if they have to be loaded first, which is then under
+        way."""
+        if page.content is None:
+            self._load(page)
+        elif page.number in self._cache:
+            self._cache.move_to_end(page.number)
+        return page.content
+
+    def ahead(self, number: int) -> None:
+        """The page ``number`` is likely to be wanted soon."""
+        page = self.pages.get(number)
+        if page is not None and page.content is None and self.limits.cache > 1:
+            self._load(page)
+
+    def _load(self, page: Page) -> None:
+        if not page.loading:
+            page.loading = True
+            self.store.load(self, page)
+
+    def loaded(self, page: Page, octets: bytes) -> None:
+        """The file of ``page`` was read."""
+        page.loading = False
+        if page.number not in self.pages or page.content is not None:
+            return
+        page.content = content = Loaded(octets, page.records)
+        if content.damaged:
+            self.store.report(
+                f"{page.file}: {content.damaged} of {page.records} records are damaged and not used"
+            )
+        self._cache[page.number] = page
+        self._evict()
+        for cursor in tuple(self._cursors.values()):
+            cursor.came(page)
+
+    # --- done -------------------------------------------------------------------------------------
+
+    def clean(self) -> None:
+        """Removes the pages up to whose end everything is done with, and leaves page mode with the
+        last."""
+        while self.pages:
+            number, page = next(iter(self.pages.items()))
+            if page.pending or (page is self.last and len(self.pages) > 1):
+                return
+            del self.pages[number]
+            self._cache.pop(number, None)
+            self.octets -= page.octets
+            self.messages -= page.records - 1
+            self.store.page_over(page)
+            page.let_go()
+        self.last = None
+
+    def forget(self, queue: Queue) -> None:
+        """``queue`` is deleted, and with it all of its references."""
+        cursor = self._cursors.pop(queue.id, None)
+        if cursor is None:
+            return
+        cursor.close()
+        for page in self.pages.values():
+            count = page.refs.pop(queue.id, 0)
+            page.left.pop(queue.id, None)
+            page.acked.pop(queue.id, None)
+            page.pending -= count
+        self.clean()
+
+    # --- after a restart --------------------------------------------------------------------------
+
+    def adopt(self, pages: list[Page]) -> None:
+        """These pages were found, in order."""
+        for page in pages:
+            self.pages[page.number] = page
+            self.octets += page.octets
+            self.messages += page.records - 1
+            self.next_number = max(self.next_number, page.number + 1)

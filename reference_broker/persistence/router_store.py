@@ -1,0 +1,100 @@
+"""What the store means for addresses and queues: it joins the router to
+:class:`brokerproof.reference_broker.persistence.store.Store`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from brokerproof.harness.model.enums import FullPolicy
+from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
+from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
+from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.destinations import is_topic
+from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.spool import Spool
+from brokerproof.reference_broker.persistence.operations import QueueMade
+from brokerproof.reference_broker.persistence.store import Store
+
+
+class Stored:
+    """``limited`` says whether an address of a name may get full at all."""
+
+    def __init__(self, store: Store, limited: Callable[[str], bool]) -> None:
+        self.store = store
+        self.together = store.together
+        self._limited = limited
+        self._back: dict[int, tuple[Queue, Address]] = {}
+
+    @property
+    def last_message(self) -> int:
+        """The highest number of a message that an earlier broker left."""
+        return self.store.last_message
+
+    @property
+    def queues(self) -> list[QueueMade]:
+        """The queues that an earlier broker had."""
+        return self.store.queues
+
+    def opened(self, address: Address) -> None:
+        """``address`` exists now."""
+        if self.store.journaled:
+            address.keeper = self.store
+        if isinstance(address.account, UsageAccount):
+            if not is_topic(address.name):
+                address.pages = Spool(self.store.pages(address.name), address.account)
+        elif address.account.policy is FullPolicy.PAGE and self._limited(address.name):
+            address.pages = self.store.pages(address.name)
+        else:
+            address.pages = self.store.find(address.name)
+
+    def closed(self, address: Address) -> None:
+        """``address`` does not exist any more."""
+        self.store.close(address.name)
+
+    def made(self, queue: Queue, address: Address, on_demand: bool, subscription: bool) -> None:
+        """``queue`` exists now."""
+        self.store.name(queue, address.name, on_demand, subscription)
+        if isinstance(queue, CursorQueue) and isinstance(address.pages, Spool):
+            queue.spool = address.pages
+        if self.store.journaled and queue.durable:
+            queue.on_consumer = partial(self.store.consumed, queue)
+
+    def gone(self, queue: Queue, address: Address) -> None:
+        """``queue`` is deleted."""
+        self.store.forget(queue, address.name)
+
+    def judge(self, address: str) -> Verdict:
+        """What the disk has to say about a message for ``address``."""
+        pages = self.store.find(address)
+        if self.store.refuses and (self.store.journaled or (pages is not None and pages.active)):
+            return Verdict.REFUSE
+        if pages is not None and pages.active and pages.is_full:
+            return Verdict.REFUSE if pages.limits.fails else Verdict.DROP
+        return Verdict.TAKE
+
+    # --- after a restart --------------------------------------------------------------------------
+
+    def back(self, queue: Queue, made: QueueMade, address: Address) -> None:
+        """``queue`` is the one that was ``made`` by an earlier broker."""
+        queue.id = made.id
+        self._back[made.id] = queue, address
+        self.store.restored(queue, address.name)
+        if isinstance(address.pages, Spool):
+            address.pages.restored(queue)
+
+    def fill(self) -> None:
+        """All queues are back: what was in them too."""
+        self.store.fill({id: queue for id, (queue, _) in self._back.items()}, self._charge)
+        self.store.all_restored()
+        self._back.clear()
+
+    def _charge(self, id: int, message: Message, queues: int) -> Claim:
+        return self._back[id][1].account.charge(message, queues)
+
+    def ending(self, queues: Iterable[Queue]) -> None:
+        """The broker ends in order: where nothing that is left was ever delivered, that need not be
+        assumed next time."""
+        self.store.ending(each for each in queues if each.is_untouched)

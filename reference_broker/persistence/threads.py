@@ -1,0 +1,41 @@
+"""Files in threads, for whoever must not block: one writes and one reads, so that reading need not
+wait for an fsync."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from brokerproof.harness.model.broker_io import FileEffect, FileLoaded, FilesStored, StoreFiles
+from brokerproof.reference_broker.persistence.disk import Disk
+
+
+class FileThreads:
+    """``answer`` is called with each answer, in one of the threads."""
+
+    def __init__(self, disk: Disk, answer: Callable[[FilesStored | FileLoaded], None]) -> None:
+        self._disk = disk
+        self._answer = answer
+        self._writer = ThreadPoolExecutor(1, "writer")
+        self._reader = ThreadPoolExecutor(1, "reader")
+
+    def carry_out(self, effect: FileEffect) -> None:
+        """Does it, later."""
+        if isinstance(effect, StoreFiles):
+            self._writer.submit(self._store, effect)
+        else:
+            self._reader.submit(lambda: self._answer(self._disk.load(effect)))
+
+    def _store(self, effect: StoreFiles) -> None:
+        try:
+            answer = self._disk.store(effect)
+        # a mistake of ours: the broker must hear something, or everybody waits for ever
+        except Exception as problem:
+            answer = FilesStored(effect.ticket, f"{type(problem).__name__}: {problem}")
+        self._answer(answer)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._writer.shutdown()
+        self._reader.shutdown(cancel_futures=True)
+        self._disk.close()

@@ -1,0 +1,1 @@
+"""The protocols: bytes in, kernel calls, bytes out."""

@@ -1,0 +1,100 @@
+"""Arguments of queue.declare that begin with x-, as RabbitMQ has them.
+
+Those that are known are checked, and have to be the same when a queue is declared again; others are
+kept and ignored. What RabbitMQ has and this broker has not (priorities, other types of queues) is
+refused in words instead of being ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from brokerproof.harness.model.time import ms
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import (
+    DROP_HEAD,
+    OVERFLOWS,
+    Limits,
+)
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    PRECONDITION_FAILED,
+    Refusal,
+    shown,
+)
+
+EXPIRES, TTL, LENGTH, OCTETS, OVERFLOW = (
+    "x-expires",
+    "x-message-ttl",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-overflow",
+)
+DLX, DLX_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
+TYPE = "x-queue-type"
+LONGEST_MS = 0xFFFFFFFF
+"""What a time in milliseconds may be at most."""
+_ABSENT = ("x-max-priority", "x-single-active-consumer")
+
+
+def _whole(least: int, most: int) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return "is no integer"
+        return None if least <= value <= most else f"is not {least} to {most}"
+
+    return check
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) else "is no long string"
+
+
+def _one_of(*words: str) -> Callable[[Any], str | None]:
+    return lambda value: None if value in words else f"is none of {', '.join(words)}"
+
+
+_CHECKS: dict[str, Callable[[Any], str | None]] = {
+    EXPIRES: _whole(1, LONGEST_MS),
+    TTL: _whole(0, LONGEST_MS),
+    LENGTH: _whole(0, 2**63 - 1),
+    OCTETS: _whole(0, 2**63 - 1),
+    OVERFLOW: _one_of(*OVERFLOWS),
+    DLX: _text,
+    DLX_KEY: _text,
+    TYPE: _one_of("classic"),
+    "x-queue-mode": _one_of("default", "lazy"),
+    "x-queue-version": _whole(1, 2),
+}
+
+
+def check(queue: str, arguments: Mapping[str, Any]) -> None:
+    """Raises :class:`Refusal` for an argument that cannot be."""
+    for name, value in arguments.items():
+        problem = _CHECKS[name](value) if name in _CHECKS else None
+        if name in _ABSENT:
+            problem = "is not implemented here"
+        if name == DLX_KEY and DLX not in arguments:
+            problem = f"means nothing without {DLX}"
+        if problem is not None:
+            raise Refusal(
+                PRECONDITION_FAILED,
+                f"invalid arg {shown(name)} for queue {shown(queue)}: {problem}",
+            )
+
+
+def limits(arguments: Mapping[str, Any]) -> Limits:
+    """The limits that arguments, which are checked, give a queue."""
+    ttl = arguments.get(TTL)
+    return Limits(
+        length=arguments.get(LENGTH),
+        octets=arguments.get(OCTETS),
+        overflow=arguments.get(OVERFLOW, DROP_HEAD),
+        ttl=None if ttl is None else ms(ttl),
+    )
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first known argument that is not the same, or None."""
+    return next(
+        (name for name in _CHECKS if name != TYPE and before.get(name) != now.get(name)), None
+    )

@@ -1,0 +1,282 @@
+"""One channel: a state machine for its frames, and what is known on it (2.2.5, 4.2.6, 4.5).
+
+=============  ======================  =====================================  =========================
+what comes     OPEN                    in the midst of a content              CLOSING
+=============  ======================  =====================================  =========================
+a method       carried out             505, of the connection                 ignored
+content        505, of the connection  added; the method is carried out when  ignored
+                                       it is complete
+channel.open   504, of the connection  505, of the connection                 ignored
+channel.close  close-ok, gone          505, of the connection                 close-ok, still CLOSING
+close-ok       503, of the connection  505, of the connection                 gone
+=============  ======================  =====================================  =========================
+
+CLOSING is the time from our channel.close to the peer's close-ok. What the channel had is given
+back when we close it: first its consumers leave, then what they had not acknowledged goes back to
+its old places, then others may have it.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pamqp import base, commands
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import REJECTED
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091 import (
+    consuming,
+    declaring,
+    message,
+    methods,
+    publishing,
+)
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch, Unacked
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    PRECONDITION_FAILED,
+    UNEXPECTED_FRAME,
+    Refusal,
+)
+from brokerproof.reference_broker.protocols.amqp091.framing import HEADER, METHOD, content
+from brokerproof.reference_broker.protocols.amqp091.throttle import ChannelFlow
+from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+
+HANDLERS = {**declaring.HANDLERS, **publishing.HANDLERS, **consuming.HANDLERS}
+"""What each method that a client may send on an open channel does."""
+
+
+class Channel:
+    """``active`` is what the client's channel.flow said; ``prefetch`` is what a new consumer may
+    have, ``limit`` what all of the channel may have; ``last_queue`` is the one that a method
+    without a name is about."""
+
+    def __init__(self, connection: Amqp091Connection, number: int) -> None:
+        self.connection, self.number = connection, number
+        self.topology = connection.topology
+        self.is_closing = self.is_closed = False
+        self.active = True
+        self.consumers: dict[str, Consumer] = {}
+        self.unacked: dict[int, Unacked] = {}
+        self.prefetch = 0
+        self.limit: Prefetch = connection.shared.parts.prefetch091(0)
+        self.last_queue = ""
+        self.confirms: Confirms | None = None
+        self.transaction: Transaction | None = None
+        self.flow = ChannelFlow(self)
+        self._tags = 0
+        self._publish: commands.Basic.Publish | None = None
+        self._properties: bytes | None = None
+        self._body: list[bytes] = []
+        self._missing = 0
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
+        """A frame for this channel; ``method`` is what is in a method frame. Raises
+        :class:`Refusal`."""
+        if self.is_closing:
+            self._after_close(method, payload)
+        elif self._publish is not None:
+            self._content(type, payload, self._publish)
+        elif type != METHOD or method is None:
+            raise Refusal(UNEXPECTED_FRAME, "a method is due, not content")
+        elif isinstance(method, commands.Basic.Publish):
+            self._publish = method
+        elif isinstance(method, commands.Channel.Close):
+            self._give_all_back()
+            self.is_closed = True
+            self.tell(commands.Channel.CloseOk())
+        elif isinstance(method, commands.Channel.Open):
+            raise Refusal(CHANNEL_ERROR, f"channel {self.number} is open already")
+        else:
+            handler = HANDLERS.get(method.__class__)
+            if handler is None:
+                raise Refusal(
+                    COMMAND_INVALID,
+                    f"{methods.name_of(method)} is nothing that a client sends on a channel",
+                )
+            handler(self, method)
+
+    def _after_close(self, method: base.Frame | None, payload: bytes) -> None:
+        if isinstance(method, commands.Channel.CloseOk):
+            self.is_closed = True
+        elif isinstance(method, commands.Channel.Close):
+            self.tell(commands.Channel.CloseOk())
+
+    def _content(self, type: int, payload: bytes, publish: commands.Basic.Publish) -> None:
+        if type == METHOD or (type == HEADER) is (self._properties is not None):
+            due = "content header" if self._properties is None else "content body"
+            raise Refusal(UNEXPECTED_FRAME, f"a {due} is due for basic.publish")
+        if self._properties is None:
+            self._missing, self._properties = methods.content_header(payload, methods.BASIC)
+            self.connection.throttle.published()
+        else:
+            self._missing -= len(payload)
+            self._body.append(payload)
+            if self._missing < 0:
+                raise Refusal(UNEXPECTED_FRAME, "the content has more octets than its header said")
+        most = self.connection.acceptor.amqp091_max_message_size
+        too_long = self._missing + sum(map(len, self._body)) > most
+        if self._missing and not too_long:
+            return
+        body, self._body = b"".join(self._body), []
+        properties, self._publish, self._properties = self._properties, None, None
+        if too_long:
+            raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} octets")
+        publishing.publish(self, publish, properties, body)
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def tell(self, method: base.Frame) -> None:
+        """A method for the peer."""
+        self.connection.send(methods.write(self.number, method))
+
+    def next_tag(self) -> int:
+        """The tag of the next delivery, from 1."""
+        self._tags += 1
+        return self._tags
+
+    def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
+        """basic.deliver with its content."""
+        exchange, key = message.exchange_and_key(what)
+        self.send_content(commands.Basic.Deliver(consumer, tag, redelivered, exchange, key), what)
+
+    def send_content(self, method: base.Frame, what: Message) -> None:
+        """A method with the content of a message."""
+        shared = self.connection.shared
+        properties = message.properties_of(what, shared.now + shared.epoch)
+        header = methods.header_payload(len(what.body), properties)
+        number, largest = self.number, self.connection.frame_max
+        if what.large is not None:
+            outbox = self.connection.shared.outbox
+            outbox.gather(
+                self.connection.conn,
+                what.body,
+                lambda body: methods.write(number, method) + content(number, header, body, largest),
+            )
+            return
+        self.connection.send(
+            methods.write(number, method) + content(number, header, what.body, largest)
+        )
+
+    def flush(self) -> None:
+        """Sends the confirms that have come together."""
+        if self.confirms is not None and not self.is_closing:
+            for method in self.confirms.due():
+                self.tell(method)
+
+    # --- settling ---------------------------------------------------------------------------------
+
+    def collect(self, tag: int, multiple: bool) -> list[Unacked]:
+        """Takes what an acknowledgement is about out of what waits for one. Raises :class:`Refusal`
+        (basic.ack, exists)."""
+        if multiple and not tag:
+            found = list(self.unacked.values())
+            self.unacked.clear()
+            return found
+        if tag not in self.unacked:
+            raise Refusal(PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        tags = [each for each in self.unacked if each <= tag] if multiple else [tag]
+        return [self.unacked.pop(each) for each in tags]
+
+    def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
+        """Ends deliveries, and lets those have more who have room now. REJECTED is for the dead
+        letters."""
+        queues: dict[Queue, None] = {}
+        by_queue: dict[Queue, list[Unacked]] = {}
+        for each in settled:
+            by_queue.setdefault(each.declared.queue, []).append(each)
+            self._free(each, queues)
+        for queue, group in by_queue.items():
+            queue.settle(
+                [each.entry for each in group],
+                Outcome.RELEASED if outcome is Outcome.RELEASED else Outcome.ACCEPTED,
+            )
+            if outcome is Outcome.REJECTED:
+                for each in group:
+                    self.topology.dead(queue, each.entry.message, REJECTED)
+            queues[queue] = None
+        for queue in queues:
+            queue.dispatch()
+
+    def _free(self, each: Unacked, queues: dict[Queue, None]) -> None:
+        if each.consumer is not None:
+            each.consumer.prefetch.give_back()
+            self.limit.give_back()
+            if self.limit.limit:
+                queues.update(
+                    dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values())
+                )
+
+    def dispatch(self) -> None:
+        """Room may have grown for every consumer here."""
+        for queue in dict.fromkeys(each.declared.queue for each in self.consumers.values()):
+            queue.dispatch()
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The broker has ended a consumer, since its queue is gone."""
+        self.consumers.pop(consumer.tag, None)
+        if self.connection.capabilities.get("consumer_cancel_notify") is True:
+            self.tell(commands.Basic.Cancel(consumer.tag, True))
+
+    def leave(self, consumer: Consumer) -> None:
+        """A consumer ends at its own wish, or with its channel."""
+        self.consumers.pop(consumer.tag, None)
+        consumer.detach()
+        self.topology.left(consumer.declared)
+        self.connection.shared.router.tidy(consumer.declared.queue)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def refuse(self, problem: Refusal, method: base.Frame | None) -> None:
+        """Ends the channel for a mistake of the peer."""
+        method = self._publish_of(method)
+        self._give_all_back()
+        self.is_closing = True
+        self._publish = self._properties = None
+        self._body = []
+        self.tell(commands.Channel.Close(problem.code, problem.text, *methods.numbers_of(method)))
+
+    @staticmethod
+    def _publish_of(method: base.Frame | None) -> base.Frame:
+        """What failed: a content belongs to basic.publish."""
+        return commands.Basic.Publish() if method is None else method
+
+    def _give_all_back(self) -> None:
+        self.stop()
+        for queue in self.give_back():
+            queue.dispatch()
+
+    def stop(self) -> None:
+        """Its consumers leave; what they had is still to be given back."""
+        self.flow.leave()
+        for consumer in list(self.consumers.values()):
+            consumer.detach()
+
+    def give_back(self) -> list[Queue]:
+        """What was not acknowledged goes back; returns the queues that may be dispatched then."""
+        waiting = list(self.unacked.values())
+        if self.transaction is not None:
+            waiting += self.transaction.undo()
+        self.unacked.clear()
+        by_queue: dict[Queue, list[Unacked]] = {}
+        for each in waiting:
+            by_queue.setdefault(each.declared.queue, []).append(each)
+        for queue, group in by_queue.items():
+            queue.settle([each.entry for each in group], Outcome.RELEASED)
+        consumers, self.consumers = list(self.consumers.values()), {}
+        for consumer in consumers:
+            self.topology.left(consumer.declared)
+            self.connection.shared.router.tidy(consumer.declared.queue)
+        return list(by_queue)

@@ -1,0 +1,452 @@
+"""One AMQP 0-9-1 connection, from behind its protocol header to its close (2.2.4, 4.2, 4.8).
+
+Rules of this file
+------------------
+* Octets and instants come in through the constructor, ``receive``, ``due``, ``hold`` and ``lost``;
+  octets go out through :meth:`Amqp091Connection.send`. Nothing else touches the world.
+* A peer's mistake is a :class:`Refusal`, raised where it is noticed and caught here: a soft one
+  ends its channel, any other the connection.
+
+Theory
+------
+=============  =================  =============  =============  ====================  =============  ==========
+what comes     STARTING           TUNING         OPENING        RUNNING               CLOSING        CLOSED
+=============  =================  =============  =============  ====================  =============  ==========
+start-ok       tune -> TUNING     ended          ended          503                   ignored        ignored
+tune-ok        ended              -> OPENING     ended          503                   ignored        ignored
+open           ended              ended          -> RUNNING     503                   ignored        ignored
+close          ended              ended          close-ok       close-ok -> CLOSED    close-ok       ignored
+close-ok       ended              ended          ended          503                   -> CLOSED      ignored
+heart-beat     alive              alive          alive          alive                 alive          ignored
+for a channel  ended              ended          ended          channel.py            ignored        ignored
+no frame       ended              ended          ended          ended, or 501         ended          ignored
+silence        handshake          handshake      handshake      ended                 patience       --
+=============  =================  =============  =============  ====================  =============  ==========
+
+"ended" is a close of the transport without a word: before a connection is open both sides do that
+with errors (2.2.4). Two things are told nevertheless, as RabbitMQ does: a login that is refused, to
+a client that says it understands (capability ``authentication_failure_close``), with 403; and a
+virtual host that does not exist, with 530. A number is connection.close with that reply code, and
+CLOSING.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+from pamqp import base, commands
+
+from brokerproof.harness.model.time import Instant, ms, seconds
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.connection_info import Described
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091 import login, methods
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    ACCESS_REFUSED,
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_ERROR,
+    INTERNAL_ERROR,
+    NOT_ALLOWED,
+    UNEXPECTED_FRAME,
+    Refusal,
+    shown,
+)
+from brokerproof.reference_broker.protocols.amqp091.framing import (
+    BEAT,
+    HEARTBEAT,
+    LEAST_MAX,
+    METHOD,
+    FrameParser,
+)
+from brokerproof.reference_broker.protocols.amqp091.heartbeat import HeartBeats
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+CAPABILITIES = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+}
+HANDSHAKE, SEND, LOOK, CLOSE = "handshake", "beat", "look", "close"
+PATIENCE = seconds(30)
+"""For how long we wait for the peer's close-ok; less if heart-beats are less."""
+DEAF_PATIENCE = seconds(1)
+"""The same where we cannot read on, since we do not know where the next frame begins."""
+VHOST = "/"
+
+
+@functools.cache
+def _version() -> str:
+    return version("brokerproof")
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    STARTING = enum.auto()
+    TUNING = enum.auto()
+    OPENING = enum.auto()
+    RUNNING = enum.auto()
+    CLOSING = enum.auto()
+    CLOSED = enum.auto()
+
+
+class Amqp091Connection:
+    """``shared``, ``acceptor`` and what stands beside them in the constructor is for channels."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        assert shared.topology is not None
+        self.conn = conn
+        self.acceptor = acceptor
+        self.shared = shared
+        self.topology: Topology = shared.topology
+        self.user = ""
+        self.frame_max = LEAST_MAX
+        self.capabilities: dict[str, Any] = {}
+        self.held = False
+        self.channels: dict[int, Channel] = {}
+        self._state = State.STARTING
+        self._parser = FrameParser()
+        self._channel_max = 0
+        self._beats: HeartBeats | None = None
+        self._touched: dict[Channel, None] = {}
+        self._patience = PATIENCE
+        self._mechanism = ""
+        self._heartbeat = 0
+        self._properties: dict[str, Any] = {}
+        self._deaf = False
+        self.throttle = shared.parts.throttle091(self)
+        if acceptor.handshake_timeout_ms > 0:
+            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+        self._start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._state is not State.CLOSED
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        if self._beats is not None:
+            self._beats.heard()
+        if self._deaf:
+            return
+        self._parser.feed(data)
+        self._read(now)
+
+    def _read(self, now: Instant) -> None:
+        """Carries out what has come, as far as it may be now."""
+        while not (self._state is State.CLOSED or self._deaf or self.throttle.holds):
+            method: base.Frame | None = None
+            channel = 0
+            try:
+                received = self._parser.next()
+                if received is None:
+                    break
+                type, channel, payload = received
+                if type == METHOD:
+                    method = self._method(channel, payload)
+                if method is not None and channel == 0:
+                    self._command(now, method)
+                else:
+                    self._frame(type, channel, payload, method)
+            except Refusal as problem:
+                self._refuse(problem, channel, method)
+        self._flush()
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline of ours has come."""
+        beats, deadlines = self._beats, self.shared.deadlines
+        if what == SEND and beats is not None:
+            if beats.beat_due(now):
+                self.shared.outbox.send(self.conn, BEAT)
+            deadlines.set((self.conn, SEND), beats.send_at)
+        elif what == LOOK and beats is not None:
+            if beats.is_dead(now):
+                self.observe("AMQP091-HB-05", "nothing was received for two heart-beat intervals")
+                self.end()
+            else:
+                deadlines.set((self.conn, LOOK), beats.look_at)
+        elif what in (HANDSHAKE, CLOSE):
+            self.end()
+
+    def hold(self, held: bool) -> None:
+        """A peer that does not read gets no messages: they stay in their queues, for others or for
+        later."""
+        self.held = held
+        if not held:
+            for channel in list(self.channels.values()):
+                channel.dispatch()
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+        self._leave()
+
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._refuse(Refusal(INTERNAL_ERROR, problem), 0, None)
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def send(self, octets: bytes) -> None:
+        """Octets for the peer, behind all others."""
+        if self._beats is not None:
+            self._beats.sent()
+        self.shared.outbox.send(self.conn, octets)
+
+    def tell(self, method: base.Frame, channel: int = 0) -> None:
+        """A method for the peer."""
+        self.send(methods.write(channel, method))
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """A branch was taken that exists because of ``requirement``."""
+        self.shared.outbox.observe(self.conn, requirement, detail)
+
+    def touch(self, channel: Channel) -> None:
+        """``channel`` has confirms to send at the end of this call."""
+        self._touched[channel] = None
+
+    def _flush(self) -> None:
+        touched, self._touched = self._touched, {}
+        for channel in touched:
+            channel.flush()
+
+    # --- being held back --------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Nothing is read for a while: what cannot be heard is not missed."""
+        self.shared.deadlines.cancel((self.conn, LOOK))
+
+    def resume(self) -> None:
+        """What waited is carried out, and reading goes on."""
+        if not self.is_open:
+            return
+        now = self.shared.now
+        if self._beats is not None:
+            self._beats.resume(now)
+            self.shared.deadlines.set((self.conn, LOOK), self._beats.look_at)
+        self._read(now)
+
+    def describe(self) -> Described | None:
+        """How the connection stands; None before it is open."""
+        if self._state is not State.RUNNING:
+            return None
+        return Described(
+            protocol="AMQP 0-9-1",
+            user=self.user,
+            mechanism=self._mechanism,
+            state=self.throttle.state,
+            channels=len(self.channels),
+            client_properties=self._properties,
+            frame_max=self.frame_max,
+            channel_max=self._channel_max,
+            timeout_s=self._heartbeat,
+            blocked_by=self.throttle.by,
+            blocked_at=self.throttle.at,
+        )
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What its channels have of queues, delivered and not settled."""
+        for channel in self.channels.values():
+            for each in channel.unacked.values():
+                yield each.declared.queue, each.entry
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    def _method(self, channel: int, payload: bytes) -> base.Frame | None:
+        if self._state is State.CLOSING and channel:
+            return None
+        if (
+            channel in self.channels
+            and self.channels[channel].is_closing
+            and payload[:2] != b"\0\x14"
+        ):
+            return None  # what is dropped need not be read
+        return methods.read(payload)
+
+    def _frame(self, type: int, channel: int, payload: bytes, method: base.Frame | None) -> None:
+        if type == HEARTBEAT:
+            if channel or payload:
+                raise Refusal(FRAME_ERROR, "a heart-beat has channel 0 and no payload")
+            return
+        if self._state is State.CLOSING:
+            return
+        if self._state is not State.RUNNING:
+            raise Refusal(UNEXPECTED_FRAME, "the connection is not open", silent=True)
+        if channel == 0:
+            raise Refusal(CHANNEL_ERROR, "content has a channel of its own, not channel 0")
+        found = self.channels.get(channel)
+        if found is None:
+            self._open_channel(channel, method)
+            return
+        found.frame(type, payload, method)
+        if found.is_closed:
+            self.channels.pop(channel, None)
+
+    def _open_channel(self, number: int, method: base.Frame | None) -> None:
+        if not isinstance(method, commands.Channel.Open):
+            if method is not None and methods.numbers_of(method)[0] == 10:
+                raise Refusal(COMMAND_INVALID, f"{methods.name_of(method)} belongs to channel 0")
+            raise Refusal(CHANNEL_ERROR, f"channel {number} is not open: expected channel.open")
+        if self._channel_max and (
+            number > self._channel_max or len(self.channels) >= self._channel_max
+        ):
+            raise Refusal(
+                NOT_ALLOWED, f"channel {number} is beyond the channel-max of {self._channel_max}"
+            )
+        self.channels[number] = self.shared.parts.channel091(self, number)
+        self.tell(commands.Channel.OpenOk(), number)
+
+    def _command(self, now: Instant, method: base.Frame) -> None:
+        match self._state, method:
+            case State.CLOSING, commands.Connection.Close():
+                self.tell(commands.Connection.CloseOk())
+            case State.CLOSING, commands.Connection.CloseOk():
+                self.end()
+            case State.CLOSING, _:
+                return
+            case State.STARTING, commands.Connection.StartOk():
+                self._start_ok(method)
+            case State.TUNING, commands.Connection.TuneOk():
+                self._tune_ok(now, method)
+            case State.OPENING, commands.Connection.Open():
+                self._open(method)
+            case ((State.RUNNING | State.OPENING), commands.Connection.Close()):
+                self._leave()
+                self.tell(commands.Connection.CloseOk())
+                self.shared.outbox.close(self.conn)
+            case State.RUNNING, commands.Connection.UpdateSecret():
+                self.tell(commands.Connection.UpdateSecretOk())
+            case _:
+                detail = (
+                    f"{methods.name_of(method)} came on channel 0 while the connection is"
+                    f" {self._state.name}"
+                )
+                code = COMMAND_INVALID if methods.numbers_of(method)[0] == 10 else CHANNEL_ERROR
+                raise Refusal(code, detail, silent=self._state is not State.RUNNING)
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        properties: dict[str, Any] = {
+            "capabilities": dict(CAPABILITIES),
+            "product": "brokerproof",
+            "version": _version(),
+            "platform": "Python",
+            "host": self.acceptor.host,
+            "copyright": "The brokerproof authors",
+            "information": "Licensed under the Apache License 2.0",
+        }
+        mechanisms = " ".join(login.offered(self.shared, self.conn))
+        self.tell(commands.Connection.Start(0, 9, properties, mechanisms, "en_US"))
+
+    def _start_ok(self, method: commands.Connection.StartOk) -> None:
+        properties: Any = method.client_properties
+        self._properties = properties if isinstance(properties, dict) else {}
+        self._mechanism = str(method.mechanism)
+        capabilities = self._properties.get("capabilities")
+        self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        response: Any = method.response
+        octets = response.encode() if isinstance(response, str) else bytes(response)
+        try:
+            self.user = login.user(self.shared, self.conn, str(method.mechanism), octets)
+        except Refusal as problem:
+            told = self.capabilities.get("authentication_failure_close") is True
+            problem.silent = problem.silent or problem.code != ACCESS_REFUSED or not told
+            raise
+        self._state = State.TUNING
+        acceptor = self.acceptor
+        self.tell(
+            commands.Connection.Tune(
+                acceptor.amqp091_channel_max,
+                acceptor.amqp091_frame_max,
+                acceptor.amqp091_heartbeat_s,
+            )
+        )
+
+    def _tune_ok(self, now: Instant, method: commands.Connection.TuneOk) -> None:
+        ours, theirs = self.acceptor.amqp091_frame_max, method.frame_max
+        if (theirs and theirs < LEAST_MAX) or (ours and not 0 < theirs <= ours):
+            raise Refusal(
+                NOT_ALLOWED, f"frame-max {theirs} is not {LEAST_MAX} to {ours}", silent=True
+            )
+        ours, channels = self.acceptor.amqp091_channel_max, method.channel_max
+        if ours and not 0 < channels <= ours:
+            raise Refusal(NOT_ALLOWED, f"channel-max {channels} is not 1 to {ours}", silent=True)
+        self.frame_max = self._parser.limit = theirs
+        self._channel_max = channels
+        self._heartbeat = method.heartbeat
+        if method.heartbeat:
+            self._patience = min(PATIENCE, seconds(method.heartbeat))
+            beats = self._beats = self.shared.parts.heart_beats091(method.heartbeat, now)
+            self.shared.deadlines.set((self.conn, SEND), beats.send_at)
+            self.shared.deadlines.set((self.conn, LOOK), beats.look_at)
+        self._state = State.OPENING
+
+    def _open(self, method: commands.Connection.Open) -> None:
+        if method.virtual_host != VHOST:
+            raise Refusal(NOT_ALLOWED, f"vhost {shown(str(method.virtual_host))} not found")
+        self._state = State.RUNNING
+        self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+        self.tell(commands.Connection.OpenOk())
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _refuse(self, problem: Refusal, channel: int, method: base.Frame | None) -> None:
+        self.observe(f"AMQP091-CODE-{problem.code}", problem.detail)
+        if self._state is State.CLOSING:
+            if problem.silent:
+                self.end()
+            return
+        found = self.channels.get(channel)
+        if problem.soft and found is not None and self._state is State.RUNNING:
+            found.refuse(problem, method)
+            return
+        if problem.silent or (
+            self._state in (State.STARTING, State.TUNING) and problem.code != ACCESS_REFUSED
+        ):
+            self.end()
+            return
+        self._leave()
+        self._state = State.CLOSING
+        self.tell(
+            commands.Connection.Close(problem.code, problem.text, *methods.numbers_of(method))
+        )
+        self._deaf = problem.out_of_step
+        patience = DEAF_PATIENCE if self._deaf else self._patience
+        self.shared.deadlines.set((self.conn, CLOSE), self.shared.now + patience)
+
+    def end(self) -> None:
+        """Ends the connection without a word."""
+        if self._state is not State.CLOSED:
+            self._leave()
+            self.shared.outbox.close(self.conn)
+
+    def _leave(self) -> None:
+        """Takes everything of this connection out of the broker: consumers first, then what they
+        had, then queues."""
+        before, self._state = self._state, State.CLOSED
+        self.throttle.leave()
+        for what in (HANDSHAKE, SEND, LOOK, CLOSE):
+            self.shared.deadlines.cancel((self.conn, what))
+        if before is not State.CLOSED:
+            channels, self.channels = list(self.channels.values()), {}
+            for channel in channels:
+                channel.stop()
+            queues = dict.fromkeys(queue for channel in channels for queue in channel.give_back())
+            self.topology.left_by(self.conn)
+            for queue in queues:
+                queue.dispatch()

@@ -1,0 +1,104 @@
+"""A consumer of one queue on one channel, and how much it may have without acknowledging."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from brokerproof.reference_broker.families.rabbitmq.topology import Declared
+from brokerproof.reference_broker.kernel.message import Entry
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+
+
+class Prefetch:
+    """How many deliveries may wait for their acknowledgement (basic.qos); ``limit`` 0 is no
+    limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def has_room(self) -> bool:
+        """Whether one more may go out."""
+        return not self.limit or self.used < self.limit
+
+    def take(self) -> None:
+        """One went out."""
+        self.used += 1
+
+    def give_back(self) -> None:
+        """One was settled."""
+        self.used -= 1
+
+
+class Unacked:
+    """A delivery that waits for its acknowledgement; ``consumer`` is None for basic.get."""
+
+    __slots__ = ("consumer", "declared", "entry", "tag")
+
+    def __init__(
+        self, tag: int, entry: Entry, declared: Declared, consumer: Consumer | None
+    ) -> None:
+        self.tag, self.entry, self.declared, self.consumer = tag, entry, declared, consumer
+
+
+class Consumer:
+    """``tag`` is its name on ``channel``; ``prefetch`` is its own, beside the channel's."""
+
+    def __init__(
+        self, channel: Channel, tag: str, declared: Declared, no_ack: bool, prefetch: Prefetch
+    ) -> None:
+        self.channel, self.tag, self.declared, self.no_ack = channel, tag, declared, no_ack
+        self.prefetch = prefetch
+
+    def has_room(self) -> bool:
+        """Whether one more may go out now (see
+        :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""
+        channel = self.channel
+        if channel.connection.held or not channel.active:
+            return False
+        return self.no_ack or (self.prefetch.has_room() and channel.limit.has_room())
+
+    def deliver(self, entry: Entry) -> None:
+        """Sends one message."""
+        redelivered = entry.deliveries > 0
+        entry.deliveries += 1
+        queue = self.declared.queue
+        tag = self.channel.next_tag()
+        if not self.no_ack:
+            self.channel.unacked[tag] = Unacked(tag, entry, self.declared, self)
+            self.prefetch.take()
+            self.channel.limit.take()
+            queue.unsettled += 1
+        self.channel.send_delivery(self.tag, tag, redelivered, entry.message)
+        if self.no_ack:
+            queue.gone(entry)
+
+    def attach(self) -> None:
+        """Begins; what waits comes at once."""
+        self.declared.on_delete[self.cancelled] = None
+        self.declared.queue.attach(self)
+
+    def detach(self) -> None:
+        """Ends; nothing more comes."""
+        self.declared.on_delete.pop(self.cancelled, None)
+        self.declared.queue.detach(self)
+
+    def cancelled(self) -> None:
+        """The queue is deleted."""
+        self.detach()
+        self.channel.cancelled(self)
+
+
+class Getter:
+    """Takes one message, for basic.get."""
+
+    def __init__(self) -> None:
+        self.entry: Entry | None = None
+
+    def has_room(self) -> bool:
+        return self.entry is None
+
+    def deliver(self, entry: Entry) -> None:
+        self.entry = entry

@@ -1,0 +1,156 @@
+"""Consumers, basic.get and acknowledgements (class basic), and channel.flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pamqp import base, commands
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.protocols.amqp091 import message as messages
+from brokerproof.reference_broker.protocols.amqp091.consumer import Getter, Unacked
+from brokerproof.reference_broker.protocols.amqp091.declaring import queue_of
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    ACCESS_REFUSED,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    Refusal,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+
+
+def consume(channel: Channel, method: Any) -> None:
+    """``no-local`` is ignored, as RabbitMQ does."""
+    found = queue_of(channel, method.queue)
+    shared = channel.connection.shared
+    tag = method.consumer_tag or channel.topology.new_name("amq.ctag", shared.session_seed)
+    if tag in channel.consumers:
+        raise Refusal(NOT_ALLOWED, f"attempt to reuse consumer tag {shown(tag)}")
+    if found.sole or (method.exclusive and found.queue.has_consumers):
+        raise Refusal(ACCESS_REFUSED, f"queue {shown(found.name)} in vhost '/' in exclusive use")
+    found.sole = bool(method.exclusive)
+    prefetch = shared.parts.prefetch091(channel.prefetch)
+    consumer = shared.parts.consumer091(channel, tag, found, bool(method.no_ack), prefetch)
+    channel.consumers[tag] = consumer
+    if not method.nowait:
+        channel.tell(commands.Basic.ConsumeOk(tag))
+    consumer.attach()
+
+
+def cancel(channel: Channel, method: Any) -> None:
+    """A tag that nobody has is no mistake (basic.cancel). What was delivered still waits for its
+    acknowledgement."""
+    consumer = channel.consumers.get(method.consumer_tag)
+    if consumer is not None:
+        channel.leave(consumer)
+    if not method.nowait:
+        channel.tell(commands.Basic.CancelOk(method.consumer_tag))
+
+
+def cancel_ok(channel: Channel, method: Any) -> None:
+    """The answer to a cancel of ours, which asks for none."""
+
+
+def get(channel: Channel, method: Any) -> None:
+    found = queue_of(channel, method.queue)
+    queue = found.queue
+    getter = Getter()
+    queue.attach(getter)
+    queue.detach(getter)
+    entry = getter.entry
+    if entry is None:
+        channel.tell(commands.Basic.GetEmpty())
+        return
+    redelivered = entry.deliveries > 0
+    entry.deliveries += 1
+    tag = channel.next_tag()
+    exchange, key = messages.exchange_and_key(entry.message)
+    about = commands.Basic.GetOk(tag, redelivered, exchange, key, len(queue))
+    if not method.no_ack:
+        channel.unacked[tag] = Unacked(tag, entry, found, None)
+        queue.unsettled += 1
+    channel.send_content(about, entry.message)
+    if method.no_ack:
+        queue.gone(entry)
+        channel.connection.shared.router.tidy(queue)
+
+
+def ack(channel: Channel, method: Any) -> None:
+    _settle(channel, method.delivery_tag, method.multiple, Outcome.ACCEPTED)
+
+
+def nack(channel: Channel, method: Any) -> None:
+    _settle(channel, method.delivery_tag, method.multiple, _given_back(method))
+
+
+def reject(channel: Channel, method: Any) -> None:
+    _settle(channel, method.delivery_tag, False, _given_back(method))
+
+
+def _given_back(method: Any) -> Outcome:
+    return Outcome.RELEASED if method.requeue else Outcome.REJECTED
+
+
+def _settle(channel: Channel, tag: int, multiple: bool, outcome: Outcome) -> None:
+    settled = channel.collect(tag, multiple)
+    if channel.transaction is not None:
+        channel.transaction.settlements.append((settled, outcome))
+    else:
+        channel.settle(settled, outcome)
+
+
+def recover_async(channel: Channel, method: Any) -> None:
+    if not method.requeue:
+        raise Refusal(NOT_IMPLEMENTED, "requeue=false")
+    settled = list(channel.unacked.values())
+    channel.unacked.clear()
+    channel.settle(settled, Outcome.RELEASED)
+
+
+def recover(channel: Channel, method: Any) -> None:
+    if not method.requeue:
+        raise Refusal(NOT_IMPLEMENTED, "requeue=false")
+    settled = list(channel.unacked.values())
+    channel.unacked.clear()
+    channel.tell(commands.Basic.RecoverOk())
+    channel.settle(settled, Outcome.RELEASED)
+
+
+def qos(channel: Channel, method: Any) -> None:
+    """Not ``global``: for each consumer that begins afterwards. ``global``: for the channel, at
+    once (RabbitMQ)."""
+    if method.prefetch_size:
+        raise Refusal(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.limit.limit = method.prefetch_count
+    else:
+        channel.prefetch = method.prefetch_count
+    channel.tell(commands.Basic.QosOk())
+    channel.dispatch()
+
+
+def flow(channel: Channel, method: Any) -> None:
+    """The client's wish to get no content for a while, or to get some again (channel.flow)."""
+    channel.active = bool(method.active)
+    channel.tell(commands.Channel.FlowOk(channel.active))
+    if channel.active:
+        channel.dispatch()
+
+
+HANDLERS: dict[type[base.Frame], Callable[[Channel, Any], None]] = {
+    commands.Basic.Consume: consume,
+    commands.Basic.Cancel: cancel,
+    commands.Basic.CancelOk: cancel_ok,
+    commands.Basic.Get: get,
+    commands.Basic.Ack: ack,
+    commands.Basic.Nack: nack,
+    commands.Basic.Reject: reject,
+    commands.Basic.RecoverAsync: recover_async,
+    commands.Basic.Recover: recover,
+    commands.Basic.Qos: qos,
+    commands.Channel.Flow: flow,
+}

@@ -1,0 +1,90 @@
+"""What becomes of a message that leaves its queue without having been consumed, where the queue has
+an exchange for that.
+
+It is published there with the routing key of the queue's arguments, or its own, and with what
+RabbitMQ writes into its headers: ``x-death``, a list with an entry for each queue and reason, the
+latest first. A message that comes back to a queue it has been in, and that nobody rejected on its
+way, is dropped: it would go round for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.harness.model.time import NS_PER_S
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, REJECTED
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
+from brokerproof.reference_broker.protocols.amqp091.message import (
+    Amqp091Message,
+    encoded,
+    exchange_and_key,
+    properties_of,
+)
+from brokerproof.reference_broker.protocols.amqp091.paging import PagedMessage
+
+
+def bury(shared: Shared, queue: Queue, message: Message, why: str) -> None:
+    """``message`` leaves ``queue``, because of ``why``."""
+    topology = shared.topology
+    declared = None if topology is None else topology.of(queue)
+    if topology is None or declared is None:
+        return
+    name = declared.arguments.get(arguments.DLX)
+    exchange = None if not isinstance(name, str) else topology.exchanges.find(name)
+    if exchange is None:
+        return
+    before, key = exchange_and_key(message)
+    now = shared.now + shared.epoch
+    properties = methods.properties(properties_of(message, now))
+    headers = dict(properties.get("headers") or {})
+    deaths = _deaths(headers)
+    to = declared.arguments.get(arguments.DLX_KEY, key)
+    queues = topology.exchanges.route(exchange, to, headers)
+    if why != REJECTED and all(each.get("reason") != REJECTED for each in deaths):
+        been = {each.get("queue") for each in deaths} | {queue.name}
+        queues = [each for each in queues if each.name not in been]
+    headers["x-death"] = _with(deaths, queue.name, why, before, key, now // NS_PER_S)
+    for what, value in (("reason", why), ("queue", queue.name), ("exchange", before)):
+        headers.setdefault(f"x-first-death-{what}", value)
+        headers[f"x-last-death-{what}"] = value
+    properties["headers"] = headers
+    if why == EXPIRED:
+        properties.pop("expiration", None)
+    body = b"" if message.large is not None else message.body
+    buried = Amqp091Message(
+        shared.router.next_number(), now, exchange.name, to, encoded(properties), body
+    )
+    if message.large is not None:
+        buried = PagedMessage(buried, message.large)
+    topology.route(buried, queues)
+
+
+def _deaths(headers: dict[str, Any]) -> list[dict[str, Any]]:
+    found = headers.get("x-death")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _with(
+    deaths: list[dict[str, Any]], queue: str, why: str, exchange: str, key: str, seconds: int
+) -> list[dict[str, Any]]:
+    same = next(
+        (each for each in deaths if each.get("queue") == queue and each.get("reason") == why), None
+    )
+    if same is not None:
+        count = same.get("count")
+        latest = {**same, "count": (count if isinstance(count, int) else 0) + 1}
+    else:
+        latest = {
+            **{
+                "queue": queue,
+                "reason": why,
+                "count": 1,
+                "exchange": exchange,
+                "routing-keys": [key],
+            },
+            "time": seconds,
+        }
+    return [latest, *(each for each in deaths if each is not same)]

@@ -1,0 +1,278 @@
+"""Exchanges, queues and bindings (classes exchange and queue)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pamqp import base, commands
+
+from brokerproof.harness.model.time import ms
+from brokerproof.reference_broker.families.rabbitmq.exchanges import (
+    DEFAULT,
+    PREDECLARED,
+    TYPES,
+    Binding,
+    Exchange,
+)
+from brokerproof.reference_broker.families.rabbitmq.topology import Declared
+from brokerproof.reference_broker.protocols.amqp091 import arguments
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    ACCESS_REFUSED,
+    COMMAND_INVALID,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    Refusal,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+
+RESERVED = "amq."
+
+
+def _answer(channel: Channel, method: Any, answer: base.Frame) -> None:
+    if not getattr(method, "nowait", False):
+        channel.tell(answer)
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+def exchange_of(channel: Channel, name: str) -> Exchange:
+    """The exchange of that name. Raises :class:`Refusal`."""
+    found = channel.topology.exchanges.find(name)
+    if found is None:
+        raise Refusal(NOT_FOUND, f"no exchange {shown(name)} in vhost '/'")
+    return found
+
+
+def queue_of(channel: Channel, name: str) -> Declared:
+    """The queue of that name, or the last that was declared on the channel for an empty one. Raises
+    :class:`Refusal`."""
+    if not name:
+        name = channel.last_queue
+        if not name:
+            raise Refusal(NOT_FOUND, "no queue was declared on this channel before")
+    found = channel.topology.find(name)
+    if found is None:
+        raise Refusal(NOT_FOUND, f"no queue {shown(name)} in vhost '/'")
+    if found.owner not in (None, channel.connection.conn):
+        raise Refusal(RESOURCE_LOCKED, f"queue {shown(name)} is exclusive to another connection")
+    channel.topology.used(found)
+    return found
+
+
+# --- exchanges ------------------------------------------------------------------------------------
+
+
+def declare_exchange(channel: Channel, method: Any) -> None:
+    name, kind = method.exchange, method.exchange_type
+    if name == DEFAULT:
+        raise Refusal(
+            ACCESS_REFUSED, "the exchange without a name is there, and cannot be declared"
+        )
+    if method.passive:
+        exchange_of(channel, name)
+        _answer(channel, method, commands.Exchange.DeclareOk())
+        return
+    if kind not in TYPES:
+        raise Refusal(
+            COMMAND_INVALID, f"unknown exchange type {shown(kind)}; there are {', '.join(TYPES)}"
+        )
+    given = _table(method.arguments)
+    alternate = given.get("alternate-exchange")
+    if alternate is not None and not isinstance(alternate, str):
+        raise Refusal(PRECONDITION_FAILED, "alternate-exchange is the name of an exchange")
+    found = channel.topology.exchanges.find(name)
+    if found is None:
+        if name.startswith(RESERVED):
+            raise Refusal(
+                ACCESS_REFUSED, f"exchange name {shown(name)} contains reserved prefix 'amq.'"
+            )
+        found = Exchange(name, kind, method.durable, method.auto_delete, method.internal, given)
+        channel.topology.exchanges.add(found)
+    wanted = kind, bool(method.durable), bool(method.auto_delete), bool(method.internal), alternate
+    there = (
+        found.type,
+        bool(found.durable),
+        bool(found.auto_delete),
+        bool(found.internal),
+        found.alternate,
+    )
+    for what, ours, theirs in zip(_ABOUT_EXCHANGES, there, wanted, strict=True):
+        if ours != theirs:
+            detail = (
+                f"inequivalent arg '{what}' for exchange {shown(name)}: received {theirs!r},"
+                f" current is {ours!r}"
+            )
+            raise Refusal(PRECONDITION_FAILED, detail)
+    _answer(channel, method, commands.Exchange.DeclareOk())
+
+
+_ABOUT_EXCHANGES = ("type", "durable", "auto_delete", "internal", "alternate-exchange")
+
+
+def delete_exchange(channel: Channel, method: Any) -> None:
+    """One that is not there counts as deleted, as RabbitMQ documents."""
+    name = method.exchange
+    if name == DEFAULT or name in PREDECLARED or name.startswith(RESERVED):
+        raise Refusal(ACCESS_REFUSED, f"exchange {shown(name)} is not to be deleted")
+    found = channel.topology.exchanges.find(name)
+    if found is not None:
+        if method.if_unused and (found.bindings or found.sources):
+            raise Refusal(PRECONDITION_FAILED, f"exchange {shown(name)} is in use")
+        channel.topology.exchanges.remove(found)
+    _answer(channel, method, commands.Exchange.DeleteOk())
+
+
+def bind_exchange(channel: Channel, method: Any) -> None:
+    source, binding = _between_exchanges(channel, method)
+    channel.topology.exchanges.bind(source, binding)
+    _answer(channel, method, commands.Exchange.BindOk())
+
+
+def unbind_exchange(channel: Channel, method: Any) -> None:
+    source, binding = _between_exchanges(channel, method)
+    channel.topology.exchanges.unbind(source, binding)
+    _answer(channel, method, commands.Exchange.UnbindOk())
+
+
+def _between_exchanges(channel: Channel, method: Any) -> tuple[Exchange, Binding]:
+    for name in (method.source, method.destination):
+        _not_default(name)
+    source, target = exchange_of(channel, method.source), exchange_of(channel, method.destination)
+    return source, _binding(method.routing_key, target, method.arguments)
+
+
+def _not_default(name: str) -> None:
+    if name == DEFAULT:
+        raise Refusal(ACCESS_REFUSED, "operation not permitted on the default exchange")
+
+
+def _binding(key: str, target: Any, given: Any) -> Binding:
+    table = _table(given)
+    return Binding(key, target, table, repr(sorted(table.items(), key=lambda each: each[0])))
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def declare_queue(channel: Channel, method: Any) -> None:
+    name = method.queue
+    topology = channel.topology
+    if method.passive:
+        found = queue_of(channel, name)
+    else:
+        given = _table(method.arguments)
+        known = topology.find(name) if name else None
+        if known is not None:
+            found = queue_of(channel, name)
+            _same(found, method, given, channel.connection.conn)
+        else:
+            found = _new_queue(channel, method, given)
+    channel.last_queue = found.name
+    _answer(
+        channel,
+        method,
+        commands.Queue.DeclareOk(found.name, len(found.queue), found.queue.consumers),
+    )
+
+
+def _new_queue(channel: Channel, method: Any, given: Mapping[str, Any]) -> Declared:
+    name = method.queue
+    if name.startswith(RESERVED):
+        raise Refusal(ACCESS_REFUSED, f"queue name {shown(name)} contains reserved prefix 'amq.'")
+    arguments.check(name, given)
+    name = name or channel.topology.new_name("amq.gen", channel.connection.shared.session_seed)
+    expires = given.get(arguments.EXPIRES)
+    return channel.topology.declare(
+        name,
+        arguments.limits(given),
+        durable=bool(method.durable and not method.exclusive),
+        owner=channel.connection.conn if method.exclusive else None,
+        auto_delete=bool(method.auto_delete),
+        arguments=given,
+        expires=None if expires is None else ms(expires),
+    )
+
+
+def _same(found: Declared, method: Any, given: Mapping[str, Any], conn: int) -> None:
+    wanted = {
+        "durable": bool(method.durable and not method.exclusive),
+        "auto_delete": bool(method.auto_delete),
+        "exclusive": bool(method.exclusive),
+    }
+    there = {
+        "durable": found.durable,
+        "auto_delete": found.auto_delete,
+        "exclusive": found.owner is not None,
+    }
+    differing = next((each for each in wanted if wanted[each] != there[each]), None)
+    differing = differing or arguments.differing(found.arguments, given)
+    if differing is None:
+        return
+    ours = there.get(differing, found.arguments.get(differing))
+    theirs = wanted.get(differing, given.get(differing))
+    detail = (
+        f"inequivalent arg '{differing}' for queue {shown(found.name)}: received {theirs!r},"
+        f" current is {ours!r}"
+    )
+    raise Refusal(PRECONDITION_FAILED, detail[:200])
+
+
+def bind_queue(channel: Channel, method: Any) -> None:
+    source, binding = _to_queue(channel, method)
+    channel.topology.exchanges.bind(source, binding)
+    _answer(channel, method, commands.Queue.BindOk())
+
+
+def unbind_queue(channel: Channel, method: Any) -> None:
+    source, binding = _to_queue(channel, method)
+    channel.topology.exchanges.unbind(source, binding)
+    _answer(channel, method, commands.Queue.UnbindOk())
+
+
+def _to_queue(channel: Channel, method: Any) -> tuple[Exchange, Binding]:
+    _not_default(method.exchange)
+    queue = queue_of(channel, method.queue)
+    key = queue.name if not method.queue and not method.routing_key else method.routing_key
+    return exchange_of(channel, method.exchange), _binding(key, queue.queue, method.arguments)
+
+
+def purge(channel: Channel, method: Any) -> None:
+    count = queue_of(channel, method.queue).queue.purge()
+    _answer(channel, method, commands.Queue.PurgeOk(count))
+
+
+def delete_queue(channel: Channel, method: Any) -> None:
+    """One that is not there counts as deleted, as RabbitMQ documents."""
+    name = method.queue or channel.last_queue
+    if channel.topology.find(name) is None:
+        _answer(channel, method, commands.Queue.DeleteOk(0))
+        return
+    found = queue_of(channel, name)
+    if method.if_unused and found.queue.has_consumers:
+        raise Refusal(PRECONDITION_FAILED, f"queue {shown(name)} in vhost '/' in use")
+    if method.if_empty and len(found.queue):
+        raise Refusal(PRECONDITION_FAILED, f"queue {shown(name)} in vhost '/' not empty")
+    _answer(channel, method, commands.Queue.DeleteOk(channel.topology.delete(found)))
+
+
+def _table(given: Any) -> dict[str, Any]:
+    return dict(given) if isinstance(given, dict) else {}
+
+
+HANDLERS: dict[type[base.Frame], Callable[[Channel, Any], None]] = {
+    commands.Exchange.Declare: declare_exchange,
+    commands.Exchange.Delete: delete_exchange,
+    commands.Exchange.Bind: bind_exchange,
+    commands.Exchange.Unbind: unbind_exchange,
+    commands.Queue.Declare: declare_queue,
+    commands.Queue.Bind: bind_queue,
+    commands.Queue.Unbind: unbind_queue,
+    commands.Queue.Purge: purge,
+    commands.Queue.Delete: delete_queue,
+}

@@ -1,0 +1,64 @@
+"""What is wrong with what a peer did, by reply code (1.2 of the reference)."""
+
+from __future__ import annotations
+
+CONTENT_TOO_LARGE, NO_ROUTE = 311, 312
+ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED = 403, 404, 405, 406
+CONNECTION_FORCED, FRAME_ERROR, SYNTAX_ERROR, COMMAND_INVALID, CHANNEL_ERROR = (
+    320,
+    501,
+    502,
+    503,
+    504,
+)
+UNEXPECTED_FRAME, NOT_ALLOWED, NOT_IMPLEMENTED, INTERNAL_ERROR = 505, 530, 540, 541
+
+NAMES = {
+    CONTENT_TOO_LARGE: "CONTENT_TOO_LARGE",
+    ACCESS_REFUSED: "ACCESS_REFUSED",
+    NOT_FOUND: "NOT_FOUND",
+    RESOURCE_LOCKED: "RESOURCE_LOCKED",
+    PRECONDITION_FAILED: "PRECONDITION_FAILED",
+    CONNECTION_FORCED: "CONNECTION_FORCED",
+    FRAME_ERROR: "FRAME_ERROR",
+    SYNTAX_ERROR: "SYNTAX_ERROR",
+    COMMAND_INVALID: "COMMAND_INVALID",
+    CHANNEL_ERROR: "CHANNEL_ERROR",
+    UNEXPECTED_FRAME: "UNEXPECTED_FRAME",
+    NOT_ALLOWED: "NOT_ALLOWED",
+    NOT_IMPLEMENTED: "NOT_IMPLEMENTED",
+    INTERNAL_ERROR: "INTERNAL_ERROR",
+}
+_SOFT = frozenset(
+    {CONTENT_TOO_LARGE, ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED}
+)
+
+
+class Refusal(Exception):
+    """A mistake of the peer: ``code`` says what kind, and with it whether the channel or the
+    connection ends.
+
+    ``silent`` ends the connection without a word, where the specification wants nothing more to be
+    sent; ``out_of_step`` says that what follows cannot be read.
+    """
+
+    def __init__(
+        self, code: int, detail: str, *, silent: bool = False, out_of_step: bool = False
+    ) -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.silent, self.out_of_step = code, detail, silent, out_of_step
+
+    @property
+    def text(self) -> str:
+        """The reply text, at most 255 octets."""
+        return f"{NAMES[self.code]} - {self.detail}".encode()[:255].decode("utf-8", "ignore")
+
+    @property
+    def soft(self) -> bool:
+        """Whether the channel alone ends."""
+        return self.code in _SOFT
+
+
+def shown(name: str) -> str:
+    """A peer's own words in a sentence of ours: bounded, and without what a terminal would obey."""
+    return ascii(name if len(name) <= 80 else name[:77] + "...")

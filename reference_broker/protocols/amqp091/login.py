@@ -1,0 +1,74 @@
+"""Who the peer is (connection.start-ok): PLAIN, AMQPLAIN and EXTERNAL.
+
+AMQPLAIN is what was there before PLAIN: a field table, without its size, with LOGIN and PASSWORD.
+Where security is off any name and password will do; passwords are compared in constant time.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pamqp import decode
+
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    ACCESS_REFUSED,
+    NOT_ALLOWED,
+    SYNTAX_ERROR,
+    Refusal,
+    shown,
+)
+
+PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
+
+
+def offered(shared: Shared, conn: int) -> tuple[str, ...]:
+    """The mechanisms for a connection: EXTERNAL for one whose peer has shown a certificate."""
+    return (PLAIN, AMQPLAIN, *((EXTERNAL,) if conn in shared.certificates else ()))
+
+
+def user(shared: Shared, conn: int, mechanism: str, response: bytes) -> str:
+    """Who the peer is. Raises :class:`Refusal`."""
+    if mechanism not in offered(shared, conn):
+        raise Refusal(NOT_ALLOWED, f"the mechanism {shown(mechanism)} was not offered", silent=True)
+    if mechanism == EXTERNAL:
+        name = shared.certified(conn)
+        if name is None:
+            raise _refused(mechanism)
+        return name
+    login, password = _plain(response) if mechanism == PLAIN else _amqplain(response)
+    settings = shared.settings
+    if settings.security_enabled and not admitted(settings.users, login, password):
+        raise _refused(mechanism)
+    return login
+
+
+def _refused(mechanism: str) -> Refusal:
+    return Refusal(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}.")
+
+
+def _plain(response: bytes) -> tuple[str, bytes]:
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        raise _refused(PLAIN)
+    return parts[1].decode("utf-8", "replace"), parts[2]
+
+
+def _amqplain(response: bytes) -> tuple[str, bytes]:
+    try:
+        _, table = decode.field_table(len(response).to_bytes(4) + response)
+    except (
+        ValueError,
+        LookupError,
+        struct.error,
+        RecursionError,
+        OverflowError,
+        TypeError,
+        OSError,
+    ):
+        raise Refusal(SYNTAX_ERROR, "AMQPLAIN: the response is no table") from None
+    login, password = table.get("LOGIN"), table.get("PASSWORD")
+    if not isinstance(login, str) or not isinstance(password, str):
+        raise _refused(AMQPLAIN)
+    return login, password.encode()

@@ -1,0 +1,182 @@
+"""What is in method frames and content headers; pamqp knows the fields.
+
+A method that arrives is filled into an object that was made without pamqp's own checks: what is
+allowed is decided where it is known what the method is about, and by reply codes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from pamqp import base, commands, decode, encode
+
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    COMMAND_INVALID,
+    SYNTAX_ERROR,
+    UNEXPECTED_FRAME,
+    Refusal,
+)
+from brokerproof.reference_broker.protocols.amqp091.framing import METHOD, frame
+
+BASIC = 60
+_NUMBERS = struct.Struct(">HH")
+_CONTENT = struct.Struct(">HHQH")
+PROPERTIES: tuple[tuple[str, str], ...] = tuple(
+    (name, commands.Basic.Properties.amqp_type(name))
+    for name, _ in sorted(commands.Basic.Properties.flags.items(), key=lambda each: -each[1])
+)
+"""Names and types of the properties, in the order of their flags."""
+
+
+def read(payload: bytes) -> base.Frame:
+    """The method in a frame. Raises :class:`Refusal`."""
+    if len(payload) < _NUMBERS.size:
+        raise Refusal(
+            SYNTAX_ERROR, f"a method frame of {len(payload)} octets has no class and method"
+        )
+    class_id, method_id = _NUMBERS.unpack_from(payload)
+    kind = _KINDS.get(class_id << 16 | method_id)
+    if kind is None:
+        raise Refusal(COMMAND_INVALID, f"class {class_id} has no method {method_id}")
+    method: base.Frame = object.__new__(kind)
+    try:
+        method.unmarshal(payload[4:])
+    except (
+        ValueError,
+        LookupError,
+        struct.error,
+        RecursionError,
+        OverflowError,
+        TypeError,
+        OSError,
+    ) as problem:
+        raise Refusal(SYNTAX_ERROR, f"{name_of(method)} cannot be read: {problem}") from None
+    if len(payload) - 4 != _length(method, payload):
+        raise Refusal(SYNTAX_ERROR, f"{name_of(method)} ends before its frame does, or behind it")
+    return method
+
+
+def name_of(method: base.Frame) -> str:
+    """``basic.publish``, for sentences."""
+    whole = type(method).__qualname__
+    group, _, name = whole.partition(".")
+    return (
+        group.lower()
+        + "."
+        + "".join(f"-{each.lower()}" if each.isupper() else each for each in name).lstrip("-")
+    )
+
+
+def numbers_of(method: base.Frame | None) -> tuple[int, int]:
+    """Class and method."""
+    return (0, 0) if method is None else (method.index >> 16, method.index & 0xFFFF)
+
+
+_KINDS: dict[int, type[base.Frame]] = dict(commands.INDEX_MAPPING)  # pamqp says less of its types
+_FIELDS: dict[int, tuple[str, ...]] = {
+    index: tuple(kind.amqp_type(each) for each in kind.__slots__) for index, kind in _KINDS.items()
+}
+"""Types of the fields, by the method's number."""
+
+
+_FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
+
+
+def _length(method: base.Frame, payload: bytes) -> int:
+    """How many octets the fields take, by what the octets themselves say; -1 when there are too
+    few."""
+    at, bits = 4, 0
+    for kind in _FIELDS[method.index]:
+        if kind == "bit":
+            at += bits % 8 == 0
+            bits += 1
+            continue
+        bits = 0
+        if kind in _FIXED:
+            at += _FIXED[kind]
+        elif at >= len(payload):
+            return -1
+        elif kind == "shortstr":
+            at += 1 + payload[at]
+        else:
+            at += 4 + int.from_bytes(payload[at : at + 4])
+    return at - 4
+
+
+def write(channel: int, method: base.Frame) -> bytes:
+    """A method frame. pamqp's own checks of names and reserved fields are left out here as they are
+    in :func:`read`."""
+    octets = [method.index.to_bytes(4)]
+    bits, count = 0, 0
+    for name, kind in zip(method.__slots__, _FIELDS[method.index], strict=True):
+        value = getattr(method, name)
+        if kind == "bit":
+            bits |= bool(value) << count
+            count += 1
+            continue
+        if count:
+            octets.append(bytes((bits,)))
+            bits, count = 0, 0
+        octets.append(encode.by_type(value, kind))
+    if count:
+        octets.append(bytes((bits,)))
+    return frame(METHOD, channel, b"".join(octets))
+
+
+def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
+    """How many octets of body are announced, and the properties, from their flags on, as they came.
+
+    Raises :class:`Refusal` (4.2.6).
+    """
+    if len(payload) < _CONTENT.size:
+        raise Refusal(SYNTAX_ERROR, f"a content header of {len(payload)} octets is too short")
+    theirs, weight, size, _ = _CONTENT.unpack_from(payload)
+    if theirs != class_id or weight:
+        detail = (
+            f"a content header of class {class_id} and weight 0 is due, not of class {theirs} and"
+            f" weight {weight}"
+        )
+        raise Refusal(UNEXPECTED_FRAME, detail)
+    return size, payload[12:]
+
+
+def properties(octets: bytes) -> dict[str, Any]:
+    """The properties of a content by name, from their flags on. Raises :class:`Refusal` for what
+    cannot be read."""
+    flags, at = int.from_bytes(octets[:2]), 2
+    found: dict[str, Any] = {}
+    if flags & 3:
+        raise Refusal(
+            SYNTAX_ERROR, "a content header has properties that class basic does not have"
+        )
+    try:
+        for bit, (name, kind) in enumerate(PROPERTIES):
+            if flags >> (15 - bit) & 1:
+                if (
+                    kind == "timestamp"
+                ):  # as a number: not every one is an instant that datetime knows
+                    taken, value = 8, struct.unpack_from(">Q", octets, at)[0]
+                else:
+                    taken, value = decode.by_type(octets[at:], kind)
+                if at + taken > len(octets):
+                    raise ValueError(f"{name} ends behind the header")
+                found[name], at = value, at + taken
+    except (
+        ValueError,
+        LookupError,
+        struct.error,
+        RecursionError,
+        OverflowError,
+        TypeError,
+        OSError,
+    ) as problem:
+        raise Refusal(SYNTAX_ERROR, f"the properties cannot be read: {problem}") from None
+    if at != len(octets):
+        raise Refusal(SYNTAX_ERROR, "the properties end before their frame does")
+    return found
+
+
+def header_payload(size: int, octets: bytes) -> bytes:
+    """A content header with properties that are octets already."""
+    return _CONTENT.pack(BASIC, 0, size, 0)[:12] + octets

@@ -1,0 +1,90 @@
+"""What queues hold goes to disk before memory is short (RABBITMQ-FLOW-page-1, -page-2).
+
+From ``vm_memory_high_watermark_paging_ratio`` of the way to the watermark on, every :data:`EVERY`,
+queues write out the bodies of what waits in them and keep only its place, oldest first; a body is
+read again when its message leaves. A ratio above 1.0 is never reached before publishers are
+blocked, and nothing is written out then. While disk space is short nothing is either.
+
+RabbitMQ up to 3.13 writes out as much as keeps all queues equally far from being empty; the chapter
+speaks of their contents, and here it is all of them. Release 4 has no such mark.
+"""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, Alarms
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.families.rabbitmq.resources import Resources
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.large_body import Extract, Held, LargeBody
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.persistence.large import LargeFiles
+from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
+
+EVERY: Duration = ms(2500)
+"""How often it is looked whether memory is needed (``memory_monitor_interval``)."""
+LOOK = "paging"
+"""What is due then."""
+
+
+class PagedMessage(Amqp091Message):
+    """A message whose body lies in a file."""
+
+    __slots__ = ("large",)
+
+    def __init__(self, of: Amqp091Message, body: LargeBody) -> None:
+        about = (of.number, of.arrived, of.exchange, of.routing_key, of.properties)
+        super().__init__(*about, b"", of.lifetime)
+        self.body = Extract(body)
+        self.large = body
+
+    def size(self) -> int:
+        return len(self.properties)
+
+
+class PagingOut:
+    """Writes out what the queues of ``topology`` hold, when ``resources`` say so. ``ratio`` is of
+    the memory limit."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        resources: Resources,
+        alarms: Alarms,
+        deadlines: Deadlines,
+        files: LargeFiles,
+        ratio: float,
+    ) -> None:
+        self.ratio = ratio
+        self._topology, self._resources, self._alarms = topology, resources, alarms
+        self._deadlines, self._files = deadlines, files
+
+    @property
+    def wanted(self) -> bool:
+        """Whether so much memory is used that queues are to write out what they hold."""
+        reading = self._resources.reading
+        if reading is None or self.ratio > 1.0 or DISK in self._alarms.raised:
+            return False
+        return reading.memory_used >= self.ratio * self._resources.memory_limit
+
+    def look(self, now: Instant) -> None:
+        """It is time to look, now and again."""
+        if self.wanted:
+            for queue in self._topology.limited():
+                self.page_out(queue)
+        self._deadlines.set((0, LOOK), now + EVERY)
+
+    def page_out(self, queue: LimitedQueue) -> None:
+        """Writes out what waits in ``queue``."""
+        for entry in queue.in_memory():
+            self._page_out(entry)
+
+    def _page_out(self, entry: Entry) -> None:
+        message, charge = entry.message, entry.charge
+        if not isinstance(message, Amqp091Message) or not message.body or charge is None:
+            return
+        spool = self._files.begin(text=False, failed=lambda problem: None)
+        spool.write(message.body)
+        body = spool.finish()
+        entry.message, entry.charge = PagedMessage(message, body), Held(charge, body, 1)

@@ -1,0 +1,156 @@
+"""basic.publish and what belongs to it: returns, confirms, transactions (classes basic, confirm and
+tx)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pamqp import base, commands
+
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
+from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
+from brokerproof.reference_broker.protocols.amqp091.declaring import exchange_of
+from brokerproof.reference_broker.protocols.amqp091.errors import (
+    ACCESS_REFUSED,
+    NO_ROUTE,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    Refusal,
+    shown,
+)
+from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
+from brokerproof.reference_broker.protocols.amqp091.transaction import Transaction
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+
+TOPIC = "amq.topic"
+
+
+def publish(channel: Channel, method: Any, octets: bytes, body: bytes) -> None:
+    """A message that has come whole; ``octets`` are its properties. Raises :class:`Refusal`."""
+    shared = channel.connection.shared
+    if method.immediate:
+        raise Refusal(NOT_IMPLEMENTED, "immediate=true")
+    exchange = exchange_of(channel, method.exchange)
+    if exchange.internal:
+        raise Refusal(ACCESS_REFUSED, f"cannot publish to internal exchange {shown(exchange.name)}")
+    properties = methods.properties(octets)
+    _check_user(channel, properties)
+    arrived = shared.now + shared.epoch
+    lifetime = _lifetime(properties)
+    message = Amqp091Message(
+        shared.router.next_number(),
+        arrived,
+        method.exchange,
+        method.routing_key,
+        octets,
+        body,
+        lifetime,
+    )
+    queues = channel.topology.exchanges.route(
+        exchange, method.routing_key, properties.get("headers") or {}
+    )
+    if channel.transaction is not None:
+        channel.transaction.sends.append((message, queues, method.mandatory))
+        return
+    number = None if channel.confirms is None else channel.confirms.next()
+    _announce(channel, message, queues, method.mandatory)
+    if queues and channel.topology.pace is not None:
+        channel.flow.hand(message, queues, number)
+        return
+    taken = channel.topology.route(message, queues)
+    if channel.confirms is not None and number is not None:
+        channel.confirms.answer(number, taken)
+        channel.connection.touch(channel)
+
+
+def _announce(
+    channel: Channel, message: Amqp091Message, queues: list[Queue], mandatory: bool
+) -> None:
+    """What is to be done with a message beside putting it into ``queues``."""
+    if not queues and mandatory:
+        about = commands.Basic.Return(NO_ROUTE, "NO_ROUTE", message.exchange, message.routing_key)
+        channel.send_content(about, message)
+    if message.exchange == TOPIC:
+        channel.connection.shared.router.multicast(message, message.routing_key)
+
+
+def _check_user(channel: Channel, properties: dict[str, Any]) -> None:
+    user = properties.get("user_id")
+    if user is not None and user != channel.connection.user:
+        detail = (
+            f"user_id property set to {shown(user)} but authenticated user was"
+            f" {shown(channel.connection.user)}"
+        )
+        raise Refusal(PRECONDITION_FAILED, detail)
+
+
+def _lifetime(properties: dict[str, Any]) -> Duration | None:
+    """Milliseconds in decimal digits."""
+    text = properties.get("expiration")
+    if text is None:
+        return None
+    if not (
+        text.isascii() and text.isdecimal() and len(text) < 12 and int(text) <= arguments.LONGEST_MS
+    ):
+        raise Refusal(
+            PRECONDITION_FAILED, f"invalid expiration {shown(text)}: milliseconds are due"
+        )
+    return ms(int(text))
+
+
+def confirm_select(channel: Channel, method: Any) -> None:
+    if channel.transaction is not None:
+        raise Refusal(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+    channel.confirms = channel.confirms or Confirms()
+    if not method.nowait:
+        channel.tell(commands.Confirm.SelectOk())
+
+
+def tx_select(channel: Channel, method: Any) -> None:
+    if channel.confirms is not None:
+        raise Refusal(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    channel.transaction = channel.transaction or Transaction()
+    channel.tell(commands.Tx.SelectOk())
+
+
+def tx_commit(channel: Channel, method: Any) -> None:
+    transaction = _transaction(channel)
+    channel.transaction = Transaction()
+    taken = True
+    for message, queues, mandatory in transaction.sends:
+        there = [each for each in queues if channel.topology.of(each) is not None]
+        _announce(channel, message, there, mandatory)
+        taken = channel.topology.route(message, there) and taken
+    for settled, outcome in transaction.settlements:
+        channel.settle(settled, outcome)
+    if not taken:
+        raise Refusal(PRECONDITION_FAILED, "partial tx completion")
+    channel.tell(commands.Tx.CommitOk())
+
+
+def tx_rollback(channel: Channel, method: Any) -> None:
+    """What was settled waits for its acknowledgement again, and is not sent again by this
+    (tx.rollback)."""
+    undone = _transaction(channel).undo()
+    waiting = [*undone, *channel.unacked.values()]
+    channel.unacked = {each.tag: each for each in sorted(waiting, key=lambda each: each.tag)}
+    channel.tell(commands.Tx.RollbackOk())
+
+
+def _transaction(channel: Channel) -> Transaction:
+    if channel.transaction is None:
+        raise Refusal(PRECONDITION_FAILED, "channel is not transactional")
+    return channel.transaction
+
+
+HANDLERS: dict[type[base.Frame], Callable[[Channel, Any], None]] = {
+    commands.Confirm.Select: confirm_select,
+    commands.Tx.Select: tx_select,
+    commands.Tx.Commit: tx_commit,
+    commands.Tx.Rollback: tx_rollback,
+}

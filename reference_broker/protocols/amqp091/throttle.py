@@ -1,0 +1,185 @@
+"""Why a connection is not read, although it is open: it publishes, and the broker cannot take it
+(RABBITMQ-FLOW-conn-*).
+
+* An alarm: the broker is short of memory or disk space. Nothing is read behind the header of a
+  content, so the message is not taken, unless it has no body. A client that says that it
+  understands is told (connection.blocked, connection.unblocked).
+* Flow: a channel has no credit left for more messages
+  (:mod:`brokerproof.reference_broker.families.rabbitmq.credit_flow`). Nobody is told.
+
+While a connection is not read its client's silence does not count. Our own heart-beats go on.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from brokerproof.harness.model.time import Duration, Instant, seconds
+from brokerproof.reference_broker.families.rabbitmq.credit_flow import CreditFlow
+from brokerproof.reference_broker.kernel.connection_info import (
+    BLOCKED,
+    BLOCKING,
+    BY_FLOW,
+    BY_NOTHING,
+    BY_RESOURCE,
+    FLOW,
+    RUNNING,
+)
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp091.channel import Channel
+    from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+
+ALARM = "alarm"
+RECENTLY: Duration = seconds(5)
+"""For how long a connection that was in flow is said to be."""
+
+
+class Throttle:
+    """What holds one connection back. ``by`` and ``at`` tell what did so last, and when it began
+    to."""
+
+    def __init__(self, connection: Amqp091Connection) -> None:
+        self._connection = connection
+        self._reasons: set[str] = set()
+        self._channels: set[Channel] = set()
+        self.by = BY_NOTHING
+        self.at: Instant | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing may be read."""
+        return bool(self._reasons)
+
+    @property
+    def state(self) -> str:
+        """How the connection stands, in RabbitMQ's words."""
+        if ALARM in self._reasons:
+            return BLOCKED
+        if FLOW in self._reasons or self._recently:
+            return FLOW
+        return BLOCKING if self._connection.shared.alarms.raised else RUNNING
+
+    @property
+    def _recently(self) -> bool:
+        return (
+            self.by == BY_FLOW
+            and self.at is not None
+            and self._connection.shared.now - self.at < RECENTLY
+        )
+
+    def published(self) -> None:
+        """The header of a content has come."""
+        alarms = self._connection.shared.alarms
+        if not alarms.raised or ALARM in self._reasons:
+            return
+        low = f"low on {' & '.join(alarms.raised)}"
+        self._stop(ALARM, BY_RESOURCE)
+        alarms.wait(self.alarm_over)
+        self._connection.observe("RABBITMQ-FLOW-conn-1", f"{low}: the connection is not read")
+        if self._understands:
+            self._connection.tell(commands.Connection.Blocked(low))
+
+    @property
+    def _understands(self) -> bool:
+        return self._connection.capabilities.get("connection.blocked") is True
+
+    def alarm_over(self) -> None:
+        """No alarm is left."""
+        if self._understands:
+            self._connection.tell(commands.Connection.Unblocked())
+        self._go_on(ALARM)
+
+    def in_flow(self, channel: Channel, blocked: bool) -> None:
+        """Whether ``channel`` can be handed no more."""
+        if blocked and channel not in self._channels:
+            self._channels.add(channel)
+            self._connection.observe(
+                "RABBITMQ-FLOW-conn-2", f"channel {channel.number} has no credit left: flow"
+            )
+            self._stop(FLOW, BY_FLOW)
+        elif not blocked and channel in self._channels:
+            self._channels.remove(channel)
+            if not self._channels:
+                self.at = self._connection.shared.now
+                self._go_on(FLOW)
+
+    def leave(self) -> None:
+        """The connection is over."""
+        self._connection.shared.alarms.forget(self.alarm_over)
+        self._channels.clear()
+
+    def _stop(self, reason: str, by: str) -> None:
+        connection = self._connection
+        if not self._reasons:
+            connection.pause()
+        self._reasons.add(reason)
+        connection.shared.outbox.stop_reading(connection.conn, reason)
+        self.by, self.at = by, connection.shared.now
+
+    def _go_on(self, reason: str) -> None:
+        self._reasons.discard(reason)
+        self._connection.shared.outbox.resume_reading(self._connection.conn, reason)
+        if not self._reasons:
+            self._connection.resume()
+
+
+class ChannelFlow:
+    """The credit that a connection has with one of its channels, and the channel with queues, where
+    these take their time."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._reader = CreditFlow()
+        self._queues: dict[Queue, CreditFlow] = {}
+        self._owed = 0
+        self._left = False
+
+    def hand(self, message: Amqp091Message, queues: list[Queue], number: int | None) -> None:
+        """``message`` goes to ``queues``, which take it when they come to it; then it is confirmed
+        as ``number``, if it has one."""
+        pace = self._channel.topology.pace
+        assert pace is not None
+        parcel = _Parcel(len(queues), number)
+        self._reader.send()
+        for queue in queues:
+            self._queues.setdefault(queue, CreditFlow()).send()
+            pace.hand(queue, partial(self._worked, queue, message, parcel))
+        self._owed += self._reader.worked()
+        self._pay()
+
+    def _worked(self, queue: Queue, message: Amqp091Message, parcel: _Parcel) -> None:
+        topology, channel = self._channel.topology, self._channel
+        parcel.left -= 1
+        parcel.taken &= topology.of(queue) is None or topology.route(message, [queue])
+        if self._left:
+            return
+        if not parcel.left and parcel.number is not None and channel.confirms is not None:
+            channel.confirms.answer(parcel.number, parcel.taken)
+            channel.flush()
+        credit = self._queues[queue]
+        credit.grant(credit.worked())
+        self._pay()
+
+    def _pay(self) -> None:
+        if not any(each.blocked for each in self._queues.values()):
+            self._reader.grant(self._owed)
+            self._owed = 0
+        self._channel.connection.throttle.in_flow(self._channel, self._reader.blocked)
+
+    def leave(self) -> None:
+        """The channel is over: it holds nobody back any more."""
+        self._left = True
+        self._channel.connection.throttle.in_flow(self._channel, False)
+
+
+class _Parcel:
+    """A message on its way to ``left`` queues."""
+
+    def __init__(self, left: int, number: int | None) -> None:
+        self.left, self.number, self.taken = left, number, True

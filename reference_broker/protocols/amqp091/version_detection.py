@@ -1,0 +1,73 @@
+"""Which AMQP a connection speaks, where an acceptor speaks both: its protocol header says so in
+full (4.2.2; AMQP 1.0, 2.2).
+
+==========================  ==========================================================================================
+the first eight octets      what follows
+==========================  ==========================================================================================
+``AMQP`` 3 1 0 0            AMQP 1.0, from its SASL on; likewise ``AMQP`` 0 1 0 0
+``AMQP`` 0 0 9 1            AMQP 0-9-1; likewise ``AMQP`` 1 1 0 9, by which 0-9 says that it is 0-9
+anything else               a header of ours, and the end: 0-9-1 for whoever asked for a later 0-x, else what 1.0 begins with
+==========================  ==========================================================================================
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.protocol_detection import Connection, HandsOn
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+SIZE = 8
+PREFIX = b"AMQP"
+V0_9_1, V0_9, V1_0_SASL, V1_0 = (
+    b"AMQP\0\0\x09\x01",
+    b"AMQP\x01\x01\0\x09",
+    b"AMQP\x03\x01\0\0",
+    b"AMQP\0\x01\0\0",
+)
+
+_SILENT_MS = 10_000
+"""For how long a connection may say nothing at all where no handshake timeout is set."""
+
+
+class WhichAmqp(HandsOn):
+    """A connection whose protocol header is still to come."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        super().__init__(conn, acceptor, shared, now)
+        self._wait_for_words(_SILENT_MS)
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        if self._became is not None:
+            self._became.receive(now, data)
+            return
+        first = self._first = self._first + data
+        if len(first) < SIZE:
+            return
+        header, rest = first[:SIZE], first[SIZE:]
+        self._has_spoken()
+        parts = self._shared.parts
+        if header in (V0_9_1, V0_9):
+            became: Connection = parts.amqp091(
+                self._conn, self._acceptor, self._shared, self._opened
+            )
+        elif header in (V1_0_SASL, V1_0) and "AMQP" in self._acceptor.protocols:
+            became, rest = parts.amqp(self._conn, self._acceptor, self._shared, self._opened), first
+        else:
+            self._refuse(header)
+            return
+        self._became = became
+        if self._held:
+            became.hold(True)
+        if rest:
+            became.receive(now, rest)
+
+    def _refuse(self, header: bytes) -> None:
+        self._closed = True
+        later = header.startswith(PREFIX + b"\0\0") and header[6] >= 9
+        ours = V0_9_1 if later or "AMQP" not in self._acceptor.protocols else V1_0_SASL
+        self._shared.outbox.observe(
+            self._conn, "AMQP091-VER-02", f"{header!r} is no protocol header that is spoken here"
+        )
+        self._shared.outbox.send(self._conn, ours)
+        self._shared.outbox.close(self._conn)

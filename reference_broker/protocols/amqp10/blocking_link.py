@@ -1,0 +1,112 @@
+"""A link whose deliveries may have to wait for space
+(:mod:`brokerproof.reference_broker.families.activemq.producer_flow`).
+
+Every delivery is a send that waits for an answer, a settled one as well. One for which there is no
+space is not settled until it has been added, and counts as unanswered meanwhile, so that its link
+gets no credit for it; other links, and other deliveries of this one, go on. Where the whole
+connection has to wait, nothing that comes on it is looked at until there is space. A delivery that
+fails is rejected with ``amqp:resource-limit-exceeded``, and nothing else happens to its link.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.persistence.codec import is_durable
+from brokerproof.reference_broker.protocols.amqp10 import conditions
+from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.link import LinkState
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
+from brokerproof.reference_broker.protocols.amqp10.performatives import Attach
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
+    from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival
+    from brokerproof.reference_broker.protocols.amqp10.session import Session
+
+ROOM = "room"
+"""Why a connection is not read."""
+
+
+class WaitingLink(IncomingLink):
+    """The peer sends, and may have to wait for an answer."""
+
+    def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
+        super().__init__(session, attach, our_handle)
+        self._waiting = 0
+        self._stalled: tuple[Arrival, Sending] | None = None
+
+    @property
+    def unanswered(self) -> int:
+        return super().unanswered + self._waiting
+
+    def take(
+        self, message: AmqpMessage, arrival: Arrival, transaction: LiveTransaction | None
+    ) -> Any:
+        shared, connection = self.session.shared, self.session.connection
+        assert shared.flow is not None
+        address = message.route.address
+        sending = Sending(
+            message,
+            address,
+            is_durable(message),
+            answered=True,
+            publish=partial(
+                self.publish, message, None if transaction is None else transaction.send
+            ),
+            settled=partial(self._settled, arrival, transaction),
+            is_live=lambda: (
+                transaction is None or connection.transactions.get(transaction.id) is transaction
+            ),
+        )
+        try:
+            fate = shared.flow.send(sending)
+        except NoSpace as problem:
+            return self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, str(problem))
+        except NoRoute as problem:
+            return self._not_taken(conditions.NOT_FOUND, str(problem))
+        if fate is Fate.TAKEN:
+            return ACCEPTED
+        self._waiting += 1
+        if fate is Fate.STALLED:
+            self._stalled, connection.stalled = (arrival, sending), True
+            shared.outbox.stop_reading(connection.conn, ROOM)
+            connection.observe(
+                "ACTIVEMQ-PFC-8", f"no space at {address}: the connection is not read"
+            )
+        else:
+            connection.observe(
+                "ACTIVEMQ-PFC-3", f"no space at {address}: the delivery is not settled"
+            )
+        return None
+
+    def _settled(
+        self, arrival: Arrival, transaction: LiveTransaction | None, problem: NoSpace | None
+    ) -> None:
+        """A delivery that had to wait was added, or was not."""
+        self._waiting -= 1
+        connection = self.session.connection
+        if self.state is LinkState.ATTACHED:
+            refused = (
+                None
+                if problem is None
+                else self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, str(problem))
+            )
+            state = self.said(ACCEPTED if refused is None else refused, arrival, transaction)
+            if not arrival.settled:
+                self.session.settle_incoming(arrival.id, state)
+            self.refill()
+            self.session.flush()
+        if self._stalled is not None and self._stalled[0] is arrival:
+            self._stalled, connection.stalled = None, False
+            self.session.shared.outbox.resume_reading(connection.conn, ROOM)
+            connection.receive(self.session.shared.now, b"")
+
+    def stop(self) -> None:
+        super().stop()
+        stalled, self._stalled = self._stalled, None
+        if stalled is not None and self.session.shared.flow is not None:
+            self.session.shared.flow.left(stalled[1])

@@ -1,0 +1,261 @@
+"""Transactions (part 4): a link to the coordinator, and what is done under a transaction's id.
+
+::
+
+    peer                                            here
+    attach, target coordinator  ---------------->
+    transfer: declare           ---------------->
+                                <----------------   disposition: declared, with a txn-id
+    transfers and dispositions with that txn-id --->
+                                <----------------   disposition: transactional-state, with the outcome to come
+    transfer: discharge         ---------------->   all of it happens, or with ``fail`` none of it
+                                <----------------   disposition: accepted
+
+* A message posted in a transaction is held until the discharge (AMQP10-TXN-06).
+* An outcome sent in a transaction is noted, and applied at the discharge (AMQP10-TXN-09). If the
+  peer settled with it, a rollback gives the message the source's default outcome (AMQP10-TXN-13);
+  if it did not, the delivery simply stays with the peer (AMQP10-TXN-10).
+* A transaction belongs to the link that declared it. When that link ends, however it ends, it is
+  rolled back (AMQP10-TXN-14). Other links and sessions of the same connection may work under it.
+* What makes a transaction impossible (AMQP10-TXN-15) dooms it: a discharge without ``fail`` is then
+  rejected, and rolls back.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.protocols.amqp10 import conditions, refusal
+from brokerproof.reference_broker.protocols.amqp10.composite import (
+    Composite,
+    InvalidField,
+    descriptor,
+)
+from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
+from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival, Delivery
+from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED, IncomingLink
+from brokerproof.reference_broker.protocols.amqp10.link import LinkState
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage, BadMessage, sections
+from brokerproof.reference_broker.protocols.amqp10.messaging import (
+    AMQP_VALUE,
+    Coordinator,
+    Declare,
+    Declared,
+    Discharge,
+    TransactionalState,
+)
+from brokerproof.reference_broker.protocols.amqp10.performatives import Attach
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.types import Symbol
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+
+CAPABILITIES = (
+    Symbol("amqp:local-transactions"),
+    Symbol("amqp:multi-txns-per-ssn"),
+    Symbol("amqp:multi-ssns-per-txn"),
+)
+CREDIT = 100
+"""Declares and discharges that a controller may have under way."""
+MOST_TRANSACTIONS = 1000
+"""Transactions that one connection may have open."""
+
+
+class LiveTransaction:
+    """A transaction between its declare and its discharge."""
+
+    def __init__(self, id: bytes, coordinator: CoordinatorLink) -> None:
+        self.id = id
+        self.coordinator = coordinator
+        self.doomed: str | None = None
+        self._core = coordinator.session.shared.parts.transaction()
+        self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
+
+    def send(self, message: AmqpMessage) -> None:
+        """Holds ``message`` until the discharge."""
+        self._core.send(message, self.coordinator.session.shared.router.hold(message))
+
+    def doom(self, reason: str) -> None:
+        """The transaction can only be rolled back."""
+        self.doomed = self.doomed or reason
+
+    def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
+        """The peer's outcome for a delivery; ``settled`` if the peer is done with it."""
+        delivery.transaction = self
+        self._outcomes[delivery] = outcome, settled
+
+    def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
+        """The peer settled a delivery whose outcome waits for the discharge, or its link has
+        gone."""
+        outcome, before = self._outcomes[delivery]
+        self._outcomes[delivery] = outcome, before or settled
+        if settled:
+            delivery.link.forget([delivery])
+
+    def commit(self) -> list[Queue]:
+        """Everything happens, outcomes before messages; returns the queues to dispatch. Raises
+        ``NoRoute``."""
+        router = self.coordinator.session.shared.router
+        router.together()
+        queues: dict[Queue, None] = {}
+        for delivery, (outcome, settled) in self._outcomes.items():
+            link = delivery.link
+            delivery.transaction = None
+            link.forget([delivery])
+            link.apply([delivery], outcome)
+            if not settled and link.state is LinkState.ATTACHED:
+                link.session.settled_by_us([delivery], outcome)
+            queues[link.queue] = None
+        self._core.commit(router.publish)
+        return list(queues)
+
+    def roll_back(self) -> list[Queue]:
+        """Nothing happens; returns the queues to dispatch."""
+        self._core.undo()
+        queues: dict[Queue, None] = {}
+        for delivery, (_, settled) in self._outcomes.items():
+            delivery.transaction = None
+            if settled:
+                delivery.link.apply([delivery], delivery.link.default_outcome)
+                queues[delivery.link.queue] = None
+        return list(queues)
+
+
+class CoordinatorLink(IncomingLink):
+    """The peer sends declares and discharges."""
+
+    def attach(self, attach: Attach) -> None:
+        self.begin(attach)
+        self._opened: dict[bytes, LiveTransaction] = {}
+        answer = self.answer(attach)
+        answer.source = attach.source
+        answer.target = Coordinator(capabilities=CAPABILITIES)
+        self.session.send(answer)
+        self.refill()
+
+    def refill(self) -> None:
+        if self.credit.credit <= CREDIT // 2:
+            self.credit.grant(CREDIT - self.credit.credit)
+            self.session.flow(self)
+
+    def arrived(self, arrival: Arrival) -> Any:
+        try:
+            asked = _asked(arrival.payload())
+        except BadMessage as problem:
+            return self._failed(arrival, conditions.DECODE_ERROR, str(problem))
+        if isinstance(asked, Declare):
+            return self._declare(arrival, asked)
+        return self._discharge(arrival, asked)
+
+    def _declare(self, arrival: Arrival, declare: Declare) -> Any:
+        if arrival.settled:
+            raise Refusal(
+                refusal.DECLARE_SETTLED, "a declare was sent settled, so nobody can tell the txn-id"
+            )
+        if declare.global_id is not None:
+            return self._failed(
+                arrival, conditions.NOT_IMPLEMENTED, "this broker has no distributed transactions"
+            )
+        connection = self.session.connection
+        if len(connection.transactions) >= MOST_TRANSACTIONS:
+            detail = f"{MOST_TRANSACTIONS} transactions are open on this connection"
+            return self._failed(arrival, conditions.RESOURCE_LIMIT_EXCEEDED, detail)
+        id = self.session.shared.next_consumer().to_bytes(8)
+        self._opened[id] = connection.transactions[id] = LiveTransaction(id, self)
+        return Declared(txn_id=id)
+
+    def _discharge(self, arrival: Arrival, discharge: Discharge) -> Any:
+        transaction = self._opened.pop(discharge.txn_id, None)
+        if transaction is None:
+            return self._failed(
+                arrival, conditions.UNKNOWN_ID, "the txn-id to discharge is unknown on this link"
+            )
+        connection = self.session.connection
+        del connection.transactions[discharge.txn_id]
+        if (
+            not discharge.fail
+            and transaction.doomed is None
+            and connection.is_posting(transaction.id)
+        ):
+            self._finish(transaction.roll_back())
+            detail = "a discharge came before the last transfer of a delivery in its transaction"
+            raise Refusal(refusal.DISCHARGE_TOO_EARLY, detail)
+        if discharge.fail or transaction.doomed is not None:
+            self._finish(transaction.roll_back())
+            if discharge.fail:
+                return ACCEPTED
+            return self._failed(arrival, conditions.TRANSACTION_ROLLBACK, str(transaction.doomed))
+        try:
+            self._finish(transaction.commit())
+        except NoRoute as problem:
+            return self._failed(arrival, conditions.TRANSACTION_ROLLBACK, str(problem))
+        return ACCEPTED
+
+    def _failed(self, arrival: Arrival, condition: str, description: str) -> Any:
+        """Rejected, if anybody can hear it, else the end of the link (AMQP10-TXN-03, -04)."""
+        if arrival.settled or not self._knows_rejected:
+            fault = refusal.Fault(refusal.Scope.LINK, condition, "AMQP10-TXN-04")
+            raise Refusal(fault, description)
+        return self._not_taken(condition, description)
+
+    def _finish(self, queues: list[Queue]) -> None:
+        for queue in queues:
+            queue.dispatch()
+            self.session.shared.router.tidy(queue)
+
+    def stop(self) -> None:
+        self._set(None)
+
+    def give_back(self) -> list[Queue]:
+        queues: list[Queue] = []
+        for id, transaction in self._opened.items():
+            del self.session.connection.transactions[id]
+            queues += transaction.roll_back()
+        self._opened.clear()
+        return queues
+
+
+def retire(
+    transactions: dict[bytes, LiveTransaction],
+    link: OutgoingLink,
+    deliveries: list[Delivery],
+    state: TransactionalState,
+    settled: bool,
+) -> None:
+    """Outcomes that the peer sent under a transaction. Raises :class:`Refusal`."""
+    transaction = transactions.get(state.txn_id)
+    if transaction is None:
+        raise Refusal(refusal.NO_TRANSACTION, "the txn-id of a disposition is unknown here")
+    outcome = state.outcome if state.outcome is not None else link.default_outcome
+    if isinstance(outcome, Declared):
+        raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a message")
+    for each in deliveries:
+        other = each.transaction
+        if other is not None and other is not transaction:
+            control = transaction.coordinator
+            detail = f"delivery {each.id} has an outcome in another transaction already"
+            control.session.break_link(control, Refusal(refusal.IN_ANOTHER_TRANSACTION, detail))
+            return
+    for each in deliveries:
+        transaction.retire(each, outcome, settled)
+    if settled:
+        link.forget(deliveries)
+
+
+def _asked(octets: bytes) -> Declare | Discharge:
+    """The declare or discharge that a message is. Raises :class:`BadMessage`."""
+    found = [inside for code, _, inside, _ in sections(octets) if code == AMQP_VALUE]
+    kinds: dict[int | None, type[Composite]] = {Declare.CODE: Declare, Discharge.CODE: Discharge}
+    try:
+        if found and octets[found[0]] == 0:
+            code, at = descriptor(octets, found[0] + 1)
+            kind = kinds.get(code)
+            if kind is not None:
+                return kind.read(octets, at, DEPTH)[0]  # type: ignore[return-value]
+    except (IndexError, struct.error, DecodeError, InvalidField) as problem:
+        raise BadMessage(f"neither declare nor discharge: {problem}") from None
+    raise BadMessage("the message is neither declare nor discharge")

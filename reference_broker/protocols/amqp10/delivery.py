@@ -1,0 +1,234 @@
+"""Deliveries: what is on its way out, what is arriving, and what is said about them (2.6.12 to
+2.6.14, 2.8.6)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.protocols.amqp10.framing import HEADER, frame, pieces
+from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.kernel.large_body import LargeBody
+    from brokerproof.reference_broker.persistence.large import Spool
+    from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
+    from brokerproof.reference_broker.protocols.amqp10.large import BodyScan, Section
+    from brokerproof.reference_broker.protocols.amqp10.message import BadMessage
+    from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+
+
+class Delivery:
+    """One message that was sent and waits for its settlement. ``id`` is the delivery-id.
+
+    ``transaction`` is the live one in which the peer sent an outcome, None without.
+    """
+
+    __slots__ = ("entry", "id", "link", "transaction")
+
+    def __init__(self, id: int, link: OutgoingLink, entry: Entry) -> None:
+        self.id = id
+        self.link = link
+        self.entry = entry
+        self.transaction: LiveTransaction | None = None
+
+
+class Arrival:
+    """One message that is arriving, in one transfer or several."""
+
+    __slots__ = (
+        "_parts",
+        "_problem",
+        "_scan",
+        "_spool",
+        "id",
+        "resumed",
+        "settled",
+        "size",
+        "state",
+        "tag",
+    )
+
+    def __init__(self, first: Transfer) -> None:
+        assert first.delivery_id is not None
+        assert first.delivery_tag is not None
+        self.id = first.delivery_id
+        self.tag = first.delivery_tag
+        self.resumed = first.resume
+        self.settled = False
+        self.state = first.state
+        self.size = 0
+        self._parts: list[bytes] = []
+        self._spool: Spool | None = None
+        self._scan: BodyScan | None = None
+        self._problem: BadMessage | None = None
+
+    @property
+    def goes_elsewhere(self) -> bool:
+        """Whether what comes is not kept here."""
+        return self._spool is not None or self._problem is not None
+
+    def spoil(self, problem: BadMessage) -> None:
+        """It is no message, so nothing of it is kept; that is told when it has come to its end."""
+        self._problem = problem
+        self._parts.clear()
+        self.abandon()
+        self._spool = None
+
+    def spool_from(self, body_at: int, spool: Spool, scan: BodyScan) -> None:
+        """The body begins at octet ``body_at`` of :meth:`payload`: it goes to ``spool``, and so
+        does what still comes. Raises ``BadMessage`` for what is no body."""
+        octets = self.payload()
+        self._parts = [octets[:body_at]]
+        self._spool, self._scan = spool, scan
+        self._pour(spool, scan, octets[body_at:])
+
+    @staticmethod
+    def _pour(spool: Spool, scan: BodyScan, octets: bytes) -> None:
+        scan.feed(octets)
+        spool.write(octets)
+
+    def finish(self) -> tuple[LargeBody, tuple[Section, ...], bytes] | None:
+        """All has come. Of a large message its body, the sections in it, and its footer. Raises
+        ``BadMessage``."""
+        if self._problem is not None:
+            raise self._problem
+        if self._spool is None or self._scan is None:
+            return None
+        body = self._spool.finish()
+        return body, self._scan.finish(), bytes(self._scan.footer)
+
+    def abandon(self) -> None:
+        """The rest will not come, or is not wanted."""
+        if self._spool is not None:
+            self._spool.abandon()
+
+    def add(self, transfer: Transfer, payload: bytes) -> None:
+        """One more transfer. Settled once is settled for good (AMQP10-XFER-08, AMQP10-XFER-09)."""
+        if transfer.settled:
+            self.settled = True
+        if transfer.state is not None:
+            self.state = transfer.state
+        if payload:
+            self.size += len(payload)
+            if self._spool is not None and self._scan is not None:
+                self._pour(self._spool, self._scan, payload)
+            elif self._problem is None:
+                self._parts.append(payload)
+
+    def payload(self) -> bytes:
+        """All octets of the message; of a large one those in front of its body."""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+
+class Batch:
+    """What one side has to say about deliveries, gathered into as few dispositions as their ids and
+    states allow."""
+
+    def __init__(self, role: bool) -> None:
+        self._role = role
+        self._runs: list[tuple[int, int, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def add(self, delivery_id: int, state: Any) -> None:
+        """``delivery_id`` is settled, in ``state``."""
+        runs = self._runs
+        if runs:
+            first, last, before = runs[-1]
+            if serial_numbers.add(last, 1) == delivery_id and (before is state or before == state):
+                runs[-1] = (first, delivery_id, state)
+                return
+        runs.append((delivery_id, delivery_id, state))
+
+    def take(self) -> list[Disposition]:
+        """The dispositions; nothing is left to say."""
+        runs, self._runs = self._runs, []
+        return [
+            Disposition(
+                role=self._role,
+                first=first,
+                last=None if first == last else last,
+                settled=True,
+                state=state,
+            )
+            for first, last, state in runs
+        ]
+
+
+# --- transfers out --------------------------------------------------------------------------------
+
+# The first transfer of a delivery is the most frequent frame there is, so it is packed at once,
+# fields of fixed width: frame header, descriptor and list8; handle, delivery-id, delivery-tag (4
+# octets), message-format 0, settled.
+_FIRST = struct.Struct(">IBBH6sBIBI2s4s2s")
+_LIST = b"\0\x53\x14\xc0\x13\x05"  # 19 octets with the count, 5 fields
+_LIST_MORE = b"\0\x53\x14\xc0\x14\x06"
+_SETTLED, _UNSETTLED = b"\x43\x41", b"\x43\x42"
+
+
+def whole_transfer(
+    channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes
+) -> bytes:
+    """The frame of a delivery that fits into one. ``tag`` has four octets."""
+    size = _FIRST.size + len(payload)
+    mode = _SETTLED if settled else _UNSETTLED
+    return (
+        _FIRST.pack(size, 2, 0, channel, _LIST, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode)
+        + payload
+    )
+
+
+def room(largest: int) -> int:
+    """How many octets of a message any transfer frame of at most ``largest`` octets can carry."""
+    return largest - _FIRST.size - 1
+
+
+def opening_transfer(
+    channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, *, more: bool
+) -> bytes:
+    """The first frame of a delivery; ``payload`` is at most as long as :func:`room` says."""
+    if not more:
+        return whole_transfer(channel, handle, id, tag, settled, payload)
+    size = _FIRST.size + 1 + len(payload)
+    mode = _SETTLED if settled else _UNSETTLED
+    head = _FIRST.pack(
+        size, 2, 0, channel, _LIST_MORE, 0x70, handle, 0x70, id, b"\xa0\4", tag, mode
+    )
+    return b"".join((head, b"\x41", payload))
+
+
+def more_transfer(channel: int, handle: int, payload: bytes, *, more: bool) -> bytes:
+    """Another frame of a delivery."""
+    return frame(channel, Transfer(handle=handle, more=more).encode() + payload)
+
+
+def fits(payload: bytes, largest: int) -> bool:
+    """Whether ``payload`` fits into one frame of at most ``largest`` octets."""
+    return len(payload) + _FIRST.size <= largest
+
+
+def transfers(
+    channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes, largest: int
+) -> Generator[bytes]:
+    """The frames of a delivery that needs several, none larger than ``largest`` octets
+    (AMQP10-MFS-02, AMQP10-MFS-05).
+
+    Each is cut from the message when it is asked for, so what waits for a window holds no second
+    copy of it.
+    """
+    more, last = (Transfer(handle=handle, more=each).encode() for each in (True, False))
+    left = len(payload)
+    opening = _FIRST.size + 1
+    for number, piece in enumerate(
+        pieces(payload, largest - opening, largest - HEADER.size - len(more))
+    ):
+        left -= len(piece)
+        if number == 0:
+            yield opening_transfer(channel, handle, id, tag, settled, bytes(piece), more=True)
+        else:
+            yield frame(channel, b"".join((more if left else last, piece)))

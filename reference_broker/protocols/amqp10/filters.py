@@ -1,0 +1,103 @@
+"""What selectors see of an AMQP message, and the filter in which a source names one.
+
+====================================  =================================================================================
+name                                  value
+====================================  =================================================================================
+application properties                as they are: strings, numbers, truth values; anything else is NULL
+AMQAddress, AMQPriority, AMQDurable   as for STOMP (``core/properties.py``), from the header section
+AMQExpiration                         properties.absolute-expiry-time, else arrival and ttl; milliseconds since 1970, or 0
+AMQTimestamp                          properties.creation-time, else the arrival; milliseconds since 1970
+AMQUserID                             properties.message-id, written out
+AMQGroupID, JMSXGroupID               properties.group-id
+AMQSize                               octets of the bare message
+JMSType, JMSCorrelationID             properties.subject and correlation-id
+JMSPriority, JMSTimestamp, …          other names for AMQPriority, AMQTimestamp, AMQExpiration, AMQUserID
+====================================  =================================================================================
+
+The filter is that of the Apache registry, ``apache.org:selector-filter:string``, under any key of
+the filter set. Others are not known here.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.kernel.properties import PRIORITY
+from brokerproof.reference_broker.protocols.amqp10 import refusal
+from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
+from brokerproof.reference_broker.protocols.amqp10.messaging import Properties
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.stomp_conversion import identity, sections_of
+from brokerproof.reference_broker.protocols.amqp10.types import Described, Timestamp
+from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
+from brokerproof.reference_broker.selector.values import Value
+
+FILTERS = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004)
+"""The descriptor of the filter, symbolic and numeric."""
+
+_JMS = {
+    "JMSPriority": "AMQPriority",
+    "JMSTimestamp": "AMQTimestamp",
+    "JMSExpiration": "AMQExpiration",
+    "JMSMessageID": "AMQUserID",
+    "JMSXGroupID": "AMQGroupID",
+}
+
+
+def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
+    """The selector in a source's filter set, None without one. Raises :class:`Refusal` for anything
+    else in it."""
+    selector = None
+    for key, value in (filters or {}).items():
+        if not isinstance(value, Described) or value.descriptor not in FILTERS:
+            raise Refusal(
+                refusal.NOT_SUPPORTED,
+                f"this broker has selectors, and not the filter {refusal.shown(str(key))}",
+            )
+        if not isinstance(value.value, str) or selector is not None:
+            raise Refusal(refusal.BAD_FILTER, "a selector is one string, and a source has one")
+        try:
+            selector = parse(value.value)
+        except SelectorError as problem:
+            raise Refusal(
+                refusal.BAD_FILTER, f"selector {refusal.shown(value.value)}, {problem}"
+            ) from None
+    return selector
+
+
+def names(message: AmqpMessage) -> dict[str, Value]:
+    """Everything that a selector can ask ``message`` for. Never raises for what a producer sent."""
+    properties, application = sections_of(message.described)
+    if properties is None:
+        properties = Properties()
+    found = {key: _value(each) for key, each in application if isinstance(key, str)}
+    arrived = message.arrived // NS_PER_MS
+    expires = properties.absolute_expiry_time
+    if expires is None and message.ttl is not None:
+        expires = arrived + message.ttl
+    found |= {
+        "AMQAddress": message.route.address,
+        "AMQPriority": message.prefix[2] if message.prefix[1] == 0x50 else PRIORITY,
+        "AMQDurable": "DURABLE" if message.prefix[0] == 0x41 else "NON_DURABLE",
+        "AMQExpiration": expires or 0,
+        "AMQTimestamp": arrived if properties.creation_time is None else properties.creation_time,
+        "AMQUserID": _text(properties.message_id),
+        "AMQGroupID": properties.group_id,
+        "AMQSize": message.octets,
+        "JMSType": properties.subject,
+        "JMSCorrelationID": _text(properties.correlation_id),
+    }
+    return found | {name: found[other] for name, other in _JMS.items()}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else identity(value)
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, bool | str):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, int) and not isinstance(value, Timestamp):
+        return int(value)
+    return float(value) if isinstance(value, float) else None

@@ -1,0 +1,132 @@
+"""Frames (2.3): octets in, whole frames out, however the octets were cut on their way.
+
+::
+
+    size (4) | doff (1) | type (1) | channel (2, for type 0) | extended header | body up to size
+
+``size`` covers all of it (AMQP10-FRAME-01), the body begins ``doff`` * 4 octets from the start, and
+what lies between the eighth octet and the body is ignored (AMQP10-FRAME-04). A frame without body
+only says that the peer lives.
+
+A size is judged as soon as its four octets are there, so a frame that is too large is never
+collected: what is kept is less than one frame of the allowed size and what came with it in one
+piece. Octets of a frame that arrives in many pieces are put together once, when the last piece is
+there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from brokerproof.reference_broker.protocols.amqp10 import refusal
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+
+AMQP, SASL = 0, 1
+"""Frame types."""
+
+HEADER = struct.Struct(">IBBH")
+
+
+class Frame(NamedTuple):
+    """One frame. ``channel`` has a meaning for type AMQP only."""
+
+    type: int
+    channel: int
+    body: bytes
+
+
+class FrameParser:
+    """Octets of one connection, in the order they came. ``limit`` is the largest frame in octets;
+    it may be changed."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._data = b""
+        self._at = 0
+        self._later: list[bytes] = []
+        self._waiting = 0  # octets in _later
+
+    def feed(self, data: bytes) -> None:
+        """Octets that follow all those before."""
+        if self._at == len(self._data):
+            self._data, self._at = data, 0
+        else:
+            self._later.append(data)
+            self._waiting += len(data)
+
+    def _have(self, count: int) -> bool:
+        """Whether ``count`` octets are there; if so they are in ``_data``, in one piece."""
+        left = len(self._data) - self._at
+        if left >= count:
+            return True
+        if left + self._waiting < count:
+            return False
+        self._data = b"".join((self._data[self._at :], *self._later))
+        self._at, self._waiting = 0, 0
+        self._later.clear()
+        return True
+
+    def take(self, count: int) -> bytes | None:
+        """The next ``count`` octets, or None when there are fewer."""
+        if not self._have(count):
+            return None
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def peek(self, count: int) -> bytes:
+        """Up to ``count`` of the next octets."""
+        self._have(min(count, len(self._data) - self._at + self._waiting))
+        return self._data[self._at : self._at + count]
+
+    def next(self) -> Frame | None:
+        """The next frame, or None when it is not complete. Raises :class:`Refusal` for what can be
+        no frame."""
+        if not self._have(8):
+            if self._have(4):
+                self._judge(int.from_bytes(self._data[self._at : self._at + 4]))
+            return None
+        size, doff, type, channel = HEADER.unpack_from(self._data, self._at)
+        if not 8 <= size <= self.limit:
+            self._judge(size)
+        if doff < 2 or doff * 4 > size:
+            detail = f"the data offset of a frame of {size} octets is {doff}, in units of 4 octets"
+            raise Refusal(refusal.BAD_DOFF, detail)
+        if not self._have(size):
+            return None
+        start = self._at
+        self._at += size
+        return Frame(type, channel, self._data[start + doff * 4 : self._at])
+
+    def _judge(self, size: int) -> None:
+        if size < 8:
+            raise Refusal(
+                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 octets, and this one says {size}"
+            )
+        if size > self.limit:
+            detail = (
+                f"a frame of {size} octets is larger than the {self.limit} that are allowed here"
+            )
+            raise Refusal(refusal.FRAME_TOO_LARGE, detail)
+
+
+def frame(channel: int, body: bytes, type: int = AMQP) -> bytes:
+    """A whole frame without extended header."""
+    return HEADER.pack(8 + len(body), 2, type, channel) + body
+
+
+EMPTY = frame(0, b"")
+"""Says that we live, on channel 0 (AMQP10-IDLE-11, AMQP10-IDLE-12)."""
+
+
+def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryview]:
+    """``payload`` cut to at most ``first`` octets and then ``others`` octets each; not copied
+    unless it fits at once."""
+    if len(payload) <= first:
+        yield payload
+        return
+    view = memoryview(payload)
+    yield view[:first]
+    for at in range(first, len(payload), others):
+        yield view[at : at + others]

@@ -1,0 +1,269 @@
+"""Large AMQP messages: everything up to the body is kept as ever, the body sections and the footer
+lie in a file.
+
+While such a message arrives, only the beginnings of its sections are looked at, so that it is known
+where in the file the body of each is, and the footer as a whole, whose annotations have to be
+understood (AMQP10-MSG-11). It leaves as it came (AMQP10-MSG-02); STOMP gets what is inside (see
+:mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, Reading
+from brokerproof.reference_broker.protocols.amqp10.decoder import DecodeError
+from brokerproof.reference_broker.protocols.amqp10.delivery import (
+    more_transfer,
+    opening_transfer,
+    room,
+)
+from brokerproof.reference_broker.protocols.amqp10.message import (
+    AmqpMessage,
+    BadMessage,
+    section_code,
+    skip,
+)
+from brokerproof.reference_broker.protocols.amqp10.messaging import (
+    AMQP_SEQUENCE,
+    AMQP_VALUE,
+    DATA,
+    FOOTER,
+)
+
+EMPTY_DATA = b"\0\x53\x75\xa0\0"
+"""A body that stands for the one that is elsewhere."""
+LONGEST_FOOTER = 1024 * 1024
+LARGEST_FRAME = 128 * 1024
+"""What is sent of a file at once, however large a frame the peer would take."""
+
+Section = tuple[int, int, int, int]
+"""Its code, the constructor of its value, where that is, and where it ends."""
+
+_BINARY, _LIST, _MAP = frozenset({0xA0, 0xB0}), frozenset({0xC0, 0xD0}), frozenset({0xC1, 0xD1})
+_STRING, _SYMBOL = frozenset({0xA1, 0xB1}), frozenset({0xA3, 0xB3})
+_ALLOWED = {
+    DATA: _BINARY,
+    AMQP_SEQUENCE: _LIST | {0x45},
+    AMQP_VALUE: _BINARY | _STRING | _SYMBOL | _LIST | _MAP | {0xE0, 0xF0},
+    FOOTER: _MAP,
+}
+"""What values of sections may be that lie in a file: those that say how long they are."""
+
+
+class LargeAmqpMessage(AmqpMessage):
+    """``plain`` has everything in front of the body; ``sections`` are those in the file
+    ``large``."""
+
+    __slots__ = ("large", "sections")
+
+    large: LargeBody
+
+    def __init__(self, plain: AmqpMessage, large: LargeBody, sections: tuple[Section, ...]) -> None:
+        super().__init__(
+            plain.number,
+            plain.route,
+            plain.arrived,
+            plain.prefix,
+            plain.ttl,
+            plain.annotations,
+            plain.bare,
+        )
+        self.large = large
+        self.sections = sections
+
+    @property
+    def described(self) -> bytes:
+        return self.bare + EMPTY_DATA
+
+    @property
+    def octets(self) -> int:
+        return len(self.bare) + self.large.octets
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+def body_at(octets: bytes) -> int | None:
+    """Where the body of a message that begins with ``octets`` begins; None if that is not among
+    them, or it is nothing that could be kept in a file."""
+    at = 0
+    try:
+        while at < len(octets):
+            code, after = section_code(octets, at)
+            if code >= DATA:
+                return at if octets[after] in _ALLOWED.get(code, ()) else None
+            at = skip(octets, after)
+    except (IndexError, struct.error, DecodeError, BadMessage):
+        return None  # whatever is wrong with it shows when all of it is read
+    return None
+
+
+class BodyScan:
+    """Finds the sections of a body as its octets pass by."""
+
+    def __init__(self) -> None:
+        self.sections: list[Section] = []
+        self.footer = bytearray()
+        self._at = self._begin = self._skip = 0
+        self._code = self._constructor = 0
+        self._head = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """The next octets. Raises :class:`BadMessage`."""
+        pos, size = 0, len(data)
+        while pos < size:
+            if self._skip:
+                count = min(self._skip, size - pos)
+                self._note(data[pos : pos + count] if self._code == FOOTER else b"")
+                pos += count
+                self._at += count
+                self._skip -= count
+                if not self._skip:
+                    self._ended()
+                continue
+            self._head.append(data[pos])
+            pos += 1
+            self._at += 1
+            self._begun()
+
+    def finish(self) -> tuple[Section, ...]:
+        """All of it has passed. Raises :class:`BadMessage`."""
+        if self._skip or self._head:
+            raise BadMessage("the message ends within a section")
+        return tuple(self.sections)
+
+    def _begun(self) -> None:
+        head = bytes(self._head)
+        after = _descriptor_end(head)
+        if after is None or len(head) <= after:
+            return
+        try:
+            code, _ = section_code(head, 0)
+        except DecodeError as problem:
+            raise BadMessage(str(problem)) from None
+        last, constructor = self._code, head[after]
+        if code < DATA or (
+            last and not (last < code == FOOTER or last == code in (DATA, AMQP_SEQUENCE))
+        ):
+            raise BadMessage(f"section 0x{code:02x} comes after section 0x{last or DATA:02x}")
+        if constructor not in _ALLOWED[code]:
+            raise BadMessage(
+                f"section 0x{code:02x} has a value of another type, 0x{constructor:02x}"
+            )
+        wide = 0 if constructor == 0x45 else _wide(constructor)
+        if len(head) < after + 1 + wide:
+            return
+        self._code, self._constructor, self._begin = code, constructor, self._at - len(head) + after
+        self._head.clear()
+        if code == FOOTER:
+            self._note(head)
+        self._skip = int.from_bytes(head[after + 1 :])
+        if not self._skip:
+            self._ended()
+
+    def _note(self, octets: bytes) -> None:
+        self.footer += octets
+        if len(self.footer) > LONGEST_FOOTER:
+            raise BadMessage(f"the footer has more than {LONGEST_FOOTER} octets")
+
+    def _ended(self) -> None:
+        self.sections.append((self._code, self._constructor, self._begin, self._at))
+
+
+def _wide(constructor: int) -> int:
+    """How many octets say how long the value is."""
+    return 1 if constructor >> 4 in (0xA, 0xC, 0xE) else 4
+
+
+def _descriptor_end(head: bytes) -> int | None:
+    """Where the descriptor of a section ends; None if that is still to come."""
+    if len(head) < 2:
+        return None
+    kind = head[1]
+    if head[0] != 0 or kind not in (0x53, 0x80, 0xA3):
+        raise BadMessage(
+            f"a section begins with 0x{head[0]:02x}{kind:02x}, which is no descriptor of one"
+        )
+    if kind == 0xA3:
+        return 3 + head[2] if len(head) > 2 and len(head) >= 3 + head[2] else None
+    end = 3 if kind == 0x53 else 10
+    return end if len(head) >= end else None
+
+
+# --- what STOMP sees ------------------------------------------------------------------------------
+
+
+def inner(message: LargeAmqpMessage) -> tuple[bool, Extract, str]:
+    """As ``crossing`` has it of others: whether the body is text, what it is, and what the header
+    amqp-body says of it."""
+    bodies = [each for each in message.sections if each[0] != FOOTER]
+    ranges: list[tuple[int, int]] = []
+    for _, constructor, begin, end in bodies:
+        plain = constructor in _BINARY | _STRING | _SYMBOL
+        ranges.append((begin + 1 + _wide(constructor) if plain else begin, end))
+    kind = ""
+    if bodies[0][0] == AMQP_SEQUENCE:
+        kind = "sequence"
+    elif not plain:
+        kind = "value"
+    text = bodies[0][0] == AMQP_VALUE and bodies[0][1] in _STRING
+    return text, Extract(message.large, tuple(ranges)), kind
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+class LargeTransfers:
+    """The transfer frames of a delivery: ``head``, and then what is in the file. An empty frame
+    says that the next piece has to be read first; ``go_on`` is called when it is there, ``broken``
+    when it cannot be had."""
+
+    def __init__(
+        self,
+        first: tuple[int, int, int, bytes, bool],
+        head: bytes,
+        body: LargeBody,
+        largest: int,
+        go_on: Callable[[], None],
+        broken: Callable[[], None],
+    ) -> None:
+        self._first: tuple[int, int, int, bytes, bool] | None = first
+        self._channel, self._handle = first[0], first[1]
+        self._buffer = bytearray(head)
+        self._reading = Reading(Extract(body))
+        self._room = room(min(largest, LARGEST_FRAME))
+        self._go_on, self._broken = go_on, broken
+
+    def __iter__(self) -> LargeTransfers:
+        return self
+
+    def __next__(self) -> bytes:
+        reading = self._reading
+        if reading.closed:
+            raise StopIteration
+        if len(self._buffer) <= self._room and (reading.waits or not reading.is_over):
+            if not reading.waits:
+                reading.ask(self._came)
+            return b""
+        piece = bytes(self._buffer[: self._room])
+        del self._buffer[: self._room]
+        more = bool(self._buffer) or not reading.is_over
+        if not more:
+            reading.close()
+        if self._first is not None:
+            first, self._first = self._first, None
+            return opening_transfer(*first, piece, more=more)
+        return more_transfer(self._channel, self._handle, piece, more=more)
+
+    def _came(self, octets: bytes | None) -> None:
+        if octets is None:
+            self._broken()
+            return
+        self._buffer += octets
+        self._go_on()
+
+    def close(self) -> None:
+        """The rest is not wanted."""
+        self._reading.close()

@@ -1,0 +1,390 @@
+"""Links on which we send: the consumers of queues (2.6.7, 2.6.12, 3.3, 3.4).
+
+A delivery needs three things at once: a message, link credit, and room in the session's window. The
+queue asks for the last two (``has_room``) and brings the first (``deliver``).
+
+Settlement
+----------
+* Link mode settled: a message is gone when it is sent.
+* Otherwise it stays with the link until the peer settles it, with an outcome or without (then the
+  source's default outcome, AMQP10-OUT-03), or tells an outcome and leaves the settling to us, which
+  we then do and say.
+* What is left when the link ends is released: it goes back to its old place, and it does not count
+  as an attempt.
+
+=========  =======================================================  ==============
+outcome    the message                                              delivery-count
+=========  =======================================================  ==============
+accepted   is gone                                                  --
+rejected   goes to the dead letters, with the error                 + 1
+released   goes back to its place                                   unchanged
+modified   goes back; with undeliverable-here never to this link    + 1 if delivery-failed
+=========  =======================================================  ==============
+
+A link of mode ``copy`` only looks: it sees what waits, each message once, and its outcomes change
+nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.kernel.large_body import LargeBody
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.protocols.amqp10 import refusal, terminus
+from brokerproof.reference_broker.protocols.amqp10.delivery import (
+    Delivery,
+    fits,
+    transfers,
+    whole_transfer,
+)
+from brokerproof.reference_broker.protocols.amqp10.filters import selector_of
+from brokerproof.reference_broker.protocols.amqp10.large import LargeTransfers
+from brokerproof.reference_broker.protocols.amqp10.link import Link
+from brokerproof.reference_broker.protocols.amqp10.message import notes_of
+from brokerproof.reference_broker.protocols.amqp10.messaging import (
+    COPY,
+    LINK_DETACH,
+    MOVE,
+    OUTCOMES,
+    Accepted,
+    Declared,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    Source,
+    TransactionalState,
+)
+from brokerproof.reference_broker.protocols.amqp10.outgoing_message import octets
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    SETTLED,
+    UINT_MAX,
+    Attach,
+    Flow,
+    Transfer,
+)
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.types import Symbol
+from brokerproof.reference_broker.selector.selector import Selector
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp10.session import Session
+
+_SYMBOLS = tuple(Symbol(f"amqp:{each.NAME}:list") for each in OUTCOMES)
+
+
+class OutgoingLink(Link):
+    """The peer receives. A :class:`brokerproof.reference_broker.kernel.queue.Consumer`, or a
+    ``Browser`` if ``copies``."""
+
+    queue: Queue
+
+    def __init__(self, session: Session, attach: Attach, our_handle: int) -> None:
+        super().__init__(session, attach, our_handle)
+        self.rcv_settle_mode = attach.rcv_settle_mode
+        self.credit = session.shared.parts.sender_credit(
+            session.connection.acceptor.amqp_first_delivery_count
+        )
+        self.copies = False
+        self.cursor = 0
+        self.default_outcome: Any = Released()
+        self._largest = attach.max_message_size or 0
+        self._presettled = attach.snd_settle_mode == SETTLED
+        self._drain_due = False
+        self._tag = 0
+        self._dynamic: str | None = None
+        self._selector: Selector | None = None
+        self._stopped = True
+
+    # --- beginning --------------------------------------------------------------------------------
+
+    def attach(self, attach: Attach) -> None:
+        source = attach.source
+        if source is None:
+            raise Refusal(refusal.NO_TERMINUS, "attach of a receiver has no source")
+        self._check(source)
+        address, routing = self._address(source)
+        try:
+            self.queue = self.session.shared.router.subscription(address, routing, self._selector)
+        except NoRoute as problem:
+            raise Refusal(refusal.NOT_FOUND, str(problem)) from None
+        answer = self.answer(attach)
+        answer.initial_delivery_count = self.credit.count
+        answer.target = attach.target
+        answer.source = Source(
+            address=address if source.dynamic else source.address,
+            expiry_policy=LINK_DETACH,
+            dynamic=source.dynamic,
+            dynamic_node_properties=source.dynamic_node_properties if source.dynamic else None,
+            filter=source.filter,
+            distribution_mode=Symbol(COPY if self.copies else MOVE),
+            default_outcome=self.default_outcome,
+            outcomes=source.outcomes or _SYMBOLS,
+            capabilities=tuple(
+                each for each in source.capabilities if each in terminus.CAPABILITIES
+            ),
+        )
+        self.session.send(answer)
+        self._stopped = False
+        if self.copies:
+            self.queue.browse(self)
+        else:
+            self.queue.attach(
+                self, self._selector if self.queue.routing is RoutingType.ANYCAST else None
+            )
+
+    def _check(self, source: Source) -> None:
+        """Refuses what this broker cannot be. What it may be instead is told in the answer
+        (AMQP10-LINK-05)."""
+        if source.dynamic and source.address is not None:
+            raise Refusal(refusal.ADDRESS_AND_DYNAMIC, "a dynamic source names no address")
+        self._selector = selector_of(source.filter)
+        if source.distribution_mode not in (None, MOVE, COPY):
+            detail = (
+                "this broker knows the distribution modes move and copy, not"
+                f" {refusal.shown(source.distribution_mode)}"
+            )
+            raise Refusal(refusal.NOT_SUPPORTED, detail)
+        unknown = [each for each in source.outcomes if each not in _SYMBOLS]
+        if unknown:
+            raise Refusal(
+                refusal.BAD_OUTCOMES, f"{refusal.shown(unknown[0])} is no outcome of a source here"
+            )
+        if source.default_outcome is not None:
+            if isinstance(source.default_outcome, Declared):
+                raise Refusal(
+                    refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a source here"
+                )
+            self.default_outcome = source.default_outcome
+        self.copies = source.distribution_mode == COPY
+
+    def _address(self, source: Source) -> tuple[str, RoutingType | None]:
+        session = self.session
+        if source.dynamic:
+            number = session.shared.next_consumer()
+            routing = terminus.wanted_routing(source.capabilities) or RoutingType.ANYCAST
+            name = terminus.dynamic_name(session.connection.container, self.name, number)
+            self._dynamic = terminus.placed(session.connection.acceptor, name, routing)
+            return self._dynamic, routing
+        if not source.address:
+            raise Refusal(refusal.NO_TERMINUS, "the source has no address, and is not dynamic")
+        return terminus.where(session.connection.acceptor, source.address, source.capabilities)
+
+    # --- deliveries -------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Whether one more message can be sent now."""
+        return self.credit.credit > 0 and self.session.can_send() and not self._stopped
+
+    def deliver(self, entry: Entry) -> None:
+        """Sends one message."""
+        session = self.session
+        entry.deliveries += 1
+        payload, large = (
+            octets(entry, session.shared.now + session.shared.epoch),
+            entry.message.large,
+        )
+        size = len(payload) + (0 if large is None else large.octets)
+        if 0 < self._largest < size:
+            self._too_large(entry, size)
+            return
+        id = session.next_delivery_id
+        session.next_delivery_id = (id + 1) & serial_numbers.MASK
+        if not self._presettled:
+            session.unsettled[id] = Delivery(id, self, entry)
+            if not self.copies:
+                self.queue.unsettled += 1
+        self._send(id, payload, large)
+        if self._presettled and not self.copies:
+            self.queue.gone(entry)
+
+    def show(self, entry: Entry) -> None:
+        """Sends a copy of one message, if it is selected."""
+        if self._selector is None or self._selector.matches(entry.message):
+            self.deliver(entry)
+
+    def _send(self, id: int, payload: bytes, large: LargeBody | None) -> None:
+        session = self.session
+        self.credit.spend()
+        self._tag = tag = (self._tag + 1) & serial_numbers.MASK
+        largest = session.connection.peer_max_frame_size
+        settled = self._presettled
+        if large is not None:
+            connection = session.connection
+            first = session.our_channel, self.our_handle, id, tag.to_bytes(4), settled
+            pieces = LargeTransfers(
+                first, payload, large, largest, session.resume, connection.broken
+            )
+            session.transmit_all(self, pieces)
+        elif fits(payload, largest):
+            channel = session.our_channel
+            session.transmit(
+                whole_transfer(channel, self.our_handle, id, tag.to_bytes(4), settled, payload)
+            )
+        else:
+            frames = transfers(
+                session.our_channel, self.our_handle, id, tag.to_bytes(4), settled, payload, largest
+            )
+            session.transmit_all(self, frames)
+
+    def _too_large(self, entry: Entry, size: int) -> None:
+        """The peer does not take messages of this size (AMQP10-LINK-15): the message stays, and the
+        link ends."""
+        if self.copies:
+            entry.deliveries -= 1
+        else:
+            entry.deliveries -= 1
+            self.queue.unsettled += 1
+            self.queue.settle([entry], Outcome.RELEASED)
+        detail = f"a message of {size} octets is due, and the link takes {self._largest}"
+        self.session.break_link(self, Refusal(refusal.TOO_LARGE, detail))
+
+    # --- flow -------------------------------------------------------------------------------------
+
+    def flow(self, flow: Flow) -> None:
+        if flow.properties and "txn-id" in flow.properties:
+            raise Refusal(
+                refusal.NO_TRANSACTIONAL_ACQUISITION,
+                "this broker does not send within transactions",
+            )
+        credit = self.credit
+        if flow.link_credit is not None and not credit.flow(
+            flow.delivery_count, flow.link_credit, flow.drain
+        ):
+            detail = (
+                f"delivery-count {flow.delivery_count} is ahead of ours, {credit.count}, and only"
+                " we count"
+            )
+            raise Refusal(refusal.COUNT_FROM_THE_FUTURE, detail)
+        self._drain_due = flow.drain
+        self.offer()
+        if flow.echo and not flow.drain:
+            self.session.flow(self)
+
+    def offer(self) -> None:
+        """Takes what waits, as far as it can be sent, and then answers a drain."""
+        if self._stopped:
+            return
+        if self.copies:
+            self.queue.show(self)
+        else:
+            self.queue.dispatch()
+        if self._drain_due and self.credit.credit and self.queue.when_read(self.offer):
+            return  # what there is comes from the disk
+        if (
+            self._drain_due
+            and not self._stopped
+            and (self.credit.credit == 0 or self.session.can_send())
+        ):
+            self._drain_due = False
+            if self.credit.credit:
+                detail = (
+                    f"drained: delivery-count goes up by the {self.credit.credit} credits that are"
+                    " left"
+                )
+                self.session.connection.observe("AMQP10-CREDIT-12", detail)
+                self.credit.drained()
+            self.session.flow(self)
+
+    def resume(self) -> None:
+        if self.credit.credit or self._drain_due:
+            self.offer()
+
+    def describe(self, flow: Flow) -> None:
+        flow.handle = self.our_handle
+        flow.delivery_count = self.credit.count
+        flow.link_credit = self.credit.credit
+        waiting = (
+            self.queue.unseen(self, self._selector) if self.copies else self.queue.available(self)
+        )
+        flow.available = min(UINT_MAX, waiting)
+        flow.drain = self.credit.drain
+
+    def transfer(self, transfer: Transfer, payload: bytes) -> None:
+        raise Refusal(
+            refusal.TRANSFER_TO_A_SENDER, "a transfer came on a link whose receiver the peer is"
+        )
+
+    # --- settlement -------------------------------------------------------------------------------
+
+    def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
+        """The peer's word on some of our deliveries; ``offer()`` is called when all of it has been
+        done."""
+        if isinstance(state, TransactionalState):
+            self.session.connection.retire(self, deliveries, state, settled)
+            return
+        if state is None or isinstance(state, Received):
+            if not settled:
+                return
+            state = self.default_outcome
+        elif isinstance(state, Declared):
+            raise Refusal(refusal.BAD_DEFAULT_OUTCOME, "declared is no outcome of a message")
+        plain = [each for each in deliveries if each.transaction is None]
+        for each in deliveries:
+            if each.transaction is not None:
+                each.transaction.settled_meanwhile(each, settled)
+        self.forget(plain)
+        self.apply(plain, state)
+        if not settled:
+            self.session.settled_by_us(plain, state)
+
+    def forget(self, deliveries: list[Delivery]) -> None:
+        """They are settled as far as the session is concerned."""
+        unsettled = self.session.unsettled
+        for each in deliveries:
+            unsettled.pop(each.id, None)
+
+    def apply(self, deliveries: list[Delivery], state: Any) -> None:
+        """Ends deliveries in ``state``, an outcome. What comes back is not dispatched here."""
+        if self.copies:
+            return
+        entries = [each.entry for each in deliveries]
+        outcome = Outcome.ACCEPTED
+        match state:
+            case Accepted():
+                pass
+            case Rejected(error=error):
+                outcome = Outcome.REJECTED
+                if error is not None:
+                    for entry in entries:
+                        notes_of(entry).rejected = error
+            case Modified(
+                delivery_failed=failed, undeliverable_here=not_here, message_annotations=annotations
+            ):
+                outcome = Outcome.MODIFIED if failed else Outcome.RELEASED
+                for entry in entries:
+                    if not_here:
+                        entry.barred = (*(entry.barred or ()), self)
+                    if annotations:
+                        notes_of(entry).annotations |= annotations
+            case _:
+                outcome = Outcome.RELEASED
+        self.queue.settle(entries, outcome)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        if self.copies:
+            self.queue.stop_browsing(self)
+        else:
+            self.queue.detach(self)
+
+    def give_back(self) -> list[Queue]:
+        mine = [each for each in self.session.unsettled.values() if each.link is self]
+        self.forget(mine)
+        plain = [each for each in mine if each.transaction is None]
+        for each in mine:
+            if each.transaction is not None:
+                each.transaction.settled_meanwhile(each, True)
+        self.apply(plain, self.default_outcome)
+        if self._dynamic is not None:
+            self.session.shared.router.remove(self._dynamic)
+        return [self.queue]

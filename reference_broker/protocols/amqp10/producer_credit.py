@@ -1,0 +1,45 @@
+"""How much a producer may send: ``amqpCredits`` and ``amqpLowCredits`` (ARTEMIS-FLOW, chapter
+AMQP).
+
+With C the credits, L the low mark, c the credit that is left and p the deliveries that have begun
+to arrive and are not answered yet:
+
+1. Nothing is done while c > L - p.
+2. Otherwise the credit is raised by C - c - p, so that credit and unanswered deliveries together
+   are C again. Never more: what a producer may have outstanding is at most C, whatever the moment.
+3. While the address has no room nothing is granted. What was granted before stays good: a producer
+   can fill the rest of its credit into a full address. When there is room again rules 1 and 2 are
+   looked at once more.
+
+The rule is looked at after every delivery, so the moments of refill do not depend on how many
+frames came at once: with 100 and 30, after 70 deliveries, then 140.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.credit import ReceiverCredit
+
+
+class ProducerCredit:
+    """The rule for one producer. ``address`` is what ``admission`` is asked for: its own, or if it
+    names one in each message that of its last.
+    """
+
+    def __init__(self, most: int, low: int, admission: Admission, address: str) -> None:
+        self.most = most
+        self.low = low
+        self.address = address
+        self._admission = admission
+
+    def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
+        """How many deliveries to grant now; 0 for none. ``on_room`` is called when that was for
+        lack of room."""
+        if credit.credit > self.low - unanswered:
+            return 0
+        more = self.most - credit.credit - unanswered
+        if more <= 0 or not self._admission.has_room(self.address, on_room):
+            return 0
+        return more

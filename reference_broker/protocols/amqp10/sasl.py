@@ -1,0 +1,91 @@
+"""The server's side of SASL (5.3): which mechanisms are offered, and who the peer turns out to be.
+
+::
+
+    server                                client
+    sasl-mechanisms  ------------------>
+                     <------------------  sasl-init
+    sasl-challenge   ------------------>                  only for PLAIN without an initial response
+                     <------------------  sasl-response
+    sasl-outcome     ------------------>
+
+* ANONYMOUS (RFC 4505) is for everybody; offered only where nobody must say who they are.
+* PLAIN (RFC 4616): ``[authorization id] NUL name NUL password``. An authorization id must be empty
+  or the name itself: nobody may act for others here. Where security is off any name and password
+  will do.
+* EXTERNAL (RFC 4422, appendix A): the transport knows who the peer is, by its certificate. Offered
+  only to a peer that has shown one; it fails if that is nobody's.
+
+Every failure is outcome ``auth`` (1), for a mechanism that was not offered too, and says nothing
+about the reason; then the connection is closed. Passwords are compared in constant time, also for a
+name that nobody has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from brokerproof.reference_broker.kernel.passwords import admitted
+
+ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
+MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL)
+
+OK, AUTH = 0, 1
+"""Outcome codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it ended. ``detail`` is for people on our side alone."""
+
+    code: int
+    user: str
+    detail: str
+
+
+class SaslServer:
+    """One negotiation. ``users`` has passwords by name; ``external`` is the user whom the transport
+    knows."""
+
+    def __init__(
+        self,
+        offered: tuple[str, ...],
+        users: Mapping[str, str],
+        security_enabled: bool,
+        external: str | None = None,
+    ) -> None:
+        self.offered = offered
+        self._users = users
+        self._security = security_enabled
+        self._external = external
+
+    def start(self, mechanism: str, initial: bytes | None) -> Outcome | bytes:
+        """What ``sasl-init`` leads to: the end, or a challenge to send."""
+        if mechanism not in self.offered:
+            return Outcome(AUTH, "", f"the mechanism {mechanism[:40]!a} was not offered")
+        if mechanism == ANONYMOUS:
+            return Outcome(OK, "anonymous", "anonymous")
+        if mechanism == EXTERNAL:
+            if self._external is None:
+                return Outcome(AUTH, "", "EXTERNAL: the transport does not know who the peer is")
+            asked = (initial or b"").decode("utf-8", "replace")
+            if asked not in ("", self._external):
+                return Outcome(AUTH, "", "EXTERNAL: the peer wants to act for somebody else")
+            return Outcome(OK, self._external, "known to the transport")
+        return b"" if initial is None else self.respond(initial)
+
+    def respond(self, response: bytes) -> Outcome:
+        """What the response to PLAIN's challenge leads to."""
+        parts = response.split(b"\0")
+        if len(parts) != 3:
+            return Outcome(AUTH, "", "PLAIN: the response is not three parts, separated by NUL")
+        try:
+            acting, name, _ = (each.decode() for each in parts)
+        except UnicodeDecodeError:
+            return Outcome(AUTH, "", "PLAIN: the response is not UTF-8")
+        if not name or acting not in ("", name):
+            return Outcome(AUTH, "", "PLAIN: no name, or one that wants to act for another")
+        if self._security and not admitted(self._users, name, parts[2]):
+            return Outcome(AUTH, "", "PLAIN: name and password are not such a pair")
+        return Outcome(OK, name, "name and password")

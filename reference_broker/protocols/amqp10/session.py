@@ -1,0 +1,512 @@
+"""One session: channels, both windows, handles, and the deliveries of all its links (2.5).
+
+Windows ------- Each transfer frame takes one number of a sequence that has the session to itself
+(AMQP10-WIN-01); nothing on the wire carries it, both sides count. Names as in the specification,
+all numbers are serial (RFC 1982):
+
+1. Sending: ``next_outgoing_id`` goes up by one, ``remote_incoming_window`` down by one
+   (AMQP10-WIN-02, -04). At zero we wait; a message may be cut in two by that.
+2. Receiving: ``next_incoming_id`` goes up by one, ``incoming_window`` and
+   ``remote_outgoing_window`` down by one (AMQP10-WIN-03, -05). A transfer at a window of zero is a
+   violation (AMQP10-WIN-09).
+3. A flow says what the peer had received when it sent it. What is still on its way uses up the
+  front of the new window::
+
+       remote_incoming_window := flow.next-incoming-id + flow.incoming-window - next_outgoing_id     (AMQP10-WIN-07)
+
+   Without next-incoming-id the peer has not seen our ``begin``: our first number takes its place
+   (AMQP10-WIN-08).
+4. Our own window is opened again, to its full size, when half of it is used.
+5. While the broker is short of memory or disk space our window is 0 (RABBITMQ-FLOW-conn-1): the
+   peer is told when an alarm is raised, and when the last is cleared. What was on its way when the
+   window was closed is taken, as many transfers as a whole window has; beyond that it is a
+   violation as ever.
+
+Life
+----
+=============  ===============================  ==========================
+what comes     MAPPED                           DISCARDING
+=============  ===============================  ==========================
+end            ``end``, over                    over
+a mistake      ``end`` with error, DISCARDING   ignored (AMQP10-SESS-04)
+other frames   handled                          ignored
+=============  ===============================  ==========================
+
+Handles ------- An input handle stands for a link from its ``attach`` to its ``detach``. A link that
+we ended with an error keeps its handle until the peer's ``detach``, so that what arrives for it can
+be told from what arrives for nothing: the first is an errant link (AMQP10-SESS-06), the second an
+unattached handle (AMQP10-SESS-05). The same holds for delivery-ids.
+
+What we have to say about deliveries that arrived is collected until the end of a call, or until
+something else has to be said, and leaves as few dispositions as possible (AMQP10-DISP-05: one may
+cover several links).
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from brokerproof.reference_broker.kernel import serial_numbers
+from brokerproof.reference_broker.protocols.amqp10 import refusal
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite
+from brokerproof.reference_broker.protocols.amqp10.delivery import Batch, Delivery
+from brokerproof.reference_broker.protocols.amqp10.framing import frame
+from brokerproof.reference_broker.protocols.amqp10.link import Link, LinkState, part
+from brokerproof.reference_broker.protocols.amqp10.messaging import Coordinator
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    RECEIVER,
+    SENDER,
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Transfer,
+)
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal, Scope
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+    from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
+
+OUTGOING_WINDOW = 2**31 - 1
+"""What we say of our own sending: no limit but the peer's."""
+
+
+class Frames(Protocol):
+    """The transfer frames of one delivery."""
+
+    def __next__(self) -> bytes: ...
+
+    def close(self) -> None:
+        """The rest is not wanted."""
+
+
+class Session:
+    """Begun by the peer on ``channel``, answered on ``our_channel``."""
+
+    def __init__(
+        self, connection: AmqpConnection, begun: Begin, channel: int, our_channel: int
+    ) -> None:
+        acceptor = connection.acceptor
+        self.connection = connection
+        self.shared = connection.shared
+        self.channel = channel
+        self.our_channel = our_channel
+        self.is_over = False
+        self.next_incoming_id = begun.next_outgoing_id
+        self._full_window = acceptor.amqp_incoming_window
+        self.incoming_window = 0 if self.shared.alarms.raised else self._full_window
+        self._under_way = 0  # transfers that an alarm has overtaken, at most
+        self.next_outgoing_id = self._initial_outgoing_id = acceptor.amqp_first_transfer_id
+        self.remote_incoming_window = begun.incoming_window
+        self.remote_outgoing_window = begun.outgoing_window
+        self.next_delivery_id = acceptor.amqp_first_delivery_id
+        self.unsettled: dict[int, Delivery] = {}
+        """What we sent and is not settled, by delivery-id, in the order of the ids."""
+        self.links: dict[int, Link] = {}
+        self._closing: dict[tuple[str, bool], Link] = {}
+        self._free_handles: list[int] = []
+        self._handles = 0
+        self._handle_max = min(begun.handle_max, acceptor.amqp_handle_max)
+        self._expected_delivery_id: int | None = None
+        self._errant: dict[int, Link] = {}  # by delivery-id
+        self._pending: deque[tuple[OutgoingLink, Frames]] = deque()
+        self._batch = Batch(RECEIVER)
+        self._discarding = False
+        self.shared.alarms.watchers[self.alarmed] = None
+        self.send(
+            Begin(
+                remote_channel=channel,
+                next_outgoing_id=self.next_outgoing_id,
+                incoming_window=self.incoming_window,
+                outgoing_window=OUTGOING_WINDOW,
+                handle_max=acceptor.amqp_handle_max,
+            )
+        )
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def send(self, performative: Composite) -> None:
+        """One frame without payload, behind all that was to be said before."""
+        self.flush()
+        self.connection.send(frame(self.our_channel, performative.encode()))
+
+    def flush(self) -> None:
+        """Says what was collected about deliveries that arrived."""
+        if self._batch:
+            for each in self._batch.take():
+                self.connection.send(frame(self.our_channel, each.encode()))
+
+    def settle_incoming(self, delivery_id: int, state: Any) -> None:
+        """A delivery that arrived has been settled by us in ``state``."""
+        if not self._batch:
+            self.connection.touch(self)
+        self._batch.add(delivery_id, state)
+
+    def flow(self, link: Link | None = None) -> None:
+        """Our flow state, and ``link``'s."""
+        flow = Flow(
+            next_incoming_id=self.next_incoming_id,
+            incoming_window=self.incoming_window,
+            next_outgoing_id=self.next_outgoing_id,
+            outgoing_window=OUTGOING_WINDOW,
+        )
+        if link is not None:
+            link.describe(flow)
+        self.send(flow)
+
+    def alarmed(self, short: bool) -> None:
+        """The broker has become short of something, or is not any more: our window says so."""
+        self._under_way = self._full_window if short else 0
+        self.incoming_window = 0 if short else self._full_window
+        self.connection.observe(
+            "RABBITMQ-FLOW-conn-1", f"the session's window is {self.incoming_window}"
+        )
+        self.flow()
+
+    # --- transfers out ----------------------------------------------------------------------------
+
+    def can_send(self) -> bool:
+        """Whether a transfer may leave now."""
+        return self.remote_incoming_window > 0 and not self._pending and not self.connection.held
+
+    def transmit(self, octets: bytes) -> None:
+        """One transfer frame; ``can_send()`` was true just before."""
+        self.next_outgoing_id = (self.next_outgoing_id + 1) & serial_numbers.MASK
+        self.remote_incoming_window -= 1
+        self.connection.send(octets)
+
+    def transmit_all(self, link: OutgoingLink, frames: Frames) -> None:
+        """The transfer frames of one delivery, as many as the window takes; the rest when it opens.
+        An empty one says that it is not there yet: then :meth:`resume` is called when it is."""
+        self._pending.append((link, frames))
+        self._transmit_pending()
+
+    def _transmit_pending(self) -> None:
+        while self._pending and self.remote_incoming_window > 0 and not self.connection.held:
+            octets = next(self._pending[0][1], None)
+            if octets is None:
+                self._pending.popleft()
+            elif octets:
+                self.transmit(octets)
+            else:
+                return
+
+    def resume(self) -> None:
+        """The window, or the connection, may take more."""
+        self._transmit_pending()
+        for link in list(self.links.values()):
+            if not self.can_send():
+                break
+            link.resume()
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def handle(self, performative: Any, body: bytes, at: int) -> None:
+        """A frame of this session; the payload begins ``at``. Raises :class:`Refusal` of session or
+        connection scope."""
+        if self._discarding:
+            if isinstance(performative, End):
+                self.is_over = True
+            return
+        match performative:
+            case Transfer():
+                self._transfer(performative, body[at:] if at < len(body) else b"")
+            case Disposition():
+                self._disposition(performative)
+            case Flow():
+                self._flow(performative)
+            case Attach():
+                self._attach(performative)
+            case Detach():
+                self._detach(performative)
+            case End():
+                part(self.leave(), self.shared.router)
+                self.send(End())
+                self.is_over = True
+
+    def _link(self, handle: int, what: str) -> Link | None:
+        """The link with that handle; None when what came for it is to be ignored."""
+        link = self.links.get(handle)
+        if link is None:
+            raise Refusal(
+                refusal.UNATTACHED, f"{what} came for handle {handle}, which is not attached"
+            )
+        if link.state is LinkState.ATTACHED:
+            return link
+        if link.state is LinkState.BROKEN:
+            raise Refusal(
+                refusal.ERRANT,
+                f"{what} came for link {refusal.shown(link.name)}, which ended with an error",
+            )
+        return None
+
+    def _transfer(self, transfer: Transfer, payload: bytes) -> None:
+        if self.incoming_window > 0:
+            self.incoming_window -= 1
+        elif self._under_way > 0:
+            self._under_way -= 1
+        else:
+            detail = (
+                "a transfer came beyond the window of"
+                f" {0 if self.shared.alarms.raised else self._full_window}"
+            )
+            raise Refusal(refusal.WINDOW_VIOLATED, detail)
+        self.next_incoming_id = (self.next_incoming_id + 1) & serial_numbers.MASK
+        self.remote_outgoing_window -= 1
+        link = self._link(transfer.handle, "a transfer")
+        if link is None:
+            if transfer.delivery_id is not None:
+                self._expected_delivery_id = None
+        else:
+            if not link.in_delivery:
+                self._check_delivery_id(transfer.delivery_id)
+            try:
+                link.transfer(transfer, payload)
+            except Refusal as problem:
+                self._link_failed(link, problem)
+        if self.incoming_window <= self._full_window // 2 and not self.shared.alarms.raised:
+            self.incoming_window = self._full_window
+            self.flow()
+
+    def _check_delivery_id(self, delivery_id: int | None) -> None:
+        """Deliveries of a session are numbered one after the other, from wherever the peer
+        began."""
+        if delivery_id is None:
+            raise Refusal(
+                refusal.DELIVERY_ID_MISSING, "the first transfer of a delivery has no delivery-id"
+            )
+        if self._expected_delivery_id not in (None, delivery_id):
+            detail = f"delivery-id {delivery_id} came where {self._expected_delivery_id} is next"
+            raise Refusal(refusal.DELIVERY_ID_OUT_OF_ORDER, detail)
+        self._expected_delivery_id = serial_numbers.add(delivery_id, 1)
+
+    def _flow(self, flow: Flow) -> None:
+        known = (
+            self._initial_outgoing_id if flow.next_incoming_id is None else flow.next_incoming_id
+        )
+        if serial_numbers.before(self.next_outgoing_id, known):
+            detail = (
+                f"next-incoming-id {known} is ahead of our next-outgoing-id {self.next_outgoing_id}"
+            )
+            raise Refusal(refusal.IDS_FROM_THE_FUTURE, detail)
+        was_blocked = not self.can_send()
+        on_the_way = serial_numbers.distance(known, self.next_outgoing_id)
+        self.remote_incoming_window = max(0, flow.incoming_window - on_the_way)
+        self.next_incoming_id = flow.next_outgoing_id
+        self.remote_outgoing_window = flow.outgoing_window
+        link = None
+        if flow.handle is None:
+            if (
+                flow.link_credit is not None
+                or flow.delivery_count is not None
+                or flow.available is not None
+                or flow.drain
+            ):
+                raise Refusal(
+                    refusal.LINK_FIELDS_WITHOUT_HANDLE, "a flow without handle has fields of a link"
+                )
+        else:
+            link = self._link(flow.handle, "a flow")
+        if link is not None:
+            try:
+                link.flow(flow)
+            except Refusal as problem:
+                self._link_failed(link, problem)
+        elif flow.echo:
+            self.flow()
+        if was_blocked:
+            self.resume()
+
+    def _disposition(self, disposition: Disposition) -> None:
+        """What the peer says about deliveries, by ranges of ids (AMQP10-DISP-02, -06); ids that it
+        settled are over.
+
+        As the sender it has nothing to say that matters: we settle what arrives before we say so.
+        """
+        first, last = (
+            disposition.first,
+            disposition.first if disposition.last is None else disposition.last,
+        )
+        if serial_numbers.before(last, first):
+            raise Refusal(
+                refusal.DELIVERY_ID_OUT_OF_ORDER,
+                f"a disposition is for {first} to {last}, the wrong way round",
+            )
+        if disposition.role is not RECEIVER or (
+            disposition.state is None and not disposition.settled
+        ):
+            return
+        count = serial_numbers.distance(first, last) + 1
+        for lost in self._errant:
+            if serial_numbers.between(first, lost, last):
+                detail = f"a disposition came for delivery {lost}, whose link ended with an error"
+                raise Refusal(refusal.ERRANT, detail)
+        unsettled = self.unsettled
+        if count == 1:
+            deliveries = [unsettled[first]] if first in unsettled else []
+        elif count <= len(unsettled):
+            ids = (serial_numbers.add(first, step) for step in range(count))
+            deliveries = [unsettled[each] for each in ids if each in unsettled]
+        else:
+            deliveries = [
+                each for each in unsettled.values() if serial_numbers.between(first, each.id, last)
+            ]
+        links: dict[OutgoingLink, list[Delivery]] = {}
+        for each in deliveries:
+            links.setdefault(each.link, []).append(each)
+        for link, mine in links.items():
+            try:
+                link.disposed(mine, disposition.state, disposition.settled)
+            except Refusal as problem:
+                self._link_failed(link, problem)
+        for link in links:
+            link.offer()
+
+    def settled_by_us(self, deliveries: list[Delivery], state: Any) -> None:
+        """Tells the peer that what we sent is settled now, which it has left to us."""
+        batch = Batch(SENDER)
+        for each in deliveries:
+            batch.add(each.id, state)
+        for disposition in batch.take():
+            self.send(disposition)
+
+    # --- links ------------------------------------------------------------------------------------
+
+    def _attach(self, attach: Attach) -> None:
+        handle_max = self.connection.acceptor.amqp_handle_max
+        if attach.handle > handle_max:
+            detail = f"handle {attach.handle} is above the handle-max of {handle_max}"
+            raise Refusal(refusal.HANDLE_TOO_HIGH, detail)
+        if attach.handle in self.links:
+            raise Refusal(refusal.HANDLE_USED, f"handle {attach.handle} is attached already")
+        closing = self._closing.pop((attach.name, attach.role), None)
+        if (
+            closing is not None
+        ):  # the answer to our attach, which was only to say that the link is closed
+            closing.handle = attach.handle
+            self.links[attach.handle] = closing
+            return
+        ours = heapq.heappop(self._free_handles) if self._free_handles else self._handles
+        if ours > self._handle_max:
+            raise Refusal(
+                refusal.NO_HANDLE_LEFT,
+                f"no handle up to {self._handle_max} is left to answer attach with",
+            )
+        self._handles = max(self._handles, ours + 1)
+        identity = (self.connection.container, attach.name, attach.role)
+        other = self.shared.links.get(identity)
+        parts = self.shared.parts
+        if attach.role is RECEIVER:
+            link: Link = parts.outgoing(self, attach, ours)
+        elif isinstance(attach.target, Coordinator):
+            link = parts.coordinator(self, attach, ours)
+        else:
+            link = (parts.incoming if self.shared.flow is None else parts.waiting_incoming)(
+                self, attach, ours
+            )
+        self.links[attach.handle] = link
+        try:
+            link.attach(attach)
+        except Refusal as problem:
+            if problem.fault.scope is not Scope.LINK:
+                raise
+            self.connection.observe(problem.fault.requirement, problem.detail)
+            link.refuse(attach, problem.error)
+            return
+        self.shared.links[identity] = link
+        if other is not None:
+            other.session.stolen(other)
+
+    def stolen(self, link: Link) -> None:
+        """Another attach of the same name took the link over (AMQP10-LINK-02)."""
+        self._link_failed(
+            link, Refusal(refusal.STOLEN, f"link {refusal.shown(link.name)} was attached elsewhere")
+        )
+
+    def _link_failed(self, link: Link, problem: Refusal) -> None:
+        """Ends one link with an error, or hands on what is worse (AMQP10-LINK-09)."""
+        if problem.fault.scope is not Scope.LINK:
+            raise problem
+        self.connection.observe(problem.fault.requirement, problem.detail)
+        self.break_link(link, problem)
+
+    def break_link(self, link: Link, problem: Refusal) -> None:
+        """Ends ``link`` from our side; what it held goes back."""
+        for each in self.unsettled.values():
+            if each.link is link:
+                self._errant[each.id] = link
+        link.state = LinkState.BROKEN
+        self._leave(link)
+        self.send(Detach(handle=link.our_handle, closed=True, error=problem.error))
+
+    def _detach(self, detach: Detach) -> None:
+        link = self.links.pop(detach.handle, None)
+        if link is None:
+            raise Refusal(
+                refusal.UNATTACHED,
+                f"a detach came for handle {detach.handle}, which is not attached",
+            )
+        if link.state is LinkState.ATTACHED:
+            self._leave(link)
+            self.send(Detach(handle=link.our_handle, closed=detach.closed))
+            heapq.heappush(self._free_handles, link.our_handle)
+            link.state = LinkState.GONE
+            return
+        self._errant = {each: held for each, held in self._errant.items() if held is not link}
+        if detach.closed:
+            heapq.heappush(self._free_handles, link.our_handle)
+            return
+        # We closed the link, the peer only detached: it has to be attached once more to be closed
+        # (AMQP10-LINK-11).
+        self.connection.observe(
+            "AMQP10-LINK-11",
+            f"link {refusal.shown(link.name)}: closed by us, only detached by the peer",
+        )
+        link.state = LinkState.REFUSED
+        self._closing[link.name, link.role] = link
+        link.attach_to_close()
+
+    def _leave(self, link: Link) -> None:
+        """``link`` has nothing to do with messages any more; what it held goes back."""
+        if self._pending:
+            for holder, frames in self._pending:
+                if holder is link:
+                    frames.close()
+            self._pending = deque(each for each in self._pending if each[0] is not link)
+        self._forget(link)
+        part([link], self.shared.router)
+
+    def _forget(self, link: Link) -> None:
+        identity = (self.connection.container, link.name, link.role)
+        if self.shared.links.get(identity) is link:
+            del self.shared.links[identity]
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def fail(self, problem: Refusal) -> None:
+        """Ends the session with an error (AMQP10-SESS-03); what still comes is ignored until the
+        peer's ``end``."""
+        self.connection.observe(problem.fault.requirement, problem.detail)
+        part(self.leave(), self.shared.router)
+        self.send(End(error=problem.error))
+        self._discarding = True
+
+    def leave(self) -> list[Link]:
+        """Gives up every link and returns those that have to part from their queues."""
+        self.shared.alarms.watchers.pop(self.alarmed, None)
+        links = [each for each in self.links.values() if each.state is LinkState.ATTACHED]
+        for link in links:
+            link.state = LinkState.GONE
+            self._forget(link)
+        for _, frames in self._pending:
+            frames.close()
+        self._pending.clear()
+        self.links.clear()
+        self._closing.clear()
+        self._errant.clear()
+        return links

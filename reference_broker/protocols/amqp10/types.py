@@ -1,0 +1,133 @@
+"""AMQP types as Python values.
+
+Where Python has a type that says the same, that type is used; the rest are small subclasses, so
+that a value which was read keeps its AMQP type when it is written again.
+
+=============  ==================      ===========  ===================
+AMQP           Python                  AMQP         Python
+=============  ==================      ===========  ===================
+null           None                    float        :class:`Float`
+boolean        bool                    double       float
+ubyte          :class:`Ubyte`          decimal32    :class:`Decimal32`
+ushort         :class:`Ushort`         decimal64    :class:`Decimal64`
+uint           :class:`Uint`           decimal128   :class:`Decimal128`
+ulong          :class:`Ulong`          char         :class:`Char`
+byte           :class:`Byte`           timestamp    :class:`Timestamp`
+short          :class:`Short`          uuid         :class:`Uuid`
+int            :class:`Int`            binary       bytes
+long           int                     string       str
+list           list                    symbol       :class:`Symbol`
+map            dict, :class:`Pairs`    array        :class:`Array`
+=============  ==================      ===========  ===================
+
+A described value is :class:`Described`. Decimals are kept as the octets they are: nothing here
+computes with them.
+
+A map is a dict unless Python's idea of equal keys is coarser than AMQP's (a uint 1 and a long 1 are
+two keys) or a key cannot be hashed; then it is :class:`Pairs`, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Ubyte(int):
+    """0 to 255."""
+
+
+class Ushort(int):
+    """0 to 65535."""
+
+
+class Uint(int):
+    """0 to 2^32 - 1."""
+
+
+class Ulong(int):
+    """0 to 2^64 - 1."""
+
+
+class Byte(int):
+    """-128 to 127."""
+
+
+class Short(int):
+    """-32768 to 32767."""
+
+
+class Int(int):
+    """-2^31 to 2^31 - 1."""
+
+
+class Timestamp(int):
+    """Milliseconds since the Unix epoch, signed, 64 bits."""
+
+
+class Float(float):
+    """A number that 32 bits can hold."""
+
+
+class Char(str):
+    """One Unicode character."""
+
+
+class Symbol(str):
+    """A name from a constrained domain, ASCII."""
+
+
+class Uuid(bytes):
+    """16 octets."""
+
+
+class Decimal32(bytes):
+    """4 octets, IEEE 754-2008 decimal, BID or DPD as the sender had it."""
+
+
+class Decimal64(bytes):
+    """8 octets."""
+
+
+class Decimal128(bytes):
+    """16 octets."""
+
+
+class Described(NamedTuple):
+    """A value with a descriptor that says what it stands for."""
+
+    descriptor: Any
+    value: Any
+
+
+class Pairs(tuple[tuple[Any, Any], ...]):
+    """A map as its pairs, in their order."""
+
+
+class Array(list[Any]):
+    """Values of one type. ``kind`` is the Python type from the table above (NoneType for null).
+
+    ``described`` says that every element has the descriptor ``descriptor``, which is not repeated
+    in the elements.
+    """
+
+    __slots__ = ("described", "descriptor", "kind")
+
+    def __init__(
+        self, kind: type, items: Any = (), *, described: bool = False, descriptor: Any = None
+    ) -> None:
+        super().__init__(items)
+        self.kind = kind
+        self.described = described
+        self.descriptor = descriptor
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Array):
+            return NotImplemented
+        mine = (self.kind, self.described, self.descriptor)
+        return mine == (other.kind, other.described, other.descriptor) and list.__eq__(self, other)
+
+    __hash__ = None
+
+    def __repr__(self) -> str:
+        name = f"@{self.descriptor!r} " if self.described else ""
+        return f"Array({name}{self.kind.__name__}{list(self)!r})"

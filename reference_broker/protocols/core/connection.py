@@ -1,0 +1,234 @@
+"""One CORE connection, from its first octet to its close.
+
+=============  =============  ==============  ========
+what comes     OPENING        OPENED          CLOSED
+=============  =============  ==============  ========
+magic          -> OPENED      --              --
+other octets   -> CLOSED      packets         ignored
+no packet      --             -> CLOSED       ignored
+handshake      -> CLOSED      --              --
+ttl            -> CLOSED      -> CLOSED       --
+peer gone      CLOSED         CLOSED          ignored
+=============  =============  ==============  ========
+
+A close is without a word: the protocol has one for a broker that goes, and none for a peer that
+does wrong.
+
+The TTL is what the broker-wide override says, else what the last ping asked for, else a minute; -1
+is for ever. Every ping is sent back as it came. Who is silent for so long is closed at the next
+pass that looks for such (:mod:`core.liveness`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.harness.model.time import NS_PER_MS, Instant, ms
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.java_fields import Malformed, int32
+from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.protocols.core import codes, queries
+from brokerproof.reference_broker.protocols.core.encoding import (
+    Fields,
+    Packet,
+    PacketParser,
+    optional,
+    packet,
+    words,
+)
+from brokerproof.reference_broker.protocols.core.refusal import Refusal
+from brokerproof.reference_broker.protocols.core.session import Session
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+TTL, HANDSHAKE = "ttl", "handshake"
+TTL_MS = 60_000
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    OPENING = enum.auto()
+    OPENED = enum.auto()
+    CLOSED = enum.auto()
+
+
+class CoreConnection:
+    """``version`` is the protocol's, 0 until the client has said one; ``held`` while the peer does
+    not read."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        self.conn = conn
+        self.shared = shared
+        self.version = 0
+        self.held = False
+        self._state = State.OPENING
+        self._parser = PacketParser()
+        self._sessions: dict[int, Session] = {}
+        override = shared.settings.connection_ttl_override_ms
+        self._ttl_is_ours = override != -1
+        self._ttl_ms = override if self._ttl_is_ours else TTL_MS
+        self._liveness = shared.parts.liveness(
+            shared.start, shared.check_interval, ms(self._ttl_ms), now
+        )
+        shared.deadlines.set((conn, TTL), self._liveness.deadline())
+        if acceptor.handshake_timeout_ms > 0:
+            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._state is not State.CLOSED
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        self._liveness.heard(now, data)
+        parser = self._parser
+        parser.feed(data)
+        try:
+            if self._state is State.OPENING:
+                if not parser.magic():
+                    return
+                self._state = State.OPENED
+                self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+            while self._state is State.OPENED and (came := parser.next()) is not None:
+                self._packet(now, came)
+        except Malformed:
+            self._close()
+
+    def _packet(self, now: Instant, came: Packet) -> None:
+        fields = Fields(came.fields)
+        if came.channel == codes.LIVENESS:
+            self._about_life(now, came.type, fields, came.fields)
+        elif came.channel == codes.SESSIONS:
+            self._about_sessions(came.type, fields)
+        else:
+            session = self._sessions.get(came.channel)
+            if session is not None and not session.handle(came.type, fields):
+                del self._sessions[came.channel]
+
+    def _about_life(self, now: Instant, type: int, fields: Fields, octets: bytes) -> None:
+        if type == codes.PING:
+            ttl_ms = fields.int64()
+            if not self._ttl_is_ours:
+                self._ttl_ms = ttl_ms
+                self._liveness.ttl = ms(max(0, ttl_ms))
+                if ttl_ms < 0:
+                    self.shared.deadlines.cancel((self.conn, TTL))
+                else:
+                    self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+            self.send(packet(codes.PING, codes.LIVENESS, octets))
+        elif type in (codes.TOPOLOGY_WANTED, codes.TOPOLOGY_WANTED_2):
+            fields.flag()
+            version = fields.int32() if type == codes.TOPOLOGY_WANTED_2 else codes.OLDEST
+            instant_ms = (now + self.shared.epoch) // NS_PER_MS
+            self.send(queries.of_topology(self.shared.settings.name, instant_ms, version))
+
+    def _about_sessions(self, type: int, fields: Fields) -> None:
+        if type == codes.CHECK_FAILOVER:
+            self.send(packet(codes.CHECK_FAILOVER_RESPONSE, codes.SESSIONS, b"\xff"))
+            return
+        if type not in (codes.CREATE_SESSION, codes.CREATE_SESSION_2):
+            return
+        try:
+            self._create_session(fields)
+        except Refusal as problem:
+            said = int32(problem.code), optional(words, problem.detail)
+            self.send(packet(codes.EXCEPTION, codes.SESSIONS, *said))
+
+    def _create_session(self, fields: Fields) -> None:
+        name, channel, version = fields.words(), fields.int64(), fields.int32()
+        login, passcode = fields.optional_words(), fields.optional_words()
+        fields.int32()
+        xa, sends_at_once, acknowledges_at_once = fields.flag(), fields.flag(), fields.flag()
+        fields.int32()
+        acknowledged = fields.flag()
+        if not codes.OLDEST <= version <= codes.NEWEST:
+            detail = (
+                f"version {version} of the protocol is not spoken here; {codes.OLDEST} to"
+                f" {codes.NEWEST} are"
+            )
+            raise Refusal(codes.BAD_VERSION, detail)
+        if xa:
+            raise Refusal(codes.NOT_IMPLEMENTED, "this broker takes no part in XA transactions")
+        settings = self.shared.settings
+        known = login is None and self.shared.certified(self.conn) is not None
+        if settings.security_enabled and not known:
+            same = admitted(
+                settings.users, login or "", (passcode or "").encode("utf-8", "surrogatepass")
+            )
+            if login is None or not same:
+                raise Refusal(
+                    codes.NOT_ALLOWED,
+                    "a user name and its password are needed here, and what came is no such pair",
+                )
+        if channel < codes.FIRST or channel in self._sessions:
+            raise Refusal(
+                codes.ILLEGAL_STATE, f"the session {name!r} cannot have channel {channel}"
+            )
+        if not self.version:
+            self.version = version
+        self._sessions[channel] = self.shared.parts.core_session(
+            self,
+            channel,
+            sends_at_once=sends_at_once,
+            acknowledges_at_once=acknowledges_at_once,
+            acknowledged=acknowledged,
+        )
+        self.send(packet(codes.CREATE_SESSION_RESPONSE, codes.SESSIONS, int32(codes.NEWEST)))
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline of ours has come."""
+        if what == HANDSHAKE:
+            self._close()
+        elif what == TTL:
+            deadline = self._liveness.deadline()
+            if deadline > now:
+                self.shared.deadlines.set((self.conn, TTL), deadline)
+            else:
+                self._close()
+
+    def hold(self, held: bool) -> None:
+        """A peer that does not read gets no messages: they stay in their queues, for others or for
+        later."""
+        self.held = held
+        if not held:
+            self._each(Session.resume)
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+        self._end()
+
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._close()
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def send(self, octets: bytes) -> None:
+        """Octets for the peer, behind all others."""
+        self.shared.outbox.send(self.conn, octets)
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """A branch was taken that exists because of ``requirement``."""
+        self.shared.outbox.observe(self.conn, requirement, detail)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _each(self, action: Callable[[Session], None]) -> None:
+        for session in list(self._sessions.values()):
+            action(session)
+
+    def _close(self) -> None:
+        self._end()
+        self.shared.outbox.close(self.conn)
+
+    def _end(self) -> None:
+        self._state = State.CLOSED
+        for what in (TTL, HANDSHAKE):
+            self.shared.deadlines.cancel((self.conn, what))
+        self._each(lambda session: session.leave(Outcome.MODIFIED))
+        self._sessions.clear()

@@ -1,0 +1,167 @@
+"""Consumers of the CORE protocol, and their credit in octets.
+
+Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. What its client gives is added; -1
+takes the limit away for good, and 0 takes what is left of the credit away. A message is delivered
+while the credit is above zero, and is charged the octets of its whole packet, so that the credit
+may end below zero. From that the client makes its windows: one of W octets gives W and then gives
+back what it has consumed; one of 0 gives 1 for each message that somebody waits for, and takes it
+away when nobody does any more. A message that is acknowledged gives nothing back: that is the
+client's to say.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.java_fields import int32, int64
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.core import codes
+from brokerproof.reference_broker.protocols.core.encoding import packet
+from brokerproof.reference_broker.protocols.core.message import encoded
+from brokerproof.reference_broker.protocols.core.refusal import Refusal
+from brokerproof.reference_broker.selector.selector import Selector
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.core.session import Session
+
+
+class ConsumerCredit:
+    """``credit`` in octets, None without limit."""
+
+    __slots__ = ("credit",)
+
+    def __init__(self) -> None:
+        self.credit: int | None = 0
+
+    def has_room(self) -> bool:
+        """Whether one more message, of whatever size, may be delivered."""
+        return self.credit is None or self.credit > 0
+
+    def given(self, credits: int) -> None:
+        """The client said as much."""
+        if credits == -1:
+            self.credit = None
+        elif self.credit is not None:
+            self.credit = 0 if credits == 0 else self.credit + credits
+
+    def charge(self, octets: int) -> None:
+        """A packet of ``octets`` was sent."""
+        if self.credit is not None:
+            self.credit -= octets
+
+
+class CoreConsumer:
+    """A :class:`brokerproof.reference_broker.kernel.queue.Consumer`, or a ``Browser`` if it only
+    ``browses``."""
+
+    def __init__(
+        self,
+        session: Session,
+        id: int,
+        queue: Queue,
+        selector: Selector | None,
+        browses: bool,
+        acknowledged: bool,
+    ) -> None:
+        self.id = id
+        self.queue = queue
+        self.browses = browses
+        self.cursor = 0
+        self.credit = session.shared.parts.consumer_credit()
+        self._session = session
+        self._selector = selector
+        self._acknowledged = acknowledged
+        self._unsettled: OrderedDict[int, Entry] = OrderedDict()
+
+    def attach(self) -> None:
+        """Joins the queue."""
+        if self.browses:
+            self.queue.browse(self)
+        else:
+            self.queue.attach(self, self._selector)
+
+    def has_room(self) -> bool:
+        """Whether one more message can be sent now."""
+        return self._session.may_deliver and self.credit.has_room()
+
+    def deliver(self, entry: Entry) -> None:
+        """Sends one message. One whose body lies in a file stays for others: that would be a large
+        message of CORE."""
+        if entry.message.large is not None:
+            entry.barred = (*(entry.barred or ()), self)
+            self.queue.unsettled += 1
+            self.queue.settle([entry], Outcome.RELEASED)
+            return
+        entry.deliveries += 1
+        self._send(entry)
+        if self._acknowledged:
+            self.queue.gone(entry)
+        else:
+            self._unsettled[entry.message.number] = entry
+            self.queue.unsettled += 1
+
+    def show(self, entry: Entry) -> None:
+        """Sends a copy of one message, if it is selected."""
+        if entry.message.large is None and (
+            self._selector is None or self._selector.matches(entry.message)
+        ):
+            self._send(entry)
+
+    def _send(self, entry: Entry) -> None:
+        attempt = 1 + entry.failures + entry.earlier
+        octets = packet(
+            codes.RECEIVE,
+            self._session.channel,
+            encoded(entry.message),
+            int64(self.id),
+            int32(attempt),
+        )
+        self.credit.charge(len(octets))
+        self._session.send(octets)
+
+    def given(self, credits: int) -> None:
+        """Credit from the client."""
+        self.credit.given(credits)
+        self.offer()
+
+    def offer(self) -> None:
+        """Takes what waits, as far as it can be sent."""
+        if self.browses:
+            self.queue.show(self)
+        else:
+            self.queue.dispatch()
+
+    def settle(self, number: int, *, one: bool) -> list[Entry]:
+        """The entries up to the message ``number``, or that ``one`` alone; they are forgotten here.
+        Raises Refusal."""
+        if self.browses:
+            return []
+        if number not in self._unsettled:
+            raise Refusal(
+                codes.ILLEGAL_STATE,
+                f"consumer {self.id} holds no message {number} that is not acknowledged",
+            )
+        if one:
+            return [self._unsettled.pop(number)]
+        taken: list[Entry] = []
+        last = None
+        while last != number:
+            last, entry = self._unsettled.popitem(last=False)
+            taken.append(entry)
+        return taken
+
+    def rolled_back(self, outcome: Outcome) -> None:
+        """Everything that was not acknowledged goes back; it is not dispatched here."""
+        entries = list(self._unsettled.values())
+        self._unsettled.clear()
+        self.queue.settle(entries, outcome)
+
+    def leave(self) -> None:
+        """Leaves the queue. Nothing is sent from here on."""
+        if self.browses:
+            self.queue.stop_browsing(self)
+        else:
+            self.queue.detach(self)

@@ -1,0 +1,153 @@
+"""Values, packets and frames of the CORE protocol as octets: what a peer sent is read, what it gets
+is put together.
+
+A packet is four octets with the size of the rest, one with its type, eight with its channel, and
+its fields. Text is UTF-16, low octet first, behind its length in octets (*text* here); or, where
+Artemis writes Java strings, behind its length in characters and in one of three forms that depend
+on that length (*words* here). Truth is any octet but 0, and is written as Artemis writes it, as
+255.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from brokerproof.reference_broker.kernel.java_fields import FieldReader, Malformed, int32
+
+MAGIC = b"ARTEMIS"
+HEAD = struct.Struct(">IBq")
+LARGEST = 64 * 1024 * 1024
+"""Octets of a packet that are waited for."""
+_FEW, _MANY = 9, 0xFFF
+
+T = TypeVar("T")
+
+
+class Packet(NamedTuple):
+    """One packet; ``fields`` are the octets behind its head."""
+
+    type: int
+    channel: int
+    fields: bytes
+
+
+class PacketParser:
+    """Octets of one connection, in the order they came."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Octets that follow all those before."""
+        self._waiting += data
+
+    def magic(self) -> bool:
+        """Takes the letters that begin a connection. False when they are not all there; raises
+        :class:`Malformed`."""
+        begun = bytes(self._waiting[: len(MAGIC)])
+        if not MAGIC.startswith(begun):
+            raise Malformed(f"a connection begins with {MAGIC!r}, not with {begun!r}")
+        if len(begun) < len(MAGIC):
+            return False
+        del self._waiting[: len(MAGIC)]
+        return True
+
+    def next(self) -> Packet | None:
+        """The next packet, None when it is not complete. Raises :class:`Malformed` for what can be
+        none."""
+        waiting = self._waiting
+        if len(waiting) < 4:
+            return None
+        size = int.from_bytes(waiting[:4])
+        if not HEAD.size - 4 <= size <= LARGEST:
+            raise Malformed(
+                f"a packet says that {size} octets follow; {HEAD.size - 4} to {LARGEST} can"
+            )
+        if len(waiting) < size + 4:
+            return None
+        _, type, channel = HEAD.unpack_from(waiting)
+        fields = bytes(waiting[HEAD.size : size + 4])
+        del waiting[: size + 4]
+        return Packet(type, channel, fields)
+
+
+class Fields(FieldReader):
+    """Reads the fields of a packet one after the other. Each method raises :class:`Malformed` where
+    there is no such value."""
+
+    __slots__ = ()
+
+    def perhaps(self, read: Callable[[], T]) -> T | None:
+        """A value that may be missing."""
+        return read() if self.flag() else None
+
+    def text(self) -> str:
+        """UTF-16, low octet first."""
+        octets = self.take(self.int32())
+        if len(octets) % 2:
+            raise Malformed(f"text of {len(octets)} octets in UTF-16")
+        return octets.decode("utf-16-le", "surrogatepass")
+
+    def words(self) -> str:
+        """A Java string."""
+        count = self.int32()
+        if count < _FEW:
+            return self.take(2 * count).decode("utf-16-be", "surrogatepass")
+        if count >= _MANY:
+            return self.text()
+        octets = self.take(int.from_bytes(self.take(2)))
+        try:
+            pairs = octets.decode("utf-8", "surrogatepass").encode("utf-16-le", "surrogatepass")
+        except UnicodeDecodeError:
+            raise Malformed("a string is not in UTF-8") from None
+        return pairs.decode("utf-16-le", "surrogatepass")
+
+    def optional_text(self) -> str | None:
+        """Text, or nothing."""
+        return self.perhaps(self.text)
+
+    def optional_words(self) -> str | None:
+        """A Java string, or nothing."""
+        return self.perhaps(self.words)
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+YES, NO = b"\xff", b"\0"
+
+
+def packet(type: int, channel: int, *fields: bytes) -> bytes:
+    """A whole packet."""
+    octets = b"".join(fields)
+    return HEAD.pack(HEAD.size - 4 + len(octets), type & 0xFF, channel) + octets
+
+
+def flag(value: object) -> bytes:
+    """A truth value."""
+    return YES if value else NO
+
+
+def text(value: str) -> bytes:
+    """UTF-16, low octet first."""
+    octets = value.encode("utf-16-le", "surrogatepass")
+    return int32(len(octets)) + octets
+
+
+def words(value: str) -> bytes:
+    """A Java string."""
+    pairs = value.encode("utf-16-be", "surrogatepass")
+    count = len(pairs) // 2
+    if count < _FEW:
+        return int32(count) + pairs
+    if count >= _MANY:
+        return int32(count) + text(value)
+    units = struct.unpack(f">{count}H", pairs)
+    octets = b"".join(chr(each).encode("utf-8", "surrogatepass") for each in units)
+    return int32(count) + len(octets).to_bytes(2) + octets
+
+
+def optional(write: Callable[[T], bytes], value: T | None) -> bytes:
+    """A value that may be missing."""
+    return NO if value is None else YES + write(value)

@@ -1,0 +1,297 @@
+"""CORE messages: in, out, and what STOMP and AMQP see of them.
+
+::
+
+    13 + length of the body (4) | body | number (8) | address | user id | type | durable |
+    expiration | timestamp | priority | properties
+
+What came is kept as octets, and leaves as it came but for its number, which the broker gives. A
+body of type 3 is text (a text that may be missing), everything else is octets.
+
+=====================  =============================================================================================
+CORE                   STOMP header
+=====================  =============================================================================================
+durable, priority      ``persistent:true``; ``priority`` unless it is 4
+expiration, timestamp  ``expires``, ``timestamp``: milliseconds since 1970, unless 0
+properties             by their names, values written out; none of those that begin with ``_AMQ`` or ``__AMQ``
+=====================  =============================================================================================
+
+The other way each header but these becomes a property that is a text.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import NS_PER_MS, Instant
+from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
+from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.protocols.core.encoding import Fields, flag, optional, text
+from brokerproof.reference_broker.selector.values import Value
+
+TEXT, OCTETS = 3, 4
+OFFSET = 13
+"""What is added to a body's length in front of it: as many octets stand before it and its length in
+a packet."""
+ROUTING = "_AMQ_ROUTING_TYPE"
+_INTERNAL = ("_AMQ", "__AMQ")
+_ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
+_USUAL_PRIORITY = 4
+_TAIL = "core tail"
+
+
+class CoreMessage(Message):
+    """One message as it arrived. ``octets`` is its body, ``tail`` everything from the address
+    on."""
+
+    __slots__ = ("_said", "octets", "tail")
+
+    def __init__(
+        self, number: int, route: Envelope, arrived: Instant, octets: bytes, tail: bytes, said: Said
+    ) -> None:
+        # The base class's __init__ is left out on purpose: envelope and body stay empty, see
+        # __getattr__.
+        self.number = number
+        self.route = route
+        self.arrived = arrived
+        self.octets = octets
+        self.tail = tail
+        self._said = said
+
+    def __getattr__(self, name: str) -> Any:
+        """Python comes here for what has not been set yet: the envelope and the body that STOMP
+        wants to see."""
+        if name not in ("envelope", "body"):
+            raise AttributeError(name)
+        self.envelope, self.body = _to_stomp(self.route, self._said, self.octets)
+        return self.envelope if name == "envelope" else self.body
+
+    @staticmethod
+    def read(number: int, route: Envelope, arrived: Instant, stored: bytes) -> CoreMessage:
+        """The message of which :meth:`stored` is there. Raises :class:`Malformed`."""
+        fields = Fields(stored)
+        octets = fields.take(fields.int32())
+        tail = stored[fields.at :]
+        return CoreMessage(number, route, arrived, octets, tail, Said(fields))
+
+    def stored(self) -> bytes:
+        """What has to be kept of it, beside its number, its route and its arrival."""
+        return int32(len(self.octets)) + self.octets + self.tail
+
+    def size(self) -> int:
+        return 12 + len(self.octets) + len(self.tail)
+
+    def property(self, name: str) -> Value:
+        """What a selector finds under ``name``: a property with its own type, or one of the
+        broker's own names."""
+        said = self._said
+        match name:
+            case properties.SIZE:
+                return self.size()
+            case properties.TIMESTAMP:
+                return said.timestamp or self.arrived // NS_PER_MS
+            case "AMQAddress":
+                return self.route.address
+            case "AMQPriority":
+                return said.priority
+            case "AMQDurable":
+                return "DURABLE" if said.durable else "NON_DURABLE"
+            case "AMQExpiration":
+                return said.expiration
+        found = said.properties.get("_AMQ_GROUP_ID" if name == "AMQGroupID" else name)
+        return None if isinstance(found, bytes) else found
+
+
+class Said:
+    """What stands in the head of a message. ``expiration`` and ``timestamp`` in milliseconds since
+    1970, 0 for none."""
+
+    __slots__ = ("address", "durable", "expiration", "priority", "properties", "timestamp", "type")
+
+    def __init__(self, fields: Fields) -> None:
+        self.address = fields.optional_text()
+        fields.perhaps(lambda: fields.take(16))
+        self.type = fields.byte()
+        self.durable = fields.flag()
+        self.expiration = fields.int64()
+        self.timestamp = fields.int64()
+        self.priority = fields.byte()
+        self.properties = _properties(fields)
+
+    @property
+    def routing(self) -> RoutingType | None:
+        """The way that the producer asked for, if it did."""
+        found = self.properties.get(ROUTING)
+        return _ROUTINGS.get(found) if isinstance(found, int) else None
+
+
+_NUMBERS = {3: ">b", 5: ">h", 6: ">i", 7: ">q", 8: ">f", 9: ">d"}
+
+
+def _properties(fields: Fields) -> dict[str, Any]:
+    if not fields.flag():
+        return {}
+    count = fields.int32()
+    if not 0 <= count <= fields.left:
+        raise Malformed(f"a message has {count} properties in {fields.left} octets")
+    return {fields.text(): _value(fields) for _ in range(count)}
+
+
+def _value(fields: Fields) -> Any:
+    kind = fields.byte()
+    if kind in _NUMBERS:
+        return fields.number(_NUMBERS[kind])
+    match kind:
+        case 0:
+            return None
+        case 2:
+            return fields.flag()
+        case 4:
+            return fields.take(fields.int32())
+        case 10:
+            return fields.text()
+        case 11:
+            return fields.take(2).decode("utf-16-be", "surrogatepass")
+    raise Malformed(f"a property has the unknown type {kind}")
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+class Arrival:
+    """A message as it stands in a packet, read but not numbered. ``cost`` is what its producer
+    needed credit for."""
+
+    __slots__ = ("cost", "octets", "said", "tail")
+
+    def __init__(self, fields: Fields) -> None:
+        begin = fields.at
+        end = fields.int32()
+        if end < OFFSET:
+            raise Malformed(f"a body ends at octet {end}, and cannot end before octet {OFFSET}")
+        self.octets = fields.take(end - OFFSET)
+        fields.int64()
+        tail = fields.at
+        self.said = Said(fields)
+        self.tail = fields.octets[tail : fields.at]
+        self.cost = fields.at - begin
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def encoded(message: Message) -> bytes:
+    """``message`` as a CORE consumer gets it, whatever protocol it came by."""
+    if isinstance(message, CoreMessage):
+        octets, tail = message.octets, message.tail
+    else:
+        octets, tail = _from_stomp(message)
+    return b"".join((int32(OFFSET + len(octets)), octets, int64(message.number), tail))
+
+
+def marker(number: int, address: str, name: str, value: int) -> bytes:
+    """A message without body whose one property is a number."""
+    names = b"\1" + int32(1) + text(name) + int8(7) + int64(value)
+    tail = _tail(
+        address, 0, durable=False, expiration=0, timestamp=0, priority=_USUAL_PRIORITY, names=names
+    )
+    return int32(OFFSET) + int64(number) + tail
+
+
+def _tail(
+    address: str,
+    type: int,
+    *,
+    durable: bool,
+    expiration: int,
+    timestamp: int,
+    priority: int,
+    names: bytes,
+) -> bytes:
+    return b"".join(
+        (
+            optional(text, address),
+            b"\0",
+            int8(type),
+            flag(durable),
+            int64(expiration),
+            int64(timestamp),
+            int8(priority),
+            names,
+        )
+    )
+
+
+def _from_stomp(message: Message) -> tuple[bytes, bytes]:
+    envelope, body = message.envelope, bytes(message.body)
+    is_text = envelope.text
+    octets = body
+    if is_text:
+        try:
+            octets = optional(text, body.decode())
+        except UnicodeDecodeError:
+            is_text = False
+    key = f"{_TAIL} {is_text}"
+    tail = envelope.wire.get(key)
+    if tail is None:
+        tail = envelope.wire[key] = _tail_of(envelope, TEXT if is_text else OCTETS)
+    return octets, tail
+
+
+def _tail_of(envelope: Envelope, type: int) -> bytes:
+    headers = dict(reversed(envelope.headers))
+    numbers = {}
+    for name, most in (("expires", 2**63 - 1), ("timestamp", 2**63 - 1), ("priority", 9)):
+        digits = headers.get(name, "")
+        if digits.isascii() and digits.isdigit() and len(digits) < 20 and int(digits) <= most:
+            numbers[name] = int(digits)
+    durable = headers.get("persistent") == "true"
+    others = {
+        name: each for name, each in headers.items() if name not in numbers and name != "persistent"
+    }
+    names = b"\0"
+    if others:
+        pairs = (text(name) + int8(10) + text(each) for name, each in reversed(others.items()))
+        names = b"\1" + int32(len(others)) + b"".join(pairs)
+    return _tail(
+        envelope.address,
+        type,
+        durable=durable,
+        expiration=numbers.get("expires", 0),
+        timestamp=numbers.get("timestamp", 0),
+        priority=numbers.get("priority", _USUAL_PRIORITY),
+        names=names,
+    )
+
+
+def _to_stomp(route: Envelope, said: Said, octets: bytes) -> tuple[Envelope, bytes]:
+    headers: list[tuple[str, str]] = []
+    if said.durable:
+        headers.append(("persistent", "true"))
+    if said.priority != _USUAL_PRIORITY:
+        headers.append(("priority", str(said.priority)))
+    headers += [
+        (name, str(each))
+        for name, each in (("expires", said.expiration), ("timestamp", said.timestamp))
+        if each
+    ]
+    for name, value in said.properties.items():
+        if name and not name.startswith(_INTERNAL) and value is not None:
+            headers.append((name, _written(value)))
+    body, is_text = octets, False
+    if said.type == TEXT:
+        with contextlib.suppress(Malformed):  # it says that it is text, and may not be
+            body, is_text = (
+                (Fields(octets).optional_text() or "").encode("utf-8", "surrogatepass"),
+                True,
+            )
+    return Envelope(route.address, route.destination, route.routing, tuple(headers), is_text), body
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)

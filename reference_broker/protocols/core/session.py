@@ -1,0 +1,538 @@
+"""A CORE session: its queues, consumers, producers and transaction. One channel of a connection.
+
+Each packet that a session can be asked is a method here, found by its number in :data:`HANDLERS`.
+One that raises :class:`Refusal` is answered by an exception where an answer is wanted, and else not
+at all, as Artemis has it (ServerSessionPacketHandler); nothing that a peer sends ends the session
+but ``close`` and what is no packet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.java_fields import int32, int64
+from brokerproof.reference_broker.kernel.message import Entry, Envelope
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.core import codes, queries
+from brokerproof.reference_broker.protocols.core.consumer import CoreConsumer
+from brokerproof.reference_broker.protocols.core.encoding import (
+    Fields,
+    optional,
+    packet,
+    text,
+    words,
+)
+from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMessage, marker
+from brokerproof.reference_broker.protocols.core.producer_credit import Grants
+from brokerproof.reference_broker.protocols.core.refusal import Refusal
+from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.core.connection import CoreConnection
+
+Handler: TypeAlias = Callable[[Fields, "Wanted"], None]
+
+FORCED = "_hornetq.forced.delivery.seq"
+"""The property by which a client knows the answer to its force-delivery."""
+_ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
+_MOST_ROUTES = 1024
+
+
+class Session:
+    """``sends_at_once`` and ``acknowledges_at_once`` are false where a transaction holds these
+    until it is committed; ``acknowledged`` is true where a message is acknowledged as soon as it is
+    sent."""
+
+    def __init__(
+        self,
+        connection: CoreConnection,
+        channel: int,
+        *,
+        sends_at_once: bool,
+        acknowledges_at_once: bool,
+        acknowledged: bool,
+    ) -> None:
+        self.connection = connection
+        self.shared = connection.shared
+        self.channel = channel
+        self.started = False
+        self._sends_at_once = sends_at_once
+        self._acknowledges_at_once = acknowledges_at_once
+        self._acknowledged = acknowledged
+        self._consumers: dict[int, CoreConsumer] = {}
+        self._grants: dict[str, Grants] = {}
+        self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
+        self._transaction: Transaction = self.shared.parts.transaction()
+
+    @property
+    def may_deliver(self) -> bool:
+        """Whether anything may be delivered now."""
+        return self.started and not self.connection.held
+
+    def send(self, octets: bytes) -> None:
+        """A packet for the peer."""
+        self.connection.send(octets)
+
+    def handle(self, type: int, fields: Fields) -> bool:
+        """Carries out a packet. False when the session is over. Raises Malformed."""
+        name = HANDLERS.get(type)
+        if name is None:
+            return True
+        handler: Handler = getattr(self, name)
+        wanted = Wanted()
+        try:
+            handler(fields, wanted)
+        except Refusal as problem:
+            if wanted.answer:
+                self._refuse(problem, wanted.correlation)
+            return True
+        if wanted.answer and not wanted.answered:
+            self._done(wanted.correlation)
+        return type != codes.CLOSE
+
+    def _done(self, correlation: int | None) -> None:
+        ids = self.connection.version >= codes.ASYNC_RESPONSES
+        number = (int64(-1 if correlation is None else correlation),) if ids else ()
+        self.send(packet(codes.NULL_RESPONSE, self.channel, *number))
+
+    def _refuse(self, problem: Refusal, correlation: int | None) -> None:
+        number = () if correlation is None else (int64(correlation),)
+        self.send(
+            packet(
+                codes.EXCEPTION,
+                self.channel,
+                int32(problem.code),
+                optional(words, problem.detail),
+                *number,
+            )
+        )
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self, fields: Fields, wanted: Wanted) -> None:
+        self.started = True
+        self.resume()
+
+    def stop(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = True
+        self.started = False
+
+    def resume(self) -> None:
+        """Something may be delivered again."""
+        for each in list(self._consumers.values()):
+            each.offer()
+
+    def close(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = True
+        self.leave(Outcome.RELEASED)
+
+    def leave(self, outcome: Outcome) -> None:
+        """The session is over: its transaction is undone, and what was not acknowledged goes
+        back."""
+        for grants in self._grants.values():
+            grants.close()
+        consumers = list(self._consumers.values())
+        self._consumers.clear()
+        for consumer in consumers:
+            consumer.leave()
+        queues = self._transaction.undo()
+        for consumer in consumers:
+            consumer.rolled_back(outcome)
+        for queue in dict.fromkeys([*queues, *(each.queue for each in consumers)]):
+            queue.dispatch()
+            self.shared.router.tidy(queue)
+
+    def ignore(self, fields: Fields, wanted: Wanted) -> None:
+        """Nothing is kept of producers."""
+
+    def metadata(self, fields: Fields, wanted: Wanted) -> None:
+        """What a client says about itself is not kept."""
+        wanted.answer = True
+
+    def metadata_2(self, fields: Fields, wanted: Wanted) -> None:
+        fields.words(), fields.words()
+        wanted.answer = fields.flag()
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def create_queue(self, fields: Fields, wanted: Wanted) -> None:
+        address, name, filter, durable = (
+            fields.text(),
+            fields.text(),
+            fields.optional_text(),
+            fields.flag(),
+        )
+        fields.flag()
+        wanted.answer = fields.flag()
+        self._make(address, name, filter, durable, RoutingType.MULTICAST, on_demand=False)
+
+    def create_queue_2(self, fields: Fields, wanted: Wanted) -> None:
+        address, name, filter, durable = (
+            fields.text(),
+            fields.text(),
+            fields.optional_text(),
+            fields.flag(),
+        )
+        temporary = fields.flag()
+        wanted.answer = fields.flag()
+        on_demand = fields.flag()
+        routing = _ROUTINGS.get(fields.byte())
+        (
+            fields.int32(),
+            fields.flag(),
+            fields.perhaps(fields.flag),
+            fields.perhaps(fields.flag),
+            fields.optional_text(),
+        )
+        fields.perhaps(fields.flag), fields.perhaps(fields.int32), fields.perhaps(fields.int64)
+        auto_delete = None
+        if fields.left:
+            fields.perhaps(fields.flag), fields.perhaps(fields.int32)
+            auto_delete = fields.perhaps(fields.flag)
+        rule = self.shared.router.rule(address)
+        self._make(
+            address,
+            name,
+            filter,
+            durable and not temporary,
+            routing or rule.default_queue_routing_type,
+            on_demand=auto_delete if auto_delete is not None else on_demand,
+        )
+
+    def create_shared_queue(self, fields: Fields, wanted: Wanted) -> None:
+        address, name, filter, durable = (
+            fields.text(),
+            fields.text(),
+            fields.optional_text(),
+            fields.flag(),
+        )
+        wanted.answer = fields.flag()
+        self._share(address, name, filter, durable, RoutingType.MULTICAST)
+
+    def create_shared_queue_2(self, fields: Fields, wanted: Wanted) -> None:
+        address, name, filter, durable = (
+            fields.text(),
+            fields.text(),
+            fields.optional_text(),
+            fields.flag(),
+        )
+        routing = _ROUTINGS.get(fields.byte())
+        wanted.answer = fields.flag()
+        self._share(address, name, filter, durable, routing or RoutingType.MULTICAST)
+
+    def _share(
+        self, address: str, name: str, filter: str | None, durable: bool, routing: RoutingType
+    ) -> None:
+        if self.shared.router.named(name) is None:
+            self._make(address, name, filter, durable, routing, on_demand=not durable)
+
+    def _make(
+        self,
+        address: str,
+        name: str,
+        filter: str | None,
+        durable: bool,
+        routing: RoutingType,
+        *,
+        on_demand: bool,
+    ) -> None:
+        if self.shared.router.named(name) is not None:
+            raise Refusal(codes.QUEUE_EXISTS, f"Queue {name} already exists")
+        try:
+            self.shared.router.create(
+                address, name, routing, _selector(filter), durable=durable, on_demand=on_demand
+            )
+        except NoRoute as problem:
+            raise Refusal(codes.NO_ADDRESS, str(problem)) from None
+
+    def create_address(self, fields: Fields, wanted: Wanted) -> None:
+        name = fields.text()
+        routings = [_ROUTINGS.get(fields.byte()) for _ in range(max(0, min(2, fields.int32())))]
+        wanted.answer = fields.flag()
+        try:
+            self.shared.router.create_address(name, {each for each in routings if each is not None})
+        except NoRoute as problem:
+            raise Refusal(codes.NO_ADDRESS, str(problem)) from None
+
+    def delete_queue(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = True
+        name = fields.text()
+        address, queue = self._queue(name)
+        if queue.has_consumers:
+            raise Refusal(codes.ILLEGAL_STATE, f"Cannot delete queue {name}: it has consumers")
+        self.shared.router.delete(address, queue)
+
+    def queue_query(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = wanted.answered = True
+        self._describe(fields.text())
+
+    def binding_query(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = wanted.answered = True
+        name, router = fields.text(), self.shared.router
+        self.send(
+            queries.of_address(
+                self.channel, router.rule(name), router.address(name), self.connection.version
+            )
+        )
+
+    def _describe(self, name: str) -> None:
+        router = self.shared.router
+        found = router.named(name)
+        rule = router.rule(name if found is None else found[0].name)
+        on_demand = found is not None and router.is_on_demand(found[1])
+        self.send(queries.of_queue(self.channel, name, rule, found, on_demand))
+
+    def _queue(self, name: str) -> tuple[str, Queue]:
+        found = self.shared.router.named(name)
+        if found is None:
+            raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")
+        return found[0].name, found[1]
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def create_consumer(self, fields: Fields, wanted: Wanted) -> None:
+        id, name, filter = fields.int64(), fields.text(), fields.optional_text()
+        browses = fields.flag()
+        wanted.answer = fields.flag()
+        if id in self._consumers:
+            raise Refusal(codes.ILLEGAL_STATE, f"there is a consumer {id} in this session already")
+        _, queue = self._queue(name)
+        consumer = self.shared.parts.core_consumer(
+            self, id, queue, _selector(filter), browses, self._acknowledged
+        )
+        self._consumers[id] = consumer
+        consumer.attach()
+        if wanted.answer:
+            wanted.answered = True
+            self._describe(name)
+
+    def _consumer(self, id: int) -> CoreConsumer:
+        consumer = self._consumers.get(id)
+        if consumer is None:
+            raise Refusal(codes.ILLEGAL_STATE, f"there is no consumer {id} in this session")
+        return consumer
+
+    def credits(self, fields: Fields, wanted: Wanted) -> None:
+        self._consumer(fields.int64()).given(fields.int32())
+
+    def force_delivery(self, fields: Fields, wanted: Wanted) -> None:
+        """What can be delivered has been, at the end of whatever made it possible: all that is left
+        is to say so."""
+        consumer, sequence = self._consumer(fields.int64()), fields.int64()
+        if consumer.queue.when_read(lambda: self._forced(consumer, sequence)):
+            return
+        self._forced(consumer, sequence)
+
+    def _forced(self, consumer: CoreConsumer, sequence: int) -> None:
+        if self._consumers.get(consumer.id) is consumer:
+            consumer.offer()
+            octets = marker(self.shared.router.next_number(), consumer.queue.name, FORCED, sequence)
+            self.send(packet(codes.RECEIVE, self.channel, octets, int64(consumer.id), int32(0)))
+
+    def acknowledge(self, fields: Fields, wanted: Wanted) -> None:
+        self._acknowledge(fields, wanted, one=False)
+
+    def acknowledge_one(self, fields: Fields, wanted: Wanted) -> None:
+        self._acknowledge(fields, wanted, one=True)
+
+    def _acknowledge(self, fields: Fields, wanted: Wanted, *, one: bool) -> None:
+        id, number = fields.int64(), fields.int64()
+        wanted.answer = fields.flag()
+        consumer = self._consumer(id)
+        entries = consumer.settle(number, one=one)
+        self._settle(consumer.queue, entries)
+
+    def _settle(self, queue: Queue, entries: list[Entry]) -> None:
+        if self._acknowledges_at_once:
+            queue.settle(entries, Outcome.ACCEPTED)
+        else:
+            self._transaction.settle(queue, entries, Outcome.ACCEPTED)
+
+    def expired(self, fields: Fields, wanted: Wanted) -> None:
+        """The client found that a message came too late; it is gone."""
+        consumer = self._consumer(fields.int64())
+        consumer.queue.settle(consumer.settle(fields.int64(), one=True), Outcome.ACCEPTED)
+
+    def close_consumer(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = True
+        id = fields.int64()
+        consumer = self._consumer(id)
+        del self._consumers[id]
+        consumer.leave()
+        consumer.rolled_back(Outcome.RELEASED)
+        consumer.queue.dispatch()
+        self.shared.router.tidy(consumer.queue)
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def request_credits(self, fields: Fields, wanted: Wanted) -> None:
+        credits, address = fields.int32(), fields.text()
+        self._grants_at(address).request(credits)
+
+    def _grants_at(self, address: str) -> Grants:
+        grants = self._grants.get(address)
+        if grants is None:
+            shared, channel = self.shared, self.channel
+            grants = self._grants[address] = shared.parts.grants(
+                address,
+                shared.accounting,
+                shared.admission,
+                shared.settings.core_grants_within_room,
+                lambda credits: self.send(
+                    packet(codes.CREDITS, channel, int32(credits), text(address))
+                ),
+                lambda credits: self.send(
+                    packet(codes.CREDITS_REFUSED, channel, int32(credits), text(address))
+                ),
+                self.connection.observe,
+            )
+        return grants
+
+    def publish(self, fields: Fields, wanted: Wanted) -> None:
+        arrival = Arrival(fields)
+        wanted.answer = fields.flag()
+        if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
+            wanted.correlation = fields.int64()
+        address = arrival.said.address
+        if not address:
+            raise Refusal(codes.NO_ADDRESS, "a message has no address")
+        grants = self._grants.get(address)
+        if grants is not None:
+            grants.spent(arrival.cost)
+        shared = self.shared
+        match shared.admission.judge(address, by_credit=False):
+            case Verdict.DROP:
+                return
+            case Verdict.REFUSE:
+                raise Refusal(codes.ADDRESS_FULL, f'Address "{address}" is full.')
+            case Verdict.WAIT:
+                self.connection.observe(
+                    "ARTEMIS-FLOW-block-5", f"{address} is full, and takes one more message"
+                )
+            case Verdict.TAKE:
+                pass
+        route = self._route(address, arrival.said.routing)
+        now = shared.now + shared.epoch
+        message = CoreMessage(
+            shared.router.next_number(), route, now, arrival.octets, arrival.tail, arrival.said
+        )
+        try:
+            if self._sends_at_once:
+                shared.router.publish(message)
+            else:
+                shared.router.ensure(route.address, route.routing)
+                self._transaction.send(message, shared.router.hold(message))
+        except NoRoute as problem:
+            raise Refusal(codes.NO_ADDRESS, str(problem)) from None
+
+    def _route(self, address: str, routing: RoutingType | None) -> Envelope:
+        key = address, routing
+        route = self._routes.get(key)
+        if route is None:
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            route = self._routes[key] = Envelope(address, address, routing, (), text=False)
+        return route
+
+    def large(self, fields: Fields, wanted: Wanted) -> None:
+        """Large messages are not taken; the part that asks for an answer is told."""
+        raise Refusal(
+            codes.NOT_IMPLEMENTED,
+            "this broker takes no large messages over CORE; send them as regular ones",
+        )
+
+    def continuation(self, fields: Fields, wanted: Wanted) -> None:
+        fields.take(fields.int32())
+        if not fields.flag():
+            fields.int64()
+        wanted.answer = fields.flag()
+        if self.connection.version >= codes.ASYNC_RESPONSES and fields.left:
+            wanted.correlation = fields.int64()
+        self.large(fields, wanted)
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def commit(self, fields: Fields, wanted: Wanted) -> None:
+        wanted.answer = True
+        if self.connection.version >= codes.COMMIT_IDS and fields.left:
+            wanted.correlation = fields.int64()
+        shared, transaction = self.shared, self._transaction
+        self._transaction = shared.parts.transaction()
+        shared.router.together()
+        try:
+            queues = transaction.commit(shared.router.publish)
+        except NoRoute as problem:
+            raise Refusal(codes.NO_ADDRESS, str(problem)) from None
+        for queue in queues:
+            queue.dispatch()
+
+    def rollback(self, fields: Fields, wanted: Wanted) -> None:
+        """What was acknowledged since the last end of a transaction goes back, and so does what was
+        only delivered."""
+        wanted.answer = True
+        queues = self._transaction.undo()
+        self._transaction = self.shared.parts.transaction()
+        consumers = list(self._consumers.values())
+        for consumer in consumers:
+            consumer.rolled_back(Outcome.RELEASED)
+        for queue in dict.fromkeys([*queues, *(each.queue for each in consumers)]):
+            queue.dispatch()
+
+
+class Wanted:
+    """Whether a packet asks for an ``answer``, and its number; ``answered`` if its handler gave
+    another one itself."""
+
+    __slots__ = ("answer", "answered", "correlation")
+
+    def __init__(self) -> None:
+        self.answer = self.answered = False
+        self.correlation: int | None = None
+
+
+def _selector(text: str | None) -> Selector | None:
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except SelectorError as problem:
+        raise Refusal(codes.BAD_FILTER, str(problem)) from None
+
+
+HANDLERS: dict[int, str] = {
+    codes.START: "start",
+    codes.STOP: "stop",
+    codes.CLOSE: "close",
+    codes.METADATA: "metadata",
+    codes.METADATA_2: "metadata_2",
+    codes.UNIQUE_METADATA: "metadata",
+    codes.CREATE_PRODUCER: "ignore",
+    codes.REMOVE_PRODUCER: "ignore",
+    codes.CREATE_QUEUE: "create_queue",
+    codes.CREATE_QUEUE_2: "create_queue_2",
+    codes.CREATE_SHARED_QUEUE: "create_shared_queue",
+    codes.CREATE_SHARED_QUEUE_2: "create_shared_queue_2",
+    codes.CREATE_ADDRESS: "create_address",
+    codes.DELETE_QUEUE: "delete_queue",
+    codes.QUEUE_QUERY: "queue_query",
+    codes.BINDING_QUERY: "binding_query",
+    codes.CREATE_CONSUMER: "create_consumer",
+    codes.CONSUMER_CREDITS: "credits",
+    codes.FORCE_DELIVERY: "force_delivery",
+    codes.ACKNOWLEDGE: "acknowledge",
+    codes.ACKNOWLEDGE_ONE: "acknowledge_one",
+    codes.EXPIRED: "expired",
+    codes.CLOSE_CONSUMER: "close_consumer",
+    codes.REQUEST_CREDITS: "request_credits",
+    codes.SEND: "publish",
+    codes.SEND_LARGE: "large",
+    codes.SEND_CONTINUATION: "continuation",
+    codes.COMMIT: "commit",
+    codes.ROLLBACK: "rollback",
+}
+"""By the type of a packet the method of a session that carries it out."""

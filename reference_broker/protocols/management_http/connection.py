@@ -1,0 +1,215 @@
+"""One HTTP connection to the management API: requests are read and answers written by h11, in
+order.
+
+A request is looked at in the order in which RabbitMQ's server does: does the path exist (404), may
+the method be used on it (405), who asks (401), can the answer be had in a form that is accepted
+(406), is there such a thing (404). What is no HTTP, or has an Authorization that is no such header,
+is 400.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import h11
+
+from brokerproof.harness.model.time import Instant, seconds
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.protocols.management_http.resources import (
+    RESOURCES,
+    Missing,
+    Place,
+)
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+IDLE = "idle"
+FIRST, PATIENCE = seconds(5), seconds(60)
+"""For how long a client may say nothing: before the first request is whole, and after it. As
+RabbitMQ's server has it."""
+MOST = 64 * 1024
+"""A request line with its headers, or a body, that is larger is refused. Octets."""
+ALLOWED = "HEAD, GET, OPTIONS"
+_NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
+_NO_ENTRY = {"error": "not_authorized", "reason": "Not_Authorized"}
+_REALM = ("www-authenticate", 'Basic realm="RabbitMQ Management"')
+_JSON = ("content-type", "application/json")
+_TYPES = ("application/json", "application/*", "*/*")
+
+
+class ManagementConnection:
+    """The broker's side of one connection."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        self._conn, self._shared = conn, shared
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST)
+        self._open = True
+        self._asked: h11.Request | None = None
+        self._body = 0
+        shared.deadlines.set((conn, IDLE), now + FIRST)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._open
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        if self._asked is not None:
+            self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
+        self._http.receive_data(data)
+        while self._open:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as problem:
+                self._answer(problem.error_status_hint or 400)
+                self._end()
+                return
+            if isinstance(event, h11.Request):
+                self._asked, self._body = event, 0
+                self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
+            elif isinstance(event, h11.Data):
+                self._body += len(event.data)
+                if self._body > MOST:
+                    self._answer(413)
+                    self._end()
+            elif isinstance(event, h11.EndOfMessage) and self._asked is not None:
+                self._serve(self._asked)
+            else:
+                if isinstance(event, h11.ConnectionClosed):
+                    self._end()
+                return
+
+    def due(self, now: Instant, what: str) -> None:
+        """The client has said nothing for too long."""
+        self._end()
+
+    def hold(self, held: bool) -> None:
+        """Answers are small; a client that does not read is asked for nothing."""
+
+    def lost(self) -> None:
+        """The client is gone."""
+        self._open = False
+        self._shared.deadlines.cancel((self._conn, IDLE))
+
+    def fail(self, problem: str) -> None:
+        """Nothing is stored here."""
+
+    def _end(self) -> None:
+        if self._open:
+            self.lost()
+            self._shared.outbox.close(self._conn)
+
+    # --- answering --------------------------------------------------------------------------------
+
+    def _serve(self, asked: h11.Request) -> None:
+        target = urlsplit(asked.target.decode("latin-1"))
+        words = [unquote(each) for each in target.path.split("/")[1:]]
+        known = words[:1] == ["api"] and RESOURCES.find(words[1:])
+        headers = {name.decode(): value.decode("latin-1") for name, value in asked.headers}
+        method = asked.method.decode()
+        if not known:
+            self._answer(404, _NOT_FOUND)
+        elif method == "OPTIONS":
+            self._answer(200, allow=True)
+        elif method not in ("GET", "HEAD"):
+            self._answer(405, allow=True)
+        else:
+            self._look(known, headers, parse_qs(target.query))
+        if self._http.our_state is h11.MUST_CLOSE:
+            self._end()
+        elif self._open:
+            self._http.start_next_cycle()
+
+    def _look(self, known: Place, headers: dict[str, str], query: dict[str, list[str]]) -> None:
+        who = _credentials(headers.get("authorization"))
+        accepted = [
+            each.partition(";")[0].strip().lower()
+            for each in headers.get("accept", "*/*").split(",")
+        ]
+        settings = self._shared.settings
+        if who is None:
+            self._answer(401, extra=(_REALM,))
+        elif who == ("", b""):
+            self._answer(400)
+        elif settings.security_enabled and not admitted(settings.users, *who):
+            self._answer(401, _NO_ENTRY, extra=(_REALM,))
+        elif not set(accepted) & set(_TYPES):
+            self._answer(406)
+        else:
+            try:
+                found = known.look(self._shared, who[0])
+            except Missing:
+                self._answer(404, _NOT_FOUND)
+                return
+            columns = [each for some in query.get("columns", ()) for each in some.split(",")]
+            status = 503 if isinstance(found, dict) and found.get("status") == "failed" else 200
+            self._answer(
+                status,
+                _only(found, columns) if columns else found,
+                extra=(("cache-control", "no-cache"),),
+            )
+
+    def _answer(
+        self,
+        status: int,
+        body: Any = None,
+        *,
+        allow: bool = False,
+        extra: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        octets = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = [("content-length", str(len(octets))), *((_JSON,) if octets else ()), *extra]
+        if allow:
+            headers.append(("allow", ALLOWED))
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._say(
+                h11.Response(status_code=status, headers=headers, reason=_REASONS.get(status, ""))
+            )
+            if octets and (self._asked is None or self._asked.method != b"HEAD"):
+                self._say(h11.Data(data=octets))
+            self._say(h11.EndOfMessage())
+
+    def _say(self, event: h11.Event) -> None:
+        if octets := self._http.send(event):
+            self._shared.outbox.send(self._conn, octets)
+
+
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    413: "Request Entity Too Large",
+    503: "Service Unavailable",
+}
+
+
+def _credentials(header: str | None) -> tuple[str, bytes] | None:
+    """Name and password; None without any; ("", b"") for what is not basic authentication."""
+    if header is None:
+        return None
+    scheme, _, given = header.partition(" ")
+    try:
+        text = base64.b64decode(given.strip(), validate=True) if scheme.lower() == "basic" else b""
+    except ValueError:
+        text = b""
+    name, colon, password = text.partition(b":")
+    return (name.decode("utf-8", "replace"), password) if colon else ("", b"")
+
+
+def _only(found: Any, columns: list[str]) -> Any:
+    """Of what was found, or of each of it, the fields with these names; ``a.b`` is b of a."""
+    if isinstance(found, list):
+        return [_only(each, columns) for each in found]
+    left: dict[str, Any] = {}
+    for each in columns:
+        name, _, rest = each.partition(".")
+        if isinstance(found, dict) and name in found:
+            left[name] = _only(found[name], [rest]) | left.get(name, {}) if rest else found[name]
+    return left

@@ -1,0 +1,39 @@
+"""The node: its memory and disk, and whether they are short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, MEMORY
+from brokerproof.reference_broker.kernel.context import Shared
+
+UNKNOWN = "NaN"
+"""How RabbitMQ tells of a disk that it cannot look at."""
+
+
+def name(shared: Shared) -> str:
+    """The node's name."""
+    return shared.settings.node
+
+
+def entry(shared: Shared) -> dict[str, Any]:
+    """``/api/nodes/NAME``; octets, and milliseconds of being up."""
+    found: dict[str, Any] = {
+        "name": name(shared),
+        "type": "disc",
+        "running": True,
+        "partitions": [],
+        "uptime": (shared.now - shared.start) // NS_PER_MS,
+        "mem_alarm": MEMORY in shared.alarms.own,
+        "disk_free_alarm": DISK in shared.alarms.own,
+    }
+    if (resources := shared.resources) is None or resources.reading is None:
+        return found
+    reading = resources.reading
+    return found | {
+        "mem_used": reading.memory_used,
+        "mem_limit": resources.memory_limit,
+        "disk_free": UNKNOWN if reading.disk_free is None else reading.disk_free,
+        "disk_free_limit": resources.disk_limit,
+    }

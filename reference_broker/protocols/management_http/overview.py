@@ -1,0 +1,41 @@
+"""The whole broker at a glance."""
+
+from __future__ import annotations
+
+import functools
+from importlib.metadata import version
+from typing import Any
+
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.protocols.management_http import connections, node, queues
+
+
+@functools.cache
+def _version() -> str:
+    return version("brokerproof")
+
+
+def entry(shared: Shared) -> dict[str, Any]:
+    """``/api/overview``. What it says of its release is our own: we are no RabbitMQ."""
+    opened = [about for _, _, about in connections.described(shared)]
+    found = queues.entries(shared)
+    topology = shared.topology
+    return {
+        "management_version": _version(),
+        "rates_mode": "none",
+        "product_name": "brokerproof",
+        "product_version": _version(),
+        "rabbitmq_version": _version(),
+        "cluster_name": node.name(shared),
+        "node": node.name(shared),
+        "statistics_db_event_queue": 0,
+        "disable_stats": False,
+        "queue_totals": queues.totals(shared),
+        "object_totals": {
+            "connections": len(opened),
+            "channels": sum(each.channels for each in opened),
+            "consumers": sum(each["consumers"] for each in found),
+            "exchanges": 0 if topology is None else len(topology.exchanges),
+            "queues": len(found),
+        },
+    }

@@ -1,0 +1,66 @@
+"""Queues: what waits in them and what is out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
+from brokerproof.reference_broker.families.rabbitmq.topology import Declared
+from brokerproof.reference_broker.kernel.connection_info import Describes
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.management_http import node
+
+VHOST = "/"
+
+
+def entries(shared: Shared) -> list[dict[str, Any]]:
+    """``/api/queues``: those that clients declared, or that were made for them, by name."""
+    topology = shared.topology
+    if topology is None:
+        return []
+    out: dict[Queue, int] = {}
+    for connection in shared.connections.values():
+        for queue, entry in connection.out() if isinstance(connection, Describes) else ():
+            out[queue] = out.get(queue, 0) + len(entry.message.body)
+    found = (topology.find(each) for each in sorted(shared.router.names()))
+    return [_entry(shared, each, out.get(each.queue, 0)) for each in found if each is not None]
+
+
+def totals(shared: Shared) -> dict[str, int]:
+    """Messages of all queues together."""
+    found = entries(shared)
+    return {
+        key: sum(each[key] for each in found)
+        for key in ("messages", "messages_ready", "messages_unacknowledged")
+    }
+
+
+def _entry(shared: Shared, declared: Declared, octets_out: int) -> dict[str, Any]:
+    queue = declared.queue
+    return {
+        "name": declared.name,
+        "vhost": VHOST,
+        "node": node.name(shared),
+        "type": "classic",
+        "state": "running",
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "exclusive": declared.owner is not None,
+        "arguments": dict(declared.arguments),
+        "consumers": queue.consumers,
+        **_contents(queue, octets_out),
+    }
+
+
+def _contents(queue: Queue, octets_out: int) -> dict[str, int]:
+    ready, out, octets_ready = len(queue), queue.unsettled, queue.octets_waiting
+    return {
+        "messages": ready + out,
+        "messages_ready": ready,
+        "messages_unacknowledged": out,
+        "message_bytes": octets_ready + octets_out,
+        "message_bytes_ready": octets_ready,
+        "message_bytes_unacknowledged": octets_out,
+        "messages_ready_ram": len(queue.in_memory()) if isinstance(queue, LimitedQueue) else ready,
+    }

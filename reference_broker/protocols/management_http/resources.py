@@ -1,0 +1,101 @@
+"""What can be asked for, by path, and what is answered: plain data that becomes JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brokerproof.reference_broker.families.rabbitmq.alarms import HERE
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.protocols.management_http import (
+    connections,
+    node,
+    overview,
+    queues,
+)
+
+
+class Missing(Exception):
+    """There is nothing of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path with the names in it."""
+
+    ask: Callable[..., Any]
+    names: tuple[str, ...]
+
+    def look(self, shared: Shared, user: str) -> Any:
+        """What is there for ``user``. Raises :class:`Missing`."""
+        return self.ask(shared, user, *self.names)
+
+
+class Paths:
+    """Paths below ``/api``, with ``*`` where a name stands."""
+
+    def __init__(self, known: dict[str, Callable[..., Any]]) -> None:
+        self._known = [(path.split("/"), ask) for path, ask in known.items()]
+
+    def find(self, words: Sequence[str]) -> Place | None:
+        """The place of a path that was cut at its slashes."""
+        for pattern, ask in self._known:
+            if len(pattern) == len(words) and all(
+                a in ("*", b) for a, b in zip(pattern, words, strict=True)
+            ):
+                return Place(ask, tuple(b for a, b in zip(pattern, words, strict=True) if a == "*"))
+        return None
+
+
+def _one(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    for each in found:
+        if each["name"] == name:
+            return each
+    raise Missing
+
+
+def _queues(shared: Shared, user: str, vhost: str) -> list[dict[str, Any]]:
+    if vhost != queues.VHOST:
+        raise Missing
+    return queues.entries(shared)
+
+
+def _alarms(shared: Shared, user: str) -> dict[str, Any]:
+    return _failed(shared, shared.alarms.all, "There are alarms in effect in the cluster")
+
+
+def _local_alarms(shared: Shared, user: str) -> dict[str, Any]:
+    mine = [(HERE, each) for each in shared.alarms.own]
+    return _failed(shared, mine, "There are alarms in effect on the node")
+
+
+def _failed(shared: Shared, alarms: Sequence[tuple[str, str]], reason: str) -> dict[str, Any]:
+    if not alarms:
+        return {"status": "ok"}
+    told = [
+        {"node": where or node.name(shared), "resource": resource} for where, resource in alarms
+    ]
+    return {"status": "failed", "reason": reason, "alarms": told}
+
+
+RESOURCES = Paths(
+    {
+        "overview": lambda shared, user: overview.entry(shared),
+        "cluster-name": lambda shared, user: {"name": node.name(shared)},
+        "whoami": lambda shared, user: {
+            "name": user,
+            "tags": ["administrator"],
+            "is_internal_user": True,
+        },
+        "nodes": lambda shared, user: [node.entry(shared)],
+        "nodes/*": lambda shared, user, name: _one([node.entry(shared)], name),
+        "connections": lambda shared, user: connections.entries(shared),
+        "connections/*": lambda shared, user, name: _one(connections.entries(shared), name),
+        "queues": lambda shared, user: queues.entries(shared),
+        "queues/*": _queues,
+        "queues/*/*": lambda shared, user, vhost, name: _one(_queues(shared, user, vhost), name),
+        "health/checks/alarms": _alarms,
+        "health/checks/local-alarms": _local_alarms,
+    }
+)

@@ -1,0 +1,498 @@
+"""What a connection of OpenWire has once it is logged in: sessions, producers, consumers,
+transactions.
+
+Each command that a client can be asked is a method here, found by its type in :data:`HANDLERS`. One
+that raises :class:`Refusal` is answered with ExceptionResponse where a response is wanted, and else
+told with ConnectionError; nothing that a client asks for ends its connection but ShutdownInfo and
+what is no command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.protocols.openwire import codes
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
+from brokerproof.reference_broker.protocols.openwire.encoding import Fields
+from brokerproof.reference_broker.protocols.openwire.message import OpenWireMessage, Said
+from brokerproof.reference_broker.protocols.openwire.producer import Producer
+from brokerproof.reference_broker.protocols.openwire.refusal import (
+    BAD_CLIENT_ID,
+    BAD_DESTINATION,
+    BAD_SELECTOR,
+    FAILED,
+    ILLEGAL_STATE,
+    NO_RESOURCE,
+    SECURITY,
+    Refusal,
+)
+from brokerproof.reference_broker.protocols.openwire.structures import (
+    ConnectionId,
+    ConsumerId,
+    Destination,
+    LocalTransaction,
+    MessageId,
+    ProducerId,
+    SessionId,
+    Structure,
+    structure,
+    structures,
+)
+from brokerproof.reference_broker.protocols.openwire.transaction import OpenWireTransaction
+from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
+
+Handler: TypeAlias = Callable[["Client", Fields, "Wanted"], None]
+
+_ADVISORY = "ActiveMQ.Advisory."
+"""Topics on which a broker tells of itself. This one tells nothing."""
+_OF_ITS_OWN = -1
+"""The session that a connection has without having made it."""
+_PULL = "pull "
+_MOST_ROUTES = 1024
+
+
+class Wanted:
+    """The number of a command, whether it asks for a ``response``, and whether that is ``withheld``
+    for now."""
+
+    __slots__ = ("number", "response", "withheld")
+
+    def __init__(self, number: int, response: bool) -> None:
+        self.number = number
+        self.response = response
+        self.withheld = False
+
+
+class Client:
+    """``version`` is the protocol's, agreed on by then."""
+
+    def __init__(self, connection: OpenWireConnection) -> None:
+        self.connection = connection
+        self.shared = connection.shared
+        self._connection: str | None = None
+        self._name = ""
+        self._user: str | None = None
+        self._sessions: set[SessionId] = set()
+        self._producers: dict[ProducerId, Producer] = {}
+        self._consumers: dict[ConsumerId, OpenWireConsumer | None] = {}
+        self._transactions: dict[LocalTransaction, OpenWireTransaction] = {}
+        self._temporary: set[Destination] = set()
+        self._routes: dict[Destination, Envelope] = {}
+        self._pulls: dict[str, OpenWireConsumer] = {}
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that both sides speak."""
+        return self.connection.version
+
+    @property
+    def may_deliver(self) -> bool:
+        """Whether messages may be sent to it now."""
+        return not self.connection.held
+
+    def send(self, octets: bytes) -> None:
+        """Octets for the peer, behind all others."""
+        self.connection.send(octets)
+
+    # --- connections and sessions -----------------------------------------------------------------
+
+    def add_connection(self, fields: Fields, wanted: Wanted) -> None:
+        id = structure(fields, self.version)
+        name, passcode, login = fields.text(), fields.text(), fields.text()
+        if not isinstance(id, ConnectionId):
+            raise Refusal(ILLEGAL_STATE, "a connection needs an id")
+        settings = self.shared.settings
+        known = login is None and self.shared.certified(self.connection.conn) is not None
+        same = admitted(
+            settings.users, login or "", (passcode or "").encode("utf-8", "surrogatepass")
+        )
+        if settings.security_enabled and not known and not same:
+            self.connection.close_behind()
+            raise Refusal(SECURITY, f"User name [{login}] or password is invalid.")
+        if name is None:
+            self.connection.close_behind()
+            raise Refusal(BAD_CLIENT_ID, "No clientID specified for connection request")
+        self._connection, self._name, self._user = id.value, name, login
+        self._sessions.add(SessionId(id.value, _OF_ITS_OWN))
+
+    def add_session(self, fields: Fields, wanted: Wanted) -> None:
+        id = structure(fields, self.version)
+        if isinstance(id, SessionId) and id.connection == self._connection:
+            self._sessions.add(id)
+
+    def _session(self, what: str, id: SessionId) -> None:
+        if id.connection != self._connection:
+            raise Refusal(
+                ILLEGAL_STATE,
+                f"Cannot add a {what} to a connection that had not been registered:"
+                f" {id.connection}",
+            )
+        if id not in self._sessions:
+            raise Refusal(
+                ILLEGAL_STATE,
+                f"Cannot add a {what} to a session that had not been registered: {id}",
+            )
+
+    def remove(self, fields: Fields, wanted: Wanted) -> None:
+        """The end of a connection, a session, a producer or a consumer, and of all that it has."""
+        id = structure(fields, self.version)
+        last = fields.int64() if self.version >= 5 else -1
+        match id:
+            case ProducerId() if id in self._producers:
+                del self._producers[id]
+            case ConsumerId() if id in self._consumers:
+                self._drop(id, last)
+            case SessionId() if id in self._sessions:
+                self._end_session(id, last)
+            case ConnectionId(value=value) if value == self._connection:
+                self.end(last)
+            case _:
+                raise Refusal(ILLEGAL_STATE, f"Cannot remove what had not been registered: {id}")
+
+    def _end_session(self, id: SessionId, last: int | None) -> None:
+        self._sessions.discard(id)
+        for consumer in [each for each in self._consumers if each.parent == id]:
+            self._drop(consumer, last)
+        for producer in [each for each in self._producers if each.parent == id]:
+            del self._producers[producer]
+
+    def end(self, last: int | None = None) -> None:
+        """Everything ends; what was dispatched up to the message ``last`` counts as tried, all of
+        it for None."""
+        for transaction in list(self._transactions.values()):
+            transaction.roll_back()
+        self._transactions.clear()
+        for session in list(self._sessions):
+            self._end_session(session, last)
+        for place in self._temporary:
+            self.shared.router.remove(place.address)
+        self._temporary.clear()
+        for what in self._pulls:
+            self.shared.deadlines.cancel((self.connection.conn, what))
+        self._pulls.clear()
+
+    def flush(self, fields: Fields, wanted: Wanted) -> None:
+        """Everything that came before has been carried out."""
+
+    def add_or_remove_destination(self, fields: Fields, wanted: Wanted) -> None:
+        structure(fields, self.version)
+        place = structure(fields, self.version)
+        operation = fields.byte()
+        if not isinstance(place, Destination):
+            raise Refusal(BAD_DESTINATION, "there is no destination")
+        if operation == codes.ADD:
+            self._ensure(place)
+            if place.type in (codes.TEMP_QUEUE, codes.TEMP_TOPIC):
+                self._temporary.add(place)
+        else:
+            self.shared.router.remove(place.address)
+            self._temporary.discard(place)
+
+    def _ensure(self, place: Destination) -> None:
+        try:
+            self.shared.router.ensure(place.address, place.routing)
+        except NoRoute as problem:
+            raise Refusal(BAD_DESTINATION, str(problem)) from None
+
+    # --- consumers --------------------------------------------------------------------------------
+
+    def add_consumer(self, fields: Fields, wanted: Wanted) -> None:
+        version = self.version
+        id, browses, place = structure(fields, version), fields.flag(), structure(fields, version)
+        limit = fields.int32()
+        fields.int32()
+        fields.flag()
+        selector = fields.text()
+        if version >= 10:
+            fields.text()
+        durable, no_local = fields.text(), fields.flag()
+        if not isinstance(id, ConsumerId) or not isinstance(place, Destination):
+            raise Refusal(ILLEGAL_STATE, "a consumer needs an id and a destination")
+        self._session("consumer", id.parent)
+        if id in self._consumers:
+            return
+        if place.name.startswith(_ADVISORY):
+            self._consumers[id] = None
+            return
+        if "," in place.name or no_local:
+            raise Refusal(FAILED, "this broker knows neither composite destinations nor noLocal")
+        chosen = _selector(selector)
+        queue = self._queue(place, durable, chosen)
+        consumer = self.shared.parts.openwire_consumer(
+            self, id, place, queue, chosen, limit, browses
+        )
+        self._consumers[id] = consumer
+        consumer.attach()
+
+    def _queue(self, place: Destination, durable: str | None, selector: Selector | None) -> Queue:
+        router = self.shared.router
+        try:
+            if durable is not None and place.routing is RoutingType.MULTICAST:
+                return router.durable(
+                    place.address, place.routing, f"{self._name}.{durable}", selector
+                )
+            return router.subscription(place.address, place.routing, selector)
+        except NoRoute as problem:
+            raise Refusal(BAD_DESTINATION, str(problem)) from None
+
+    def remove_subscription(self, fields: Fields, wanted: Wanted) -> None:
+        structure(fields, self.version)
+        called, name = fields.text(), fields.text()
+        try:
+            self.shared.router.forget(f"{name}.{called}")
+        except NoRoute as problem:
+            raise Refusal(FAILED, str(problem)) from None
+
+    def _drop(self, id: ConsumerId, last: int | None) -> None:
+        consumer = self._consumers.pop(id)
+        if consumer is not None:
+            for what in [what for what, each in self._pulls.items() if each is consumer]:
+                del self._pulls[what]
+                self.shared.deadlines.cancel((self.connection.conn, what))
+            consumer.leave(last)
+            self.shared.router.tidy(consumer.queue)
+
+    def pull(self, fields: Fields, wanted: Wanted) -> None:
+        """A message for a consumer without prefetch; the timeout in ms: 0 for ever, -1 not at
+        all."""
+        id = structure(fields, self.version)
+        structure(fields, self.version)
+        timeout_ms = fields.int64()
+        consumer = self._consumers.get(id) if isinstance(id, ConsumerId) else None
+        if consumer is None or consumer.prefetch.limit > 0:
+            return
+        consumer.prefetch.pulled = 1
+        consumer.offer()
+        if not consumer.prefetch.pulled:
+            return
+        if timeout_ms < 0:
+            consumer.nothing()
+        elif timeout_ms > 0:
+            what = f"{_PULL}{consumer.id}"
+            self._pulls[what] = consumer
+            self.shared.deadlines.set(
+                (self.connection.conn, what), self.shared.now + timeout_ms * NS_PER_MS
+            )
+
+    def due(self, what: str) -> None:
+        """The time of a pull is over."""
+        consumer = self._pulls.pop(what, None)
+        if consumer is not None and consumer.prefetch.pulled:
+            consumer.nothing()
+
+    def control_consumer(self, fields: Fields, wanted: Wanted) -> None:
+        """A new prefetch limit for a consumer."""
+        if self.version >= 6:
+            structure(fields, self.version)
+        closes, id, limit = fields.flag(), structure(fields, self.version), fields.int32()
+        consumer = self._consumers.get(id) if isinstance(id, ConsumerId) else None
+        if consumer is not None and not closes:
+            consumer.prefetch.limit = max(0, limit)
+            consumer.offer()
+
+    def acknowledge(self, fields: Fields, wanted: Wanted) -> None:
+        version = self.version
+        structure(fields, version)
+        transaction, id, kind = (
+            structure(fields, version),
+            structure(fields, version),
+            fields.byte(),
+        )
+        first, last, count = structure(fields, version), structure(fields, version), fields.int32()
+        consumer = self._consumers.get(id) if isinstance(id, ConsumerId) else None
+        if consumer is None:
+            return
+        first, last = _message(first), _message(last)
+        keys = consumer.covered(first, last, one=kind == codes.INDIVIDUAL)
+        if kind == codes.DELIVERED:
+            consumer.prefetch.seen(count)
+        elif kind == codes.POISON:
+            consumer.settle(keys, Outcome.REJECTED)
+        elif kind == codes.REDELIVERED:
+            return
+        elif transaction is not None:
+            self._transaction(transaction).settle(consumer, keys)
+            if kind == codes.INDIVIDUAL:
+                consumer.prefetch.seen(1)
+        else:
+            consumer.settle(keys, Outcome.ACCEPTED)
+        consumer.offer()
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def add_producer(self, fields: Fields, wanted: Wanted) -> None:
+        version = self.version
+        id, place = structure(fields, version), structure(fields, version)
+        structures(fields, version)
+        if version >= 2:
+            fields.flag()
+        window = fields.int32() if version >= 3 else 0
+        if not isinstance(id, ProducerId):
+            raise Refusal(ILLEGAL_STATE, "a producer needs an id")
+        self._session("producer", id.parent)
+        if id not in self._producers:
+            destination = place if isinstance(place, Destination) else None
+            self._producers[id] = self.shared.parts.openwire_producer(
+                id, destination, window, self.send
+            )
+
+    def publish(self, type: int, fields: Fields, wanted: Wanted) -> None:
+        """A message. Whether there is space for it is not ours to know
+        (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`)."""
+        said = Said.read(type, fields, self.version)
+        producer = (
+            self._producers.get(said.producer) if isinstance(said.producer, ProducerId) else None
+        )
+        if producer is None:
+            raise Refusal(FAILED, f"a message of a producer that is not there: {said.producer}")
+        place = said.destination or producer.destination
+        if place is None or said.id is None:
+            raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")
+        said.destination = place
+        shared = self.shared
+        now = shared.now + shared.epoch
+        said.arrival = said.broker_in = now // NS_PER_MS
+        said.user = self._user
+        transaction = None if said.transaction is None else self._transaction(said.transaction)
+        message = OpenWireMessage(shared.router.next_number(), self._route(place), now, said)
+        flow = shared.flow
+        assert flow is not None  # there is no OpenWire where nobody decides over space
+        octets = flow.cost(message)
+        connection = self.connection
+
+        def publish() -> None:
+            if transaction is None:
+                shared.router.publish(message)
+            else:
+                shared.router.ensure(place.address, place.routing)
+                transaction.send(message, shared.router.hold(message))
+
+        def settled(problem: NoSpace | None) -> None:
+            if not connection.is_open:
+                return
+            if problem is None:
+                producer.taken(octets, answered=wanted.response)
+                connection.answer(wanted)
+            else:
+                connection.refuse(wanted, Refusal(NO_RESOURCE, str(problem)))
+            connection.go_on(sending)
+
+        sending = Sending(
+            message,
+            place.address,
+            persistent=said.persistent,
+            answered=wanted.response,
+            publish=publish,
+            settled=settled,
+            windowed=producer.windowed,
+            is_live=lambda: transaction is None or transaction.is_live,
+        )
+        try:
+            fate = flow.send(sending)
+        except NoSpace as problem:
+            raise Refusal(NO_RESOURCE, str(problem)) from None
+        except NoRoute as problem:
+            raise Refusal(BAD_DESTINATION, str(problem)) from None
+        if fate is Fate.TAKEN:
+            producer.taken(octets, answered=wanted.response)
+            return
+        connection.observe(
+            "ACTIVEMQ-PFC-2",
+            f"{place.address} has no space for message {message.number}: {fate.name}",
+        )
+        wanted.withheld = True
+        if fate is Fate.STALLED:
+            connection.stall(sending)
+
+    def _route(self, place: Destination) -> Envelope:
+        route = self._routes.get(place)
+        if route is None:
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            route = self._routes[place] = Envelope(
+                place.address, place.address, place.routing, (), text=False
+            )
+        return route
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def transact(self, fields: Fields, wanted: Wanted) -> None:
+        structure(fields, self.version)
+        id, what = structure(fields, self.version), fields.byte()
+        if what == codes.END:
+            return
+        if not isinstance(id, LocalTransaction):
+            raise Refusal(FAILED, "this broker takes no part in XA transactions")
+        if what == codes.BEGIN:
+            self._transactions.setdefault(id, OpenWireTransaction(self.shared))
+            return
+        transaction = self._transaction(id)
+        del self._transactions[id]
+        if what == codes.COMMIT:
+            try:
+                transaction.commit()
+            except NoRoute as problem:
+                raise Refusal(BAD_DESTINATION, str(problem)) from None
+        elif what == codes.ROLLBACK:
+            transaction.roll_back()
+        else:
+            raise Refusal(FAILED, f"type {what} is nothing that a local transaction can be asked")
+
+    def _transaction(self, id: Structure) -> OpenWireTransaction:
+        found = self._transactions.get(id) if isinstance(id, LocalTransaction) else None
+        if found is None:
+            raise Refusal(FAILED, f"Transaction '{id}' has not been started.")
+        return found
+
+    def forget(self, sending: Sending) -> None:
+        """The connection ends while ``sending`` stalls it."""
+        if self.shared.flow is not None:
+            self.shared.flow.left(sending)
+
+    def resume(self) -> None:
+        """The peer reads again."""
+        for consumer in list(self._consumers.values()):
+            if consumer is not None:
+                consumer.offer()
+
+
+def _message(id: Structure | None) -> MessageId | None:
+    return id if isinstance(id, MessageId) else None
+
+
+def _selector(text: str | None) -> Selector | None:
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except SelectorError as problem:
+        raise Refusal(BAD_SELECTOR, str(problem)) from None
+
+
+HANDLERS: dict[int, str] = {
+    codes.CONNECTION: "add_connection",
+    codes.SESSION: "add_session",
+    codes.REMOVE: "remove",
+    codes.FLUSH: "flush",
+    codes.DESTINATION: "add_or_remove_destination",
+    codes.CONSUMER: "add_consumer",
+    codes.REMOVE_SUBSCRIPTION: "remove_subscription",
+    codes.CONSUMER_CONTROL: "control_consumer",
+    codes.PULL: "pull",
+    codes.ACK: "acknowledge",
+    codes.PRODUCER: "add_producer",
+    codes.TRANSACTION: "transact",
+}
+"""By the type of a command the method of a client that carries it out. Messages have one of their
+own."""

@@ -1,0 +1,326 @@
+"""One connection of OpenWire, from its first octet to its close.
+
+==============  ===================  ==============  ========
+what comes      NEGOTIATING          OPENED          CLOSED
+==============  ===================  ==============  ========
+WireFormatInfo  -> OPENED            ignored         ignored
+other commands  -> CLOSED            carried out     ignored
+no command      -> CLOSED            -> CLOSED       ignored
+handshake       -> CLOSED            --              --
+silence         --                   -> CLOSED       --
+ShutdownInfo    -> CLOSED            -> CLOSED       ignored
+peer gone       CLOSED               CLOSED          ignored
+==============  ===================  ==============  ========
+
+A close is without a word. We say WireFormatInfo at once: no option of the encoding, so that all is
+loose whatever the peer asks for, and the newest version; the lesser of both is spoken. BrokerInfo
+follows the peer's.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.reference_broker.families.activemq.producer_flow import Sending
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
+from brokerproof.reference_broker.protocols.openwire import codes, maps
+from brokerproof.reference_broker.protocols.openwire.client import HANDLERS, Wanted
+from brokerproof.reference_broker.protocols.openwire.encoding import (
+    NO,
+    Command,
+    CommandParser,
+    Fields,
+    command,
+    data,
+    several,
+    text,
+    throwable,
+)
+from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
+from brokerproof.reference_broker.protocols.openwire.refusal import Refusal
+from brokerproof.reference_broker.protocols.openwire.structures import BrokerId, nested
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+MAGIC = b"ActiveMQ"
+MOST = 100 * 1024 * 1024
+"""Octets of a command that are waited for, whatever maxFrameSize says."""
+HANDSHAKE, SILENCE, SIGN = "handshake", "silence", "sign"
+COMMAND = b"a command"
+"""What the look for silence is told for a whole command."""
+ROOM = "room"
+"""Why a connection is not read: a message has to wait."""
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    NEGOTIATING = enum.auto()
+    OPENED = enum.auto()
+    CLOSED = enum.auto()
+
+
+def least(ours: int, theirs: Any) -> int:
+    """The lesser of two numbers; one that is missing, or not above 0, leaves it to the other."""
+    return theirs if (isinstance(theirs, int) and 0 < theirs < ours) or ours <= 0 else ours
+
+
+class OpenWireConnection:
+    """``version`` is the protocol's, the newest until both sides have said one; ``held`` while the
+    peer does not read."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        self.conn = conn
+        self.shared = shared
+        self.version = codes.NEWEST
+        self.held = False
+        self._acceptor = acceptor
+        self._state = State.NEGOTIATING
+        self._parser = CommandParser(least(MOST, acceptor.openwire_max_frame_size))
+        self._client = shared.parts.openwire_client(self)
+        self._liveness = shared.parts.inactivity(shared.start, shared.check_interval, 0, now)
+        self._signs: Signs | None = None
+        self._stalled: Sending | None = None
+        self._closing = False
+        if acceptor.handshake_timeout_ms > 0:
+            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+        self.send(
+            command(
+                codes.WIRE_FORMAT, MAGIC, int32(codes.NEWEST), data(maps.write(self._options()))
+            )
+        )
+
+    def _options(self) -> dict[str, str | bool | int]:
+        acceptor = self._acceptor
+        return {
+            "TightEncodingEnabled": False,
+            "CacheEnabled": False,
+            "StackTraceEnabled": False,
+            "SizePrefixDisabled": False,
+            "TcpNoDelayEnabled": True,
+            "MaxInactivityDuration": acceptor.openwire_max_inactivity_ms,
+            "MaxInactivityDurationInitalDelay": acceptor.openwire_initial_delay_ms,
+            "MaxFrameSize": acceptor.openwire_max_frame_size,
+            "ProviderName": "brokerproof",
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._state is not State.CLOSED
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        self._parser.feed(data)
+        self._liveness.heard(now, b"")
+        self._carry_out(now)
+
+    def _carry_out(self, now: Instant) -> None:
+        try:
+            while (
+                self.is_open and self._stalled is None and (came := self._parser.next()) is not None
+            ):
+                if self._state is State.NEGOTIATING:
+                    self._negotiate(now, came)
+                else:
+                    self._command(came)
+        except Malformed as problem:
+            self.observe("OPENWIRE-CMD-1", str(problem))
+            self._close()
+
+    def _negotiate(self, now: Instant, came: Command) -> None:
+        fields = Fields(came.fields)
+        if came.type != codes.WIRE_FORMAT or fields.take(len(MAGIC)) != MAGIC:
+            raise Malformed("a connection begins with WireFormatInfo")
+        version, said = fields.int32(), maps.read(fields.data())
+        if version < 1:
+            raise Malformed(f"there is no version {version} of OpenWire")
+        self.version = min(codes.NEWEST, version)
+        self._parser.most = least(self._parser.most, said.get("MaxFrameSize"))
+        self._state = State.OPENED
+        self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+        self._watch(now, said)
+        self.send(command(codes.BROKER, int32(0), NO, *self._broker()))
+
+    def _watch(self, now: Instant, said: dict[str, Any]) -> None:
+        """Begins to look for silence: each side counts with the lesser duration, and a missing one
+        is 0."""
+        ours, theirs = (
+            self._acceptor.openwire_max_inactivity_ms,
+            said.get("MaxInactivityDuration", 0),
+        )
+        delay = said.get("MaxInactivityDurationInitalDelay", 0)
+        if not isinstance(theirs, int) or not isinstance(delay, int):
+            raise Malformed("a duration is no number")
+        duration = min(ours, theirs)
+        if duration > 0:
+            first = ms(max(0, min(self._acceptor.openwire_initial_delay_ms, delay)))
+            self._liveness.agreed(now, ms(duration), first)
+            self._signs = self.shared.parts.openwire_signs(ms(duration), now + first)
+            self.shared.deadlines.set((self.conn, SILENCE), self._liveness.deadline())
+            self.shared.deadlines.set((self.conn, SIGN), self._signs.deadline)
+
+    def _broker(self) -> list[bytes]:
+        name = self.shared.settings.name
+        fields = [
+            nested(BrokerId(f"ID:{name}"), self.version),
+            text(""),
+            several(()),
+            text(name),
+            NO,
+            NO,
+            NO,
+        ]
+        if self.version >= 2:
+            fields += [NO, NO, int64(self.conn)]
+        if self.version >= 3:
+            fields += [text(None), text(None)]
+        return fields
+
+    def _command(self, came: Command) -> None:
+        self._liveness.heard(self.shared.now, COMMAND)
+        if came.type in (0, codes.WIRE_FORMAT):
+            return
+        if came.type == codes.SHUTDOWN:
+            self._close()
+            return
+        fields = Fields(came.fields)
+        wanted = Wanted(fields.int32(), fields.flag())
+        if came.type == codes.KEEP_ALIVE:
+            if wanted.response:
+                self.send(command(codes.KEEP_ALIVE, int32(wanted.number), NO))
+            return
+        try:
+            if came.type in codes.MESSAGES:
+                self._client.publish(came.type, fields, wanted)
+            elif came.type in HANDLERS:
+                getattr(self._client, HANDLERS[came.type])(fields, wanted)
+            elif came.type not in _WITHOUT_EFFECT:
+                raise Malformed(f"type {came.type} is no command")
+        except Refusal as problem:
+            self.refuse(wanted, problem)
+        else:
+            if not wanted.withheld:
+                self.answer(wanted)
+        if self._closing:
+            self._close()
+
+    def answer(self, wanted: Wanted) -> None:
+        """The response to a command, if it asked for one."""
+        if wanted.response:
+            self.send(command(codes.RESPONSE, int32(0), NO, int32(wanted.number)))
+
+    def refuse(self, wanted: Wanted, problem: Refusal) -> None:
+        """What went wrong with a command: its response, or a word to the connection."""
+        said = throwable(problem.kind, str(problem))
+        if wanted.response:
+            self.send(command(codes.EXCEPTION_RESPONSE, int32(0), NO, int32(wanted.number), said))
+        else:
+            self.send(command(codes.CONNECTION_ERROR, int32(0), NO, said, NO))
+
+    def close_behind(self) -> None:
+        """The connection is to be closed once the command that is being carried out has been
+        answered."""
+        self._closing = True
+
+    # --- messages that wait -----------------------------------------------------------------------
+
+    def stall(self, sending: Sending) -> None:
+        """Nothing more is carried out, nor read, until there is space for ``sending``."""
+        self._stalled = sending
+        self.shared.outbox.stop_reading(self.conn, ROOM)
+
+    def go_on(self, sending: Sending) -> None:
+        """``sending`` waits no longer."""
+        if self._stalled is sending:
+            self._stalled = None
+            self.shared.outbox.resume_reading(self.conn, ROOM)
+            self._carry_out(self.shared.now)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline of ours has come."""
+        if what == HANDSHAKE:
+            self._close()
+        elif what == SILENCE:
+            self._look(now)
+        elif what == SIGN:
+            signs = self._signs
+            assert signs is not None
+            if signs.wanted(now):
+                self.shared.outbox.send(self.conn, command(codes.KEEP_ALIVE, int32(0), NO))
+            self.shared.deadlines.set((self.conn, SIGN), signs.deadline)
+        else:
+            self._client.due(what)
+
+    def _look(self, now: Instant) -> None:
+        """Whether the peer has been silent for too long. While a message has to wait it is not
+        read, and nobody can tell."""
+        if self._stalled is not None:
+            self._liveness.heard(now, COMMAND)
+        deadline = self._liveness.deadline()
+        if deadline > now:
+            self.shared.deadlines.set((self.conn, SILENCE), deadline)
+            return
+        self.observe("OPENWIRE-INACT-1", "the peer has been silent for too long")
+        self._close()
+
+    def hold(self, held: bool) -> None:
+        """A peer that does not read gets no messages: they stay in their queues, for others or for
+        later."""
+        self.held = held
+        if not held:
+            self._client.resume()
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+        self._end()
+
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._close()
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def send(self, octets: bytes) -> None:
+        """Octets for the peer, behind all others."""
+        if self._state is not State.CLOSED:
+            if self._signs is not None:
+                self._signs.spoke()
+            self.shared.outbox.send(self.conn, octets)
+
+    def observe(self, requirement: str, detail: str) -> None:
+        """A branch was taken that exists because of ``requirement``."""
+        self.shared.outbox.observe(self.conn, requirement, detail)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        self._end()
+        self.shared.outbox.close(self.conn)
+
+    def _end(self) -> None:
+        self._state = State.CLOSED
+        for what in (HANDSHAKE, SILENCE, SIGN):
+            self.shared.deadlines.cancel((self.conn, what))
+        stalled, self._stalled = self._stalled, None
+        if stalled is not None:
+            self._client.forget(stalled)
+        self._client.end()
+
+
+_WITHOUT_EFFECT = frozenset(
+    {
+        codes.BROKER,
+        codes.CONTROL,
+        codes.CONNECTION_ERROR,
+        codes.CONNECTION_CONTROL,
+        codes.PRODUCER_ACK,
+    }
+)
+"""Commands that a client may send and that ask for nothing here."""

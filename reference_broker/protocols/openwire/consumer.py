@@ -1,0 +1,188 @@
+"""Consumers of OpenWire, and their prefetch in messages (release 6.3.1, PrefetchSubscription).
+
+A consumer is dispatched messages while fewer are out than its prefetch limit and its *extension*
+together. The extension grows when the client says that it has seen messages that it cannot
+acknowledge yet (DELIVERED), and shrinks as messages are acknowledged. With a limit of 0 nothing is
+out unless it was pulled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.java_fields import int32
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.openwire import codes
+from brokerproof.reference_broker.protocols.openwire.encoding import NO, YES, command
+from brokerproof.reference_broker.protocols.openwire.message import said_of
+from brokerproof.reference_broker.protocols.openwire.refusal import FAILED, Refusal
+from brokerproof.reference_broker.protocols.openwire.structures import (
+    ConsumerId,
+    Destination,
+    MessageId,
+    nested,
+)
+from brokerproof.reference_broker.selector.selector import Selector
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.openwire.client import Client
+
+
+class Prefetch:
+    """``limit`` in messages; ``pulled`` is how many a client without a limit has asked for."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = max(0, limit)
+        self.extension = self.pulled = 0
+
+    def has_room(self, out: int) -> bool:
+        """Whether one more may be dispatched while ``out`` are."""
+        return self.pulled > 0 if self.limit == 0 else out - self.extension < self.limit
+
+    def dispatched(self) -> None:
+        """A message was dispatched."""
+        self.pulled = max(0, self.pulled - 1)
+
+    def seen(self, count: int) -> None:
+        """The client has seen so many without acknowledging them."""
+        self.extension += max(0, count)
+
+    def acknowledged(self, count: int) -> None:
+        """So many are out no more."""
+        self.extension = max(0, self.extension - count)
+
+
+class OpenWireConsumer:
+    """A :class:`brokerproof.reference_broker.kernel.queue.Consumer`, or a ``Browser`` if it only
+    ``browses``."""
+
+    def __init__(
+        self,
+        client: Client,
+        id: ConsumerId,
+        destination: Destination,
+        queue: Queue,
+        selector: Selector | None,
+        limit: int,
+        browses: bool,
+    ) -> None:
+        self.id = id
+        self.destination = destination
+        self.queue = queue
+        self.browses = browses
+        self.cursor = 0
+        self.prefetch = client.shared.parts.openwire_prefetch(limit)
+        self._client = client
+        self._selector = selector
+        self._out: dict[object, Entry] = {}
+        self._ended = False
+
+    def attach(self) -> None:
+        """Joins the queue. Its own selector picks from a queue that others share, that of a topic
+        lets in what it may have."""
+        if self.browses:
+            self.queue.browse(self)
+            self._finish()
+        else:
+            self.queue.attach(self, self._selector if self.queue.filter is None else None)
+
+    def has_room(self) -> bool:
+        """Whether one more message can be dispatched now."""
+        return self._client.may_deliver and self.prefetch.has_room(len(self._out))
+
+    def deliver(self, entry: Entry) -> None:
+        """Dispatches one message."""
+        entry.deliveries += 1
+        self.queue.unsettled += 1
+        self._send(entry)
+
+    def show(self, entry: Entry) -> None:
+        """Dispatches a copy of one message, if it is selected."""
+        if self._selector is None or self._selector.matches(entry.message):
+            self._send(entry)
+
+    def _send(self, entry: Entry) -> None:
+        said = said_of(entry.message)
+        key = said.id.key if said.id is not None else entry.message.number
+        self._out[key] = entry
+        self.prefetch.dispatched()
+        redeliveries = entry.failures + entry.earlier + said.redeliveries
+        version = self._client.version
+        octets = said.octets(version, entry.message.number, redeliveries)
+        self._dispatch(YES, octets, int32(redeliveries))
+
+    def _dispatch(self, *message: bytes) -> None:
+        version = self._client.version
+        head = int32(0), NO, nested(self.id, version), nested(self.destination, version)
+        self._client.send(command(codes.DISPATCH, *head, *message))
+
+    def nothing(self) -> None:
+        """Tells that there is no message, to whoever pulls one or looks through the queue."""
+        self.prefetch.pulled = 0
+        self._dispatch(NO, int32(0))
+
+    def offer(self) -> None:
+        """Takes what waits, as far as it can be sent."""
+        if self.browses:
+            self.queue.show(self)
+            self._finish()
+        else:
+            self.queue.dispatch()
+
+    def _finish(self) -> None:
+        if not self._ended and self.has_room() and not self.queue.unseen(self, self._selector):
+            self._ended = True
+            self.nothing()
+
+    # --- acknowledgements -------------------------------------------------------------------------
+
+    def covered(
+        self, first: MessageId | None, last: MessageId | None, *, one: bool
+    ) -> list[object]:
+        """The keys of what is out, from ``first`` (or the oldest) up to ``last``, or of that
+        ``one`` alone. Raises Refusal."""
+        end = None if last is None else last.key
+        if end not in self._out:
+            raise Refusal(
+                FAILED, f"consumer {self.id} has no message {last} that is not acknowledged"
+            )
+        if one:
+            return [end]
+        begin = None if first is None else first.key
+        if begin is not None and begin not in self._out:
+            raise Refusal(
+                FAILED, f"consumer {self.id} has no message {first} that is not acknowledged"
+            )
+        found: list[object] = []
+        for key in self._out:
+            if found or begin is None or key == begin:
+                found.append(key)
+            if key == end:
+                break
+        if not found or found[-1] != end:
+            raise Refusal(FAILED, f"message {first} came to consumer {self.id} behind {last}")
+        return found
+
+    def settle(self, keys: list[object], outcome: Outcome) -> None:
+        """Ends deliveries. What comes back is not dispatched."""
+        entries = [self._out.pop(key) for key in keys if key in self._out]
+        self.prefetch.acknowledged(len(entries))
+        if not self.browses:
+            self.queue.settle(entries, outcome)
+
+    def leave(self, last: int | None) -> None:
+        """Leaves the queue. What was not acknowledged goes back: in vain up to the message
+        ``last``, all of it for None."""
+        if self.browses:
+            self.queue.stop_browsing(self)
+            return
+        self.queue.detach(self)
+        held = list(self._out.values())
+        self._out.clear()
+        for outcome in (Outcome.MODIFIED, Outcome.RELEASED):
+            tried = outcome is Outcome.MODIFIED
+            back = [each for each in held if (last is None or each.message.number <= last) is tried]
+            self.queue.settle(back, outcome)
+        self.queue.dispatch()

@@ -1,0 +1,151 @@
+"""Commands of OpenWire as octets, in the loose encoding: what a peer sent is read, what it gets is
+put together.
+
+A command is four octets with the size of the rest, one with its type, and its fields. A string,
+octets, a structure and an exception may be missing: an octet in front says whether they are there.
+The other encodings (tight, with a cache, without sizes) are never agreed to.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from brokerproof.reference_broker.kernel.java_fields import FieldReader, Malformed, int32
+
+_ENCODED_NUL = b"\xc0\x80"
+
+
+class Command(NamedTuple):
+    """One command; ``fields`` are the octets behind its type."""
+
+    type: int
+    fields: bytes
+
+
+class CommandParser:
+    """Octets of one connection, in the order they came. A command may have up to ``most`` octets
+    behind its size."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._waiting = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Octets that follow all those before."""
+        self._waiting += data
+
+    def next(self) -> Command | None:
+        """The next command, None when it is not complete. Raises :class:`Malformed` for what can be
+        none."""
+        waiting = self._waiting
+        if len(waiting) < 4:
+            return None
+        size = int.from_bytes(waiting[:4], signed=True)
+        if not 1 <= size <= self.most:
+            raise Malformed(f"a command says that {size} octets follow; 1 to {self.most} can")
+        if len(waiting) < size + 4:
+            return None
+        came = Command(waiting[4], bytes(waiting[5 : size + 4]))
+        del waiting[: size + 4]
+        return came
+
+
+class Fields(FieldReader):
+    """Reads the fields of a command one after the other. Each method raises :class:`Malformed`
+    where there is no such value."""
+
+    __slots__ = ()
+
+    def int16(self) -> int:
+        """Two octets, unsigned."""
+        return int.from_bytes(self.take(2))
+
+    def name(self) -> str:
+        """Text that is always there."""
+        return decoded(self.take(self.int16()))
+
+    def text(self) -> str | None:
+        """Text, or nothing."""
+        return self.name() if self.flag() else None
+
+    def data(self) -> bytes | None:
+        """Octets, or nothing."""
+        return self.take(self.int32()) if self.flag() else None
+
+    def throwable(self) -> tuple[str | None, str | None] | None:
+        """Class and words of an exception, or nothing."""
+        return (self.text(), self.text()) if self.flag() else None
+
+
+def decoded(octets: bytes) -> str:
+    """Text as Java writes it: its UTF-16 units in UTF-8 one by one. Raises :class:`Malformed`."""
+    try:
+        units = octets.replace(_ENCODED_NUL, b"\0").decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise Malformed("a text is not in UTF-8") from None
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+YES, NO = b"\1", b"\0"
+
+
+def command(type: int, *fields: bytes) -> bytes:
+    """A whole command."""
+    octets = b"".join(fields)
+    return int32(1 + len(octets)) + bytes((type,)) + octets
+
+
+def flag(value: object) -> bytes:
+    """A truth value."""
+    return YES if value else NO
+
+
+def encoded(value: str) -> bytes:
+    """Text as Java writes it, without a length."""
+    if value.isascii() and "\0" not in value:
+        return value.encode()
+    pairs = value.encode("utf-16-be", "surrogatepass")
+    units = struct.unpack(f">{len(pairs) // 2}H", pairs)
+    return b"".join(
+        _ENCODED_NUL if unit == 0 else chr(unit).encode("utf-8", "surrogatepass") for unit in units
+    )
+
+
+def name(value: str) -> bytes:
+    """Text that is always there, of 65,535 octets at most; what is longer is cut."""
+    octets = encoded(value)
+    if len(octets) > 0xFFFF:
+        octets = octets[:0xFFFF].decode("utf-8", "ignore").encode()
+    return len(octets).to_bytes(2) + octets
+
+
+def text(value: str | None) -> bytes:
+    """Text, or nothing."""
+    return NO if value is None else YES + name(value)
+
+
+def data(value: bytes | None) -> bytes:
+    """Octets, or nothing."""
+    return NO if value is None else b"".join((YES, int32(len(value)), value))
+
+
+def throwable(kind: str, words: str) -> bytes:
+    """An exception without its stack."""
+    return YES + text(kind) + text(words)
+
+
+def several(parts: Iterable[bytes] | None) -> bytes:
+    """Structures, or nothing; each is there."""
+    if parts is None:
+        return NO
+    listed = list(parts)
+    return b"".join((YES, len(listed).to_bytes(2), *listed))
+
+
+def optional(write: Callable[[], bytes] | None) -> bytes:
+    """What ``write`` makes, or nothing."""
+    return NO if write is None else YES + write()

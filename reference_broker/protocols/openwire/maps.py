@@ -1,0 +1,73 @@
+"""Maps of typed values: properties of messages, and the options of WireFormatInfo (release 6.3.1,
+MarshallingSupport)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
+from brokerproof.reference_broker.protocols.openwire.encoding import Fields, decoded, encoded, name
+
+_NUMBERS = {2: ">b", 4: ">h", 5: ">i", 6: ">q", 7: ">d", 8: ">f"}
+_DEEPEST = 32
+_LONGEST = 8192
+"""Characters from which on a text has a length of four octets."""
+
+
+def read(octets: bytes | None) -> dict[str, Any]:
+    """The map in ``octets``; an empty one for nothing. Raises :class:`Malformed`."""
+    return _map(Fields(octets), 0) if octets else {}
+
+
+def _map(fields: Fields, depth: int) -> dict[str, Any]:
+    return {fields.name(): _value(fields, depth) for _ in range(_count(fields, depth))}
+
+
+def _count(fields: Fields, depth: int) -> int:
+    count = fields.int32()
+    if not -1 <= count <= fields.left or depth > _DEEPEST:
+        raise Malformed(f"a map or list of {count} values in {fields.left} octets")
+    return max(count, 0)
+
+
+def _value(fields: Fields, depth: int) -> Any:
+    kind = fields.take(1)[0]
+    if kind in _NUMBERS:
+        return fields.number(_NUMBERS[kind])
+    match kind:
+        case 0:
+            return None
+        case 1:
+            return fields.flag()
+        case 3:
+            return fields.take(2).decode("utf-16-be", "surrogatepass")
+        case 9:
+            return fields.name()
+        case 10:
+            return fields.take(fields.int32())
+        case 11:
+            return _map(fields, depth + 1)
+        case 12:
+            return [_value(fields, depth + 1) for _ in range(_count(fields, depth + 1))]
+        case 13:
+            return decoded(fields.take(fields.int32()))
+    raise Malformed(f"a value has the unknown type {kind}")
+
+
+def write(values: Mapping[str, str | bool | int]) -> bytes:
+    """A map of texts, truth values and numbers of eight octets."""
+    return int32(len(values)) + b"".join(
+        name(each) + _written(value) for each, value in values.items()
+    )
+
+
+def _written(value: str | bool | int) -> bytes:
+    if isinstance(value, bool):
+        return b"\1\1" if value else b"\1\0"
+    if isinstance(value, int):
+        return b"\6" + int64(value)
+    if len(value) < _LONGEST:
+        return b"\x09" + name(value)
+    octets = encoded(value)
+    return b"\x0d" + int32(len(octets)) + octets

@@ -1,0 +1,365 @@
+"""Messages of OpenWire: in, out, and what STOMP and AMQP see of them.
+
+What came is kept field by field and leaves as it came but for what the broker says of it: its
+number, how often it was delivered in vain, when it came.
+
+==========================  ==========================================================================================
+OpenWire                    STOMP header
+==========================  ==========================================================================================
+persistent, priority        ``persistent:true``; ``priority`` unless it is 4
+expiration, timestamp       ``expires``, ``timestamp``: milliseconds since 1970, unless 0
+correlationId, type         ``correlation-id``, ``type``
+groupID                     ``JMSXGroupID``
+properties                  by their names, values written out
+==========================  ==========================================================================================
+
+The other way each header but these becomes a property that is a text. A text message is text,
+everything else octets.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from typing import Any
+
+from brokerproof.harness.model.time import NS_PER_MS, Instant
+from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel.destinations import is_topic, plain
+from brokerproof.reference_broker.kernel.java_fields import Malformed, int8, int32, int64
+from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.protocols.openwire import codes, maps
+from brokerproof.reference_broker.protocols.openwire.encoding import (
+    NO,
+    Fields,
+    data,
+    decoded,
+    encoded,
+    flag,
+    text,
+)
+from brokerproof.reference_broker.protocols.openwire.structures import (
+    Destination,
+    MessageId,
+    ProducerId,
+    Structure,
+    listed,
+    nested,
+    structure,
+    structures,
+)
+from brokerproof.reference_broker.selector.values import Value
+
+_USUAL_PRIORITY = 4
+_WORDS = {"correlation-id": "correlation_id", "type": "jms_type", "JMSXGroupID": "group"}
+_NUMBERS = {"expires": "expiration", "timestamp": "timestamp", "priority": "priority"}
+
+
+class Said:
+    """The fields of a message, from ``producerId`` on. Milliseconds since 1970, 0 for none."""
+
+    __slots__ = (
+        "arrival",
+        "broker_in",
+        "cluster",
+        "compressed",
+        "content",
+        "correlation_id",
+        "data_structure",
+        "destination",
+        "droppable",
+        "expiration",
+        "first_of_group",
+        "group",
+        "group_sequence",
+        "id",
+        "jms_type",
+        "original",
+        "original_transaction",
+        "path",
+        "persistent",
+        "priority",
+        "producer",
+        "properties",
+        "redeliveries",
+        "reply_to",
+        "target",
+        "timestamp",
+        "transaction",
+        "type",
+        "user",
+    )
+
+    def __init__(self, type: int) -> None:
+        self.type = type
+        """Which kind of message it is."""
+        self.producer: Structure | None = None
+        self.destination: Destination | None = None
+        self.transaction: Structure | None = None
+        self.original: Structure | None = None
+        self.id: MessageId | None = None
+        self.original_transaction: Structure | None = None
+        self.group: str | None = None
+        self.group_sequence = 0
+        self.correlation_id: str | None = None
+        self.persistent = False
+        self.expiration = 0
+        self.priority = _USUAL_PRIORITY
+        self.reply_to: Structure | None = None
+        self.timestamp = 0
+        self.jms_type: str | None = None
+        self.content: bytes | None = None
+        self.properties: bytes | None = None
+        self.data_structure: Structure | None = None
+        self.target: Structure | None = None
+        self.compressed = False
+        self.redeliveries = 0
+        self.path: list[Structure | None] | None = None
+        self.arrival = 0
+        self.user: str | None = None
+        self.droppable = False
+        self.cluster: list[Structure | None] | None = None
+        self.broker_in = 0
+        self.first_of_group = False
+
+    @staticmethod
+    def read(type: int, fields: Fields, version: int) -> Said:
+        """What stands behind the head of a command. Raises :class:`Malformed`."""
+        said = Said(type)
+        said.producer = structure(fields, version)
+        destination = structure(fields, version)
+        said.transaction = structure(fields, version)
+        said.original = structure(fields, version)
+        id = structure(fields, version)
+        if not isinstance(destination, Destination | None) or not isinstance(id, MessageId | None):
+            raise Malformed("the destination or the id of a message is none")
+        said.destination, said.id = destination, id
+        said.original_transaction = structure(fields, version)
+        said.group, said.group_sequence, said.correlation_id = (
+            fields.text(),
+            fields.int32(),
+            fields.text(),
+        )
+        said.persistent, said.expiration, said.priority = (
+            fields.flag(),
+            fields.int64(),
+            fields.byte(),
+        )
+        said.reply_to, said.timestamp, said.jms_type = (
+            structure(fields, version),
+            fields.int64(),
+            fields.text(),
+        )
+        said.content, said.properties = fields.data(), fields.data()
+        said.data_structure, said.target = structure(fields, version), structure(fields, version)
+        said.compressed, said.redeliveries = fields.flag(), fields.int32()
+        said.path, said.arrival, said.user = (
+            structures(fields, version),
+            fields.int64(),
+            fields.text(),
+        )
+        fields.flag()  # received by a bridge
+        if version >= 2:
+            said.droppable = fields.flag()
+        if version >= 3:
+            said.cluster, said.broker_in = structures(fields, version), fields.int64()
+            fields.int64()
+        if version >= 10:
+            said.first_of_group = fields.flag()
+        return said
+
+    def octets(self, version: int, number: int, redeliveries: int) -> bytes:
+        """All of it, from its type on; ``number`` is the broker's own, ``redeliveries`` how often
+        it was in vain."""
+        id = None if self.id is None else self.id._replace(sequence=number)
+        fields = [
+            int8(self.type),
+            int32(0),
+            NO,
+            nested(self.producer, version),
+            nested(self.destination, version),
+            nested(self.transaction, version),
+            nested(self.original, version),
+            nested(id, version),
+            nested(self.original_transaction, version),
+            text(self.group),
+            int32(self.group_sequence),
+            text(self.correlation_id),
+            flag(self.persistent),
+            int64(self.expiration),
+            int8(self.priority),
+            nested(self.reply_to, version),
+            int64(self.timestamp),
+            text(self.jms_type),
+            data(self.content),
+            data(self.properties),
+            nested(self.data_structure, version),
+            nested(self.target, version),
+            flag(self.compressed),
+            int32(redeliveries),
+            listed(self.path, version),
+            int64(self.arrival),
+            text(self.user),
+            NO,
+        ]
+        if version >= 2:
+            fields.append(flag(self.droppable))
+        if version >= 3:
+            fields += [listed(self.cluster, version), int64(self.broker_in), int64(0)]
+        if version >= 10:
+            fields.append(flag(self.first_of_group))
+        return b"".join(fields)
+
+
+class OpenWireMessage(Message):
+    """One message as it arrived."""
+
+    __slots__ = ("_properties", "said")
+
+    def __init__(self, number: int, route: Envelope, arrived: Instant, said: Said) -> None:
+        # The base class's __init__ is left out on purpose: envelope and body stay empty, see
+        # __getattr__.
+        self.number = number
+        self.route = route
+        self.arrived = arrived
+        self.said = said
+        self._properties: dict[str, Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Python comes here for what has not been set yet: the envelope and the body that others
+        want to see."""
+        if name not in ("envelope", "body"):
+            raise AttributeError(name)
+        self.envelope, self.body = _to_others(self.route, self.said, self.properties)
+        return self.envelope if name == "envelope" else self.body
+
+    @staticmethod
+    def read(number: int, route: Envelope, arrived: Instant, stored: bytes) -> OpenWireMessage:
+        """The message of which :meth:`stored` is there. Raises :class:`Malformed`."""
+        fields = Fields(stored, 1 + 4 + 1)
+        return OpenWireMessage(number, route, arrived, Said.read(stored[0], fields, codes.NEWEST))
+
+    def stored(self) -> bytes:
+        """What has to be kept of it, beside its number, its route and its arrival."""
+        return self.said.octets(codes.NEWEST, self.number, self.said.redeliveries)
+
+    def size(self) -> int:
+        return len(self.said.content or b"") + len(self.said.properties or b"")
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """Its properties by name; none where they cannot be read."""
+        if self._properties is None:
+            try:
+                self._properties = maps.read(self.said.properties)
+            except Malformed:
+                self._properties = {}
+        return self._properties
+
+    def property(self, name: str) -> Value:
+        """What a selector finds under ``name``: a property with its own type, or one of the names
+        of JMS and of the broker."""
+        said = self.said
+        match name:
+            case properties.SIZE:
+                return self.size()
+            case properties.TIMESTAMP | "JMSTimestamp":
+                return said.timestamp or self.arrived // NS_PER_MS
+            case "AMQAddress":
+                return self.route.address
+            case "AMQPriority" | "JMSPriority":
+                return said.priority
+            case "AMQDurable":
+                return "DURABLE" if said.persistent else "NON_DURABLE"
+            case "JMSDeliveryMode":
+                return "PERSISTENT" if said.persistent else "NON_PERSISTENT"
+            case "AMQExpiration" | "JMSExpiration":
+                return said.expiration
+            case "AMQGroupID" | "JMSXGroupID":
+                return said.group
+            case "JMSCorrelationID":
+                return said.correlation_id
+            case "JMSType":
+                return said.jms_type
+            case "JMSMessageID":
+                return str(said.id)
+        found = self.properties.get(name)
+        return found if isinstance(found, str | bool | int | float) else None
+
+
+# --- from and to others ---------------------------------------------------------------------------
+
+
+def said_of(message: Message) -> Said:
+    """``message`` as an OpenWire consumer gets it, whatever protocol it came by."""
+    if isinstance(message, OpenWireMessage):
+        return message.said
+    envelope, body = message.envelope, bytes(message.body)
+    said = Said(codes.OCTETS_MESSAGE)
+    said.content = body
+    if envelope.text:
+        try:
+            octets = encoded(body.decode())
+        except UnicodeDecodeError:
+            pass
+        else:
+            said.type, said.content = codes.TEXT_MESSAGE, int32(len(octets)) + octets
+    address = envelope.address
+    said.destination = Destination(
+        codes.TOPIC if is_topic(address) else codes.QUEUE, plain(address)
+    )
+    said.producer = ProducerId("ID:brokerproof", 1, -1)
+    said.id = MessageId(None, said.producer, message.number, message.number)
+    said.timestamp = said.arrival = said.broker_in = message.arrived // NS_PER_MS
+    headers = dict(reversed(envelope.headers))
+    said.persistent = headers.pop("persistent", "") == "true"
+    for header, field in _WORDS.items():
+        setattr(said, field, headers.pop(header, None))
+    for header, field in _NUMBERS.items():
+        digits = headers.get(header, "")
+        if (
+            digits.isascii()
+            and digits.isdigit()
+            and int(digits) <= (9 if field == "priority" else 2**63 - 1)
+        ):
+            setattr(said, field, int(headers.pop(header)))
+    said.properties = maps.write(dict(reversed(headers.items()))) if headers else None
+    return said
+
+
+def _to_others(route: Envelope, said: Said, found: dict[str, Any]) -> tuple[Envelope, bytes]:
+    headers: list[tuple[str, str]] = []
+    if said.persistent:
+        headers.append(("persistent", "true"))
+    if said.priority != _USUAL_PRIORITY:
+        headers.append(("priority", str(said.priority)))
+    for header in ("expires", "timestamp"):
+        number = getattr(said, _NUMBERS[header])
+        if number:
+            headers.append((header, str(number)))
+    for header, field in _WORDS.items():
+        words = getattr(said, field)
+        if words is not None:
+            headers.append((header, words))
+    headers += [
+        (name, _written(value)) for name, value in found.items() if name and value is not None
+    ]
+    body, is_text = said.content or b"", False
+    if said.type == codes.TEXT_MESSAGE and not said.compressed:
+        body, is_text = _text(body)
+    return Envelope(route.address, route.destination, route.routing, tuple(headers), is_text), body
+
+
+def _text(content: bytes) -> tuple[bytes, bool]:
+    """The text in the content of a message that says that it is text, and whether there is one."""
+    if not content:
+        return b"", True
+    fields = Fields(content)
+    try:
+        return decoded(fields.take(fields.int32())).encode("utf-8", "surrogatepass"), True
+    except Malformed:
+        return content, False
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)

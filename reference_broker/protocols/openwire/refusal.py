@@ -1,0 +1,21 @@
+"""What a client asked for and does not get: an exception of Java, as the client of ActiveMQ knows
+it."""
+
+from __future__ import annotations
+
+_JMS = "jakarta.jms."
+ILLEGAL_STATE = "java.lang.IllegalStateException"
+SECURITY = "java.lang.SecurityException"
+NO_RESOURCE = _JMS + "ResourceAllocationException"
+BAD_SELECTOR = _JMS + "InvalidSelectorException"
+BAD_DESTINATION = _JMS + "InvalidDestinationException"
+BAD_CLIENT_ID = _JMS + "InvalidClientIDException"
+FAILED = _JMS + "JMSException"
+
+
+class Refusal(Exception):
+    """``kind`` is the class of the exception."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind

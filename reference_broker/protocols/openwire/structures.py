@@ -1,0 +1,240 @@
+"""Structures that stand in commands: ids, destinations, transactions. Each can be read and written
+by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.kernel.destinations import qualified
+from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
+from brokerproof.reference_broker.protocols.openwire import codes
+from brokerproof.reference_broker.protocols.openwire.encoding import (
+    NO,
+    YES,
+    Fields,
+    data,
+    several,
+    text,
+)
+
+TEXT_VIEWS = 10
+"""From which version on a MessageId may be a text alone."""
+
+
+class Destination(NamedTuple):
+    """A queue or a topic, lasting or not."""
+
+    type: int
+    name: str
+
+    @property
+    def routing(self) -> RoutingType:
+        """How messages to it find their consumers."""
+        return (
+            RoutingType.ANYCAST
+            if self.type in (codes.QUEUE, codes.TEMP_QUEUE)
+            else RoutingType.MULTICAST
+        )
+
+    @property
+    def address(self) -> str:
+        """What the broker knows it by."""
+        return qualified(self.name, self.routing)
+
+    def octets(self, version: int) -> bytes:
+        return bytes((self.type,)) + text(self.name)
+
+
+class ConnectionId(NamedTuple):
+    value: str
+
+    def octets(self, version: int) -> bytes:
+        return bytes((codes.CONNECTION_ID,)) + text(self.value)
+
+
+class SessionId(NamedTuple):
+    connection: str
+    value: int
+
+    def octets(self, version: int) -> bytes:
+        return bytes((codes.SESSION_ID,)) + text(self.connection) + int64(self.value)
+
+    def __str__(self) -> str:
+        return f"{self.connection}:{self.value}"
+
+
+class ConsumerId(NamedTuple):
+    connection: str
+    session: int
+    value: int
+
+    @property
+    def parent(self) -> SessionId:
+        return SessionId(self.connection, self.session)
+
+    def octets(self, version: int) -> bytes:
+        return (
+            bytes((codes.CONSUMER_ID,))
+            + text(self.connection)
+            + int64(self.session)
+            + int64(self.value)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.connection}:{self.session}:{self.value}"
+
+
+class ProducerId(NamedTuple):
+    connection: str
+    value: int
+    session: int
+
+    @property
+    def parent(self) -> SessionId:
+        return SessionId(self.connection, self.session)
+
+    def octets(self, version: int) -> bytes:
+        return (
+            bytes((codes.PRODUCER_ID,))
+            + text(self.connection)
+            + int64(self.value)
+            + int64(self.session)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.connection}:{self.session}:{self.value}"
+
+
+class MessageId(NamedTuple):
+    """``view`` is a text that stands for the rest; ``sequence`` is the broker's own number."""
+
+    view: str | None
+    producer: ProducerId | None
+    number: int
+    sequence: int
+
+    @property
+    def key(self) -> object:
+        """What two ids of one message have in common."""
+        return self.view or (self.producer, self.number)
+
+    def octets(self, version: int) -> bytes:
+        view = text(self.view) if version >= TEXT_VIEWS else b""
+        return b"".join(
+            (
+                bytes((codes.MESSAGE_ID,)),
+                view,
+                nested(self.producer, version),
+                int64(self.number),
+                int64(self.sequence),
+            )
+        )
+
+    def __str__(self) -> str:
+        return self.view or f"{self.producer}:{self.number}"
+
+
+class LocalTransaction(NamedTuple):
+    value: int
+    connection: ConnectionId | None
+
+    def octets(self, version: int) -> bytes:
+        return (
+            bytes((codes.LOCAL_TRANSACTION,)) + int64(self.value) + nested(self.connection, version)
+        )
+
+
+class XaTransaction(NamedTuple):
+    format: int
+    whole: bytes | None
+    branch: bytes | None
+
+    def octets(self, version: int) -> bytes:
+        return (
+            bytes((codes.XA_TRANSACTION,))
+            + int32(self.format)
+            + data(self.whole)
+            + data(self.branch)
+        )
+
+
+class BrokerId(NamedTuple):
+    value: str
+
+    def octets(self, version: int) -> bytes:
+        return bytes((codes.BROKER_ID,)) + text(self.value)
+
+
+Structure: TypeAlias = (
+    Destination
+    | ConnectionId
+    | SessionId
+    | ConsumerId
+    | ProducerId
+    | MessageId
+    | LocalTransaction
+    | XaTransaction
+    | BrokerId
+)
+
+
+def nested(structure: Structure | None, version: int) -> bytes:
+    """A structure as a field."""
+    return NO if structure is None else YES + structure.octets(version)
+
+
+def listed(structures: list[Structure | None] | None, version: int) -> bytes:
+    """Structures as a field."""
+    return several(None if structures is None else (nested(each, version) for each in structures))
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+def structure(fields: Fields, version: int) -> Structure | None:
+    """The structure in a field, or nothing. Raises :class:`Malformed`, also for one that has no
+    business in a command."""
+    if not fields.flag():
+        return None
+    type = fields.take(1)[0]
+    if type in _DESTINATIONS:
+        return Destination(type, fields.text() or "")
+    if type == codes.MESSAGE_ID:
+        view = fields.text() if version >= TEXT_VIEWS else None
+        producer = structure(fields, version)
+        if producer is not None and not isinstance(producer, ProducerId):
+            raise Malformed("the producer of a message id is none")
+        return MessageId(view, producer, fields.int64(), fields.int64())
+    if type == codes.LOCAL_TRANSACTION:
+        value, connection = fields.int64(), structure(fields, version)
+        if connection is not None and not isinstance(connection, ConnectionId):
+            raise Malformed("the connection of a transaction is none")
+        return LocalTransaction(value, connection)
+    read = _READERS.get(type)
+    if read is None:
+        raise Malformed(f"a structure has the unknown type {type}")
+    return read(fields)
+
+
+def structures(fields: Fields, version: int) -> list[Structure | None] | None:
+    """The structures in a field, or nothing."""
+    return [structure(fields, version) for _ in range(fields.int16())] if fields.flag() else None
+
+
+_DESTINATIONS = (codes.QUEUE, codes.TOPIC, codes.TEMP_QUEUE, codes.TEMP_TOPIC)
+_READERS: dict[int, Callable[[Fields], Structure]] = {
+    codes.XA_TRANSACTION: lambda fields: XaTransaction(
+        fields.int32(), fields.data(), fields.data()
+    ),
+    codes.CONNECTION_ID: lambda fields: ConnectionId(fields.text() or ""),
+    codes.SESSION_ID: lambda fields: SessionId(fields.text() or "", fields.int64()),
+    codes.CONSUMER_ID: lambda fields: ConsumerId(
+        fields.text() or "", fields.int64(), fields.int64()
+    ),
+    codes.PRODUCER_ID: lambda fields: ProducerId(
+        fields.text() or "", fields.int64(), fields.int64()
+    ),
+    codes.BROKER_ID: lambda fields: BrokerId(fields.text() or ""),
+}

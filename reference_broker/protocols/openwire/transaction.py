@@ -1,0 +1,46 @@
+"""Local transactions of OpenWire: sends and acknowledgements that count together, or not at all.
+
+A message that was acknowledged stays with its consumer until the end. After a rollback it still
+does: its client delivers it again by itself, and the broker knows nothing of it (release 6.3.1,
+PrefetchSubscription.registerRemoveSync).
+"""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer
+
+
+class OpenWireTransaction:
+    """One open transaction."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._sends = shared.parts.transaction()
+        self._acknowledged: list[tuple[OpenWireConsumer, list[object]]] = []
+        self.is_live = True
+
+    def send(self, message: Message, charge: Claim) -> None:
+        """Holds ``message`` until the commit, and what it occupies until the end."""
+        self._sends.send(message, charge)
+
+    def settle(self, consumer: OpenWireConsumer, keys: list[object]) -> None:
+        """Holds the acknowledgement of these until the commit."""
+        self._acknowledged.append((consumer, keys))
+
+    def commit(self) -> None:
+        """Everything counts. Raises ``NoRoute``."""
+        self.is_live = False
+        self._shared.router.together()
+        for consumer, keys in self._acknowledged:
+            consumer.settle(keys, Outcome.ACCEPTED)
+        self._sends.commit(self._shared.router.publish)
+        for consumer, _ in self._acknowledged:
+            consumer.offer()
+
+    def roll_back(self) -> None:
+        """Nothing does."""
+        self.is_live = False
+        self._sends.undo()

@@ -1,0 +1,179 @@
+"""A STOMP connection as ActiveMQ has it: answers to SEND may come late, an ERROR for want of space
+does not end it, and silence is looked for once an interval.
+
+A SEND with a receipt for which there is no space leaves the others of its connection alone: its
+RECEIPT comes when the message has been added, behind whatever was answered meanwhile, or an ERROR
+in its place. Without a receipt there is nobody to be told, and the connection is not read until
+there is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the message
+fails, an ERROR without receipt-id tells so, and reading goes on.
+
+Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in
+release 6.3.1, only what could not be read as a frame does, and whatever goes wrong before
+CONNECTED.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.persistence.codec import is_durable
+from brokerproof.reference_broker.protocols.stomp import refusal
+from brokerproof.reference_broker.protocols.stomp.commands import After, withheld
+from brokerproof.reference_broker.protocols.stomp.connection import (
+    HANDSHAKE,
+    ROOM,
+    TTL,
+    State,
+    StompConnection,
+)
+from brokerproof.reference_broker.protocols.stomp.frame import Frame, Version
+from brokerproof.reference_broker.protocols.stomp.heartbeat import Agreement, HeartBeatNegotiator
+from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+
+class MirroredHeartBeats(HeartBeatNegotiator):
+    """The client's two numbers come back the other way round, whatever they are, and 0,0 without
+    the header; in 1.0 too.
+
+    With cx,cy from the client we send every cy, and look for silence every trunc(cx * grace), from
+    min(cx, cy) on. A negative number is an interval to nobody: then neither side is held to
+    anything.
+    """
+
+    def initial_ttl_ms(self) -> int:
+        return 0
+
+    def negotiate(self, header: str | None, version: Version) -> Agreement:
+        cx, cy = (0, 0) if header is None else self.parse(header.strip(), version)
+        answer = f"{cy},{cx}"
+        if min(cx, cy) < 0:
+            return Agreement(answer, 0, 0, client_beats=False)
+        every = int(cx * self.acceptor.heart_beat_grace)
+        return Agreement(answer, cy, every, client_beats=cx != 0, first_look_ms=min(cx, cy))
+
+    def parse(self, header: str, version: Version) -> tuple[int, int]:
+        signs = [-1 if each.startswith("-") else 1 for each in header.split(",")]
+        cx, cy = super().parse(
+            ",".join(each.removeprefix("-") for each in header.split(",")), version
+        )
+        return signs[0] * cx, signs[-1] * cy
+
+
+class ActiveMqStompConnection(StompConnection):
+    """``submit`` is for ``commands.py``."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        super().__init__(conn, acceptor, shared, now)
+        self._again = False
+        self._stalled: tuple[Frame, Sending] | None = None
+
+    # --- SEND -------------------------------------------------------------------------------------
+
+    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
+        """Carries out a SEND of ``message``, now or when there is space. Raises
+        :class:`Refusal`."""
+        flow, observe = self.shared.flow, self.shared.outbox.observe
+        assert flow is not None
+        address = message.route.address
+        sending = Sending(
+            message,
+            address,
+            is_durable(message),
+            answered=frame.get("receipt") is not None,
+            publish=partial(self._publish, message, transaction),
+            settled=partial(self._settled, frame),
+            is_live=lambda: transaction is None or transaction in self.transactions.values(),
+        )
+        try:
+            fate = flow.send(sending)
+        except NoSpace as problem:
+            self._tell_no_space(frame, problem)
+            return withheld
+        except NoRoute as problem:
+            raise Refusal(refusal.SEND_FAILED, self.version, str(problem)) from None
+        if fate is Fate.TAKEN:
+            return None
+        if fate is Fate.STALLED:
+            self._stalled = frame, sending
+            observe(
+                self.conn, "ACTIVEMQ-PFC-8", f"no space at {address}: the connection is not read"
+            )
+        else:
+            observe(self.conn, "ACTIVEMQ-PFC-3", f"no space at {address}: the receipt is withheld")
+        return withheld
+
+    def _publish(self, message: Message, transaction: Transaction | None) -> None:
+        router = self.shared.router
+        if transaction is None:
+            router.publish(message)
+        else:
+            router.ensure(message.route.address, message.route.routing)
+            transaction.send(message, router.hold(message))
+
+    def _settled(self, frame: Frame, problem: NoSpace | None) -> None:
+        """A SEND that had to wait was carried out, or was not."""
+        if not self.is_open:
+            return
+        receipt = frame.get("receipt")
+        if problem is not None:
+            self._tell_no_space(frame, problem)
+        elif receipt is not None:
+            self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
+        if self._stalled is not None and self._stalled[0] is frame:
+            self._stalled = None
+            self._read_again(ROOM)
+
+    def _tell_no_space(self, frame: Frame, problem: NoSpace) -> None:
+        """A send may fail for want of space and be tried again, so the session goes on
+        (ACTIVEMQ-PFC-9)."""
+        self.tell(
+            Refusal(refusal.NO_SPACE, self.version, str(problem), receipt=frame.get("receipt")),
+            frame,
+        )
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def _read(self, now: Instant, data: bytes, frame: Frame | None = None) -> None:
+        super()._read(now, data, frame)
+        while self._again:
+            self._again = False
+            super()._read(now, self._parser.rest())
+
+    def _blocks(self, frame: Frame) -> bool:
+        if self._stalled is not None:
+            if not self.blocked:
+                self._stop(ROOM)
+            return True
+        return super()._blocks(frame)
+
+    def due(self, now: Instant, what: str) -> None:
+        if what == HANDSHAKE or (what == TTL and self._liveness.deadline() <= now):
+            fault = refusal.TOO_SLOW if what == HANDSHAKE else refusal.NO_BEATS
+            self.shared.outbox.observe(
+                self.conn,
+                fault.requirement(self.version),
+                f"{fault.message}: closed without a word",
+            )
+            self.close()
+        else:
+            super().due(now, what)
+
+    def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
+        if frame is None or self._state is not State.SESSION or self.acceptor.stomp_errors_close:
+            super()._refuse(problem, frame)
+            return
+        self.tell(problem, frame)
+        self._again = True
+
+    def _end(self) -> None:
+        stalled, self._stalled = self._stalled, None
+        if stalled is not None and self.shared.flow is not None:
+            self.shared.flow.left(stalled[1])
+        super()._end()

@@ -1,0 +1,479 @@
+"""What each client frame does to a connected session. CONNECT and STOMP are in ``connection.py``.
+
+A handler gets the connection and the frame, and raises :class:`Refusal` for whatever it cannot do.
+It may return something to be done *after* the RECEIPT: SUBSCRIBE attaches its consumer then, so
+that RECEIPT comes before the first MESSAGE, and DISCONNECT closes then. All other effects come
+before the RECEIPT, which so says that they are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
+from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
+from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeMessage
+from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.kernel.router import NoRoute
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.stomp import refusal
+from brokerproof.reference_broker.protocols.stomp.encoder import OURS
+from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head, Version
+from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.reference_broker.selector.selector import Selector, SelectorError, parse
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+
+
+class NoRoom(Exception):
+    """A SEND cannot be carried out before there is room at its address; one sentence."""
+
+
+After: TypeAlias = Callable[[], None] | None
+Handler: TypeAlias = Callable[["StompConnection", Frame], After]
+
+INT_MAX = 2**31 - 1
+
+
+def withheld() -> None:
+    """What a handler returns that sees to the RECEIPT itself, later."""
+
+
+_MESSAGE_ID = "amqMessageId"
+
+_MODES = {
+    "auto": AckMode.AUTO,
+    "client": AckMode.CLIENT,
+    "client-individual": AckMode.CLIENT_INDIVIDUAL,
+}
+_DURABLE_NAMES = (
+    "durable-subscriber-name",
+    "durable-subscription-name",
+    "activemq.subscriptionName",
+)
+"""The first of them that is there counts (ARTEMIS-STOMP-durable-3)."""
+
+
+# --- SEND -----------------------------------------------------------------------------------------
+
+
+def send(session: StompConnection, frame: Frame) -> After:
+    head = frame.head
+    envelope = head.envelope
+    if envelope is None:
+        envelope = head.envelope = _envelope(session, head)
+    transaction = head.first.get("transaction")
+    opened = (
+        None
+        if transaction is None
+        else _transaction(session, transaction, refusal.SEND_NO_TRANSACTION)
+    )
+    shared = session.shared
+    router = shared.router
+    if shared.flow is not None:
+        return session.submit(frame, _message(session, envelope, frame.body), opened)
+    address = envelope.address
+    verdict = shared.admission.judge(address, by_credit=False)
+    if verdict is not Verdict.TAKE:
+        if verdict is Verdict.DROP:
+            return None
+        if verdict is Verdict.REFUSE:
+            detail = f"address {shown(address)} is full, and its policy is to tell the producer"
+            raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
+        if not session.may_send(address):
+            raise NoRoom(f"address {shown(address)} is full")
+    message = _message(session, envelope, frame.body)
+    if session.acceptor.stomp_enable_message_id:
+        message = _named(message)
+    try:
+        if transaction is None:
+            if not router.publish(message):
+                detail = f"a queue of {shown(address)} has as much as it may, and refuses more"
+                raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
+        elif opened is not None:
+            router.ensure(envelope.address, envelope.routing)
+            opened.send(message, router.hold(message))
+    except NoRoute as problem:
+        raise Refusal(refusal.SEND_FAILED, session.version, str(problem)) from None
+    return None
+
+
+def _message(session: StompConnection, envelope: Envelope, body: bytes | Extract) -> Message:
+    """A new message; its body goes into a file if it is large, and one is to be had."""
+    shared = session.shared
+    arrived = shared.now + shared.epoch
+    if isinstance(body, bytes):
+        smallest = session.acceptor.stomp_min_large_message_size
+        sink = session.spool(envelope.text) if 0 <= smallest <= len(body) and body else None
+        if sink is None:
+            return shared.router.message(envelope, body, arrived)
+        sink.write(body)
+        body = Extract(sink.finish())
+    return LargeMessage(shared.router.next_number(), envelope, body, arrived)
+
+
+def _named(message: Message) -> Message:
+    """The same message with its number in a header (ARTEMIS-STOMP-id-1), instead of what its sender
+    says there."""
+    plain = message.envelope
+    headers = tuple(each for each in plain.headers if each[0] != _MESSAGE_ID)
+    headers = (*headers, (_MESSAGE_ID, f"STOMP{message.number}"))
+    envelope = Envelope(plain.address, plain.destination, plain.routing, headers, plain.text)
+    return type(message)(message.number, envelope, message.body, message.arrived)
+
+
+def _envelope(session: StompConnection, head: Head) -> Envelope:
+    destination = head.first.get("destination")
+    if not destination:
+        raise Refusal(
+            refusal.SEND_NO_DESTINATION,
+            session.version,
+            "SEND needs a destination header with a value",
+        )
+    address, routing = _where(
+        session, head, destination, "destination-type", refusal.SEND_NO_DESTINATION
+    )
+    headers = tuple(each for each in head.headers if each[0] not in OURS)
+    return Envelope(address, destination, routing, headers, text=head.content_length is None)
+
+
+def _where(
+    session: StompConnection, head: Head, destination: str, type_header: str, nameless: Fault
+) -> tuple[str, RoutingType | None]:
+    """Address and routing type by the frame: its type header, else the acceptor's longest prefix
+    that fits."""
+    acceptor = session.acceptor
+    prefixes = [(each, RoutingType.ANYCAST) for each in acceptor.anycast_prefix]
+    prefixes += [(each, RoutingType.MULTICAST) for each in acceptor.multicast_prefix]
+    fitting = [each for each in prefixes if each[0] and destination.startswith(each[0])]
+    prefix, routing = max(fitting, key=lambda each: len(each[0]), default=("", None))
+    wanted = head.first.get(type_header)
+    if wanted is not None:
+        if wanted not in RoutingType.__members__:
+            detail = f"{type_header} is ANYCAST or MULTICAST, in capitals, not {shown(wanted)}"
+            raise Refusal(refusal.BAD_ROUTING_TYPE, session.version, detail)
+        routing = RoutingType[wanted]
+    if len(prefix) == len(destination):
+        raise Refusal(
+            nameless, session.version, f"destination {shown(destination)} is only a prefix"
+        )
+    address = destination[len(prefix) :]
+    if not acceptor.manners.qualified_names:
+        return address, routing
+    if routing is None:
+        known = " ".join((*acceptor.anycast_prefix, *acceptor.multicast_prefix))
+        detail = f"destination {shown(destination)} begins with none of {known}"
+        raise Refusal(nameless, session.version, detail)
+    return qualified(address, routing), routing
+
+
+# --- SUBSCRIBE, UNSUBSCRIBE -----------------------------------------------------------------------
+
+
+def subscribe(session: StompConnection, frame: Frame) -> After:
+    shared, version = session.shared, session.version
+    destination = frame.get("destination")
+    if not destination:
+        detail = "SUBSCRIBE needs a destination header with a value"
+        raise Refusal(refusal.SUB_NO_DESTINATION, version, detail)
+    name = frame.get("id")
+    if name is None and version is not Version.V1_0:
+        raise Refusal(refusal.SUB_NO_ID, version, "SUBSCRIBE needs an id header")
+    key = (name, destination if name is None else None)
+    if key in session.subscriptions:
+        what = (
+            f"id {shown(name)}"
+            if name is not None
+            else f"destination {shown(destination)}, without id,"
+        )
+        raise Refusal(
+            refusal.SUB_ID_IN_USE, version, f"a subscription with {what} exists on this connection"
+        )
+    mode = _ack_mode(frame.get("ack"), version)
+    window = _window_of(session, frame, mode)
+    selector = _selector(frame, version)
+    durable = _durable(session, frame)
+    address, routing = _where(
+        session, frame.head, destination, "subscription-type", refusal.SUB_NO_DESTINATION
+    )
+    try:
+        if durable is None:
+            queue = shared.router.subscription(address, routing, selector)
+        else:
+            queue = shared.router.durable(address, routing, durable, selector)
+    except NoRoute as problem:
+        raise Refusal(refusal.SUB_FAILED, version, str(problem)) from None
+    subscription = shared.parts.subscription(
+        session.conn,
+        shared.next_consumer(),
+        name,
+        destination,
+        mode,
+        window,
+        queue,
+        version,
+        session.encoder,
+        shared.outbox,
+        session.deliveries,
+    )
+    subscription.hold(session.held)
+    session.subscriptions[key] = subscription
+    return partial(
+        queue.attach, subscription, selector if queue.routing is RoutingType.ANYCAST else None
+    )
+
+
+def _durable(session: StompConnection, frame: Frame) -> str | None:
+    """The name of the queue of the durable subscription that the frame speaks of, if it speaks of
+    one."""
+    header = next((each for each in _DURABLE_NAMES if frame.get(each) is not None), None)
+    if header is None:
+        return None
+    name = frame.get(header)
+    if not name:
+        raise Refusal(
+            refusal.BAD_DURABLE_NAME,
+            session.version,
+            f"{header} is empty; a durable subscription has a name",
+        )
+    if not session.client_id:
+        detail = f"{header} needs a client-id on CONNECT: the two together name the subscription"
+        raise Refusal(refusal.NO_CLIENT_ID, session.version, detail)
+    return f"{session.client_id}.{name}"
+
+
+def _selector(frame: Frame, version: Version) -> Selector | None:
+    text = frame.get("selector")
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except SelectorError as problem:
+        raise Refusal(refusal.BAD_SELECTOR, version, f"selector {shown(text)}, {problem}") from None
+
+
+def _ack_mode(text: str | None, version: Version) -> AckMode:
+    mode = AckMode.AUTO if text is None else _MODES.get(text)
+    if mode is None or (mode is AckMode.CLIENT_INDIVIDUAL and version is Version.V1_0):
+        valid = "auto or client" if version is Version.V1_0 else "auto, client or client-individual"
+        raise Refusal(refusal.BAD_ACK_MODE, version, f"ack is {valid}, not {shown(text or '')}")
+    return mode
+
+
+def _window_of(session: StompConnection, frame: Frame, mode: AckMode) -> ByteWindow:
+    """The window of a new subscription, in octets or in messages, as the acceptor counts. What is
+    received as soon as it is sent needs none of messages."""
+    parts, flow = session.shared.parts, session.shared.flow
+    if flow is None or not session.acceptor.manners.prefetch_in_messages:
+        return parts.window(_window(session, frame, mode))
+    if mode is AckMode.AUTO:
+        return parts.prefetch(UNLIMITED)
+    text = frame.get("activemq.prefetchSize")
+    if text is None:
+        destination = frame.get("destination") or ""
+        address, _ = _where(
+            session, frame.head, destination, "subscription-type", refusal.SUB_NO_DESTINATION
+        )
+        entry = flow.policy(address)
+        if not is_topic(address):
+            return parts.prefetch(entry.queue_prefetch)
+        return parts.prefetch(
+            entry.topic_prefetch
+            if _durable(session, frame) is None
+            else entry.durable_topic_prefetch
+        )
+    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= INT_MAX:
+        return parts.prefetch(int(text))
+    detail = f"activemq.prefetchSize {shown(text)} is no number of messages from 0 to {INT_MAX}"
+    raise Refusal(refusal.BAD_WINDOW, session.version, detail)
+
+
+def _window(session: StompConnection, frame: Frame, mode: AckMode) -> int:
+    """The size of the window: by the frame, else -1 for auto, else by the acceptor
+    (ARTEMIS-STOMP-window-1, -5)."""
+    for name in ("consumer-window-size", "activemq.prefetchSize"):
+        text = frame.get(name)
+        if text is None:
+            continue
+        digits = text[1:] if text[:1] in ("-", "+") else text
+        if (
+            digits.isascii()
+            and digits.isdigit()
+            and len(digits) <= 4000
+            and -1 <= int(text) <= INT_MAX
+        ):
+            return int(text)
+        detail = f"{name} {shown(text)} is no number of octets from -1 (no limit) to {INT_MAX}"
+        raise Refusal(refusal.BAD_WINDOW, session.version, detail)
+    return -1 if mode is AckMode.AUTO else session.acceptor.stomp_consumer_window_size
+
+
+def unsubscribe(session: StompConnection, frame: Frame) -> After:
+    """Ends a subscription of this connection, or a durable one, or both; without its name a durable
+    one goes on to exist."""
+    version = session.version
+    durable = _durable(session, frame)
+    name, destination = frame.get("id"), frame.get("destination")
+    if durable is None and name is None and (version is not Version.V1_0 or destination is None):
+        needed = "an id" if version is not Version.V1_0 else "an id or destination"
+        raise Refusal(refusal.UNSUB_NO_ID, version, f"UNSUBSCRIBE needs {needed} header")
+    key = (name, destination if name is None else None)
+    if key not in session.subscriptions and name is None:
+        key = next(
+            (key for key, each in session.subscriptions.items() if each.destination == destination),
+            key,
+        )
+    subscription = session.subscriptions.pop(key, None)
+    if subscription is not None:
+        session.release([subscription])
+    elif durable is None:
+        what = (
+            f"id {shown(name)}" if name is not None else f"destination {shown(destination or '')}"
+        )
+        raise Refusal(
+            refusal.UNSUB_UNKNOWN, version, f"no subscription with {what} exists on this connection"
+        )
+    if durable is not None:
+        try:
+            session.shared.router.forget(durable)
+        except NoRoute as problem:
+            raise Refusal(refusal.UNSUB_FAILED, version, str(problem)) from None
+    return None
+
+
+# --- ACK, NACK ------------------------------------------------------------------------------------
+
+
+def ack(session: StompConnection, frame: Frame) -> After:
+    _settle(session, frame, Outcome.ACCEPTED, refusal.ACK_UNKNOWN, refusal.ACK_NO_TRANSACTION)
+    return None
+
+
+def nack(session: StompConnection, frame: Frame) -> After:
+    """The message was not consumed: back to its queue as a failed delivery (STOMP11-NACK-03,
+    STOMP12-NACK-03), or to the dead letters."""
+    outcome = Outcome.REJECTED if session.acceptor.manners.nack_is_final else Outcome.MODIFIED
+    _settle(session, frame, outcome, refusal.NACK_UNKNOWN, refusal.NACK_NO_TRANSACTION)
+    return None
+
+
+def _settle(
+    session: StompConnection, frame: Frame, outcome: Outcome, unknown: Fault, no_transaction: Fault
+) -> None:
+    first, version = frame.head.first, session.version
+    header = "id" if version is Version.V1_2 else "message-id"
+    key = first.get(header)
+    if key is None:
+        raise Refusal(unknown, version, f"{frame.head.command} needs the header {header}")
+    if version is Version.V1_1 and "subscription" not in first:
+        raise Refusal(
+            refusal.ACK_WRONG_SUB, version, f"{frame.head.command} needs the header subscription"
+        )
+    named = first.get("transaction")
+    transaction: Transaction | None = None
+    if named is not None:
+        transaction = _transaction(session, named, no_transaction)
+        if session.shared.settings.stomp_transactional_acks_ignored:
+            return
+    delivery = session.deliveries.get(key)
+    if delivery is None:
+        raise Refusal(
+            unknown,
+            version,
+            f"{header} {shown(key)} names nothing that waits to be acknowledged here",
+        )
+    subscription: Subscription = delivery.subscription
+    if version is Version.V1_1 and first["subscription"] != subscription.id:
+        detail = (
+            f"message-id {shown(key)} does not belong to subscription"
+            f" {shown(first['subscription'])}"
+        )
+        raise Refusal(refusal.ACK_WRONG_SUB, version, detail)
+    entries = subscription.take(delivery)
+    queue = subscription.queue
+    if transaction is None:
+        queue.settle(entries, outcome)
+    else:
+        transaction.settle(queue, entries, outcome)
+    queue.dispatch()
+
+
+# --- BEGIN, COMMIT, ABORT -------------------------------------------------------------------------
+
+
+def begin(session: StompConnection, frame: Frame) -> After:
+    name = frame.get("transaction")
+    if name is None:
+        raise Refusal(refusal.BEGIN_BAD, session.version, "BEGIN needs a transaction header")
+    if name in session.transactions:
+        detail = f"transaction {shown(name)} has begun and not ended on this connection"
+        raise Refusal(refusal.BEGIN_AGAIN, session.version, detail)
+    session.transactions[name] = session.shared.parts.transaction()
+    return None
+
+
+def commit(session: StompConnection, frame: Frame) -> After:
+    transaction = _end(session, frame, refusal.COMMIT_BAD)
+    router = session.shared.router
+    router.together()
+    try:
+        queues = transaction.commit(router.publish)
+    except NoRoute as problem:
+        raise Refusal(refusal.COMMIT_BAD, session.version, str(problem)) from None
+    for queue in queues:
+        queue.dispatch()
+        router.tidy(queue)
+    return None
+
+
+def abort(session: StompConnection, frame: Frame) -> After:
+    transaction = _end(session, frame, refusal.ABORT_BAD)
+    for queue in transaction.undo():
+        queue.dispatch()
+        session.shared.router.tidy(queue)
+    return None
+
+
+def _end(session: StompConnection, frame: Frame, fault: Fault) -> Transaction:
+    name = frame.get("transaction")
+    if name is None:
+        raise Refusal(fault, session.version, f"{frame.head.command} needs a transaction header")
+    transaction = _transaction(session, name, fault)
+    del session.transactions[name]
+    return transaction
+
+
+def _transaction(session: StompConnection, name: str, fault: Fault) -> Transaction:
+    transaction = session.transactions.get(name)
+    if transaction is None:
+        raise Refusal(
+            fault, session.version, f"no transaction {shown(name)} has begun on this connection"
+        )
+    return transaction
+
+
+# --- DISCONNECT -----------------------------------------------------------------------------------
+
+
+def disconnect(session: StompConnection, frame: Frame) -> After:
+    return session.close
+
+
+COMMANDS: Mapping[str, Handler] = {
+    "SEND": send,
+    "SUBSCRIBE": subscribe,
+    "UNSUBSCRIBE": unsubscribe,
+    "ACK": ack,
+    "NACK": nack,
+    "BEGIN": begin,
+    "COMMIT": commit,
+    "ABORT": abort,
+    "DISCONNECT": disconnect,
+}
+"""Handler by command. Which of them a version has is the grammar's business."""

@@ -1,0 +1,486 @@
+"""One STOMP connection, from its first octet to its close.
+
+Rules of this file
+------------------
+* Octets and instants come in through the constructor, ``receive``, ``due``, ``hold`` and ``lost``;
+  octets go out through the outbox. Nothing else touches the world.
+* A peer's mistake is a :class:`Refusal`, raised where it is noticed, caught here, answered once. It
+  never leaves.
+* What a *frame* does is in ``commands.py``, what a *version* allows is in ``grammar.py``; only
+  states are here.
+
+Theory ------ A connection has three states. OPENING waits for a CONNECT or STOMP frame, read by the
+opening grammar. That frame chooses the version, and with it the grammar, the parser and the encoder
+for the rest of the connection's life, and the state is SESSION. CLOSED is final: what arrives then,
+be it behind a fatal error or behind DISCONNECT, is ignored.
+
+=============  ======================  ======================  ==========
+what comes     OPENING                 SESSION                 CLOSED
+=============  ======================  ======================  ==========
+CONNECT STOMP  CONNECTED -> SESSION    ERROR -> CLOSED         ignored
+other frames   ERROR -> CLOSED         commands.py             ignored
+malformed      ERROR -> CLOSED         ERROR -> CLOSED         ignored
+DISCONNECT     ERROR -> CLOSED         RECEIPT -> CLOSED       ignored
+EOLs, parts    alive                   alive                   ignored
+ttl            ERROR -> CLOSED         ERROR -> CLOSED         --
+handshake      ERROR -> CLOSED         --                      --
+beat           --                      one LF                  --
+peer reads not --                      no MESSAGE goes out     --
+peer gone      CLOSED, nothing sent    CLOSED, nothing sent    ignored
+=============  ======================  ======================  ==========
+
+A SEND to an address that is full under BLOCK waits, and everything behind it: the connection is not
+read until there is room (ARTEMIS-FLOW-block-1). STOMP has no other way to hold back a producer.
+Meanwhile its subscriptions get messages and our beats go on, but its own signs of life cannot be
+seen: the TTL stands still, and begins anew when it is read again. Its acknowledgements cannot be
+seen either; so a client that is slow to acknowledge does well to send on a connection of its own.
+
+So it is while the broker is short of memory or disk space (RABBITMQ-FLOW-conn-1), but for one
+thing: the first SEND is carried out, for only it tells that this client publishes, and what comes
+behind it waits.
+
+Every ERROR closes the connection, in every version. 1.2 demands that (STOMP12-ERR-02), 1.1 demands
+it for SEND and SUBSCRIBE (STOMP11-SEND-07, STOMP11-SUB-03) and allows it otherwise, and 1.0 leaves
+it open.
+
+Closing, in whatever way, first undoes open transactions and takes the consumers out of their
+queues, then gives all messages back, then lets others have them. In this order a message cannot
+overtake an older one on the way back.
+
+Warts
+-----
+* CONNECT is read before its version is known. So an end of line may be CR LF there even if the
+  client turns out to speak 1.1, and leading spaces are stripped afterwards if it turns out to speak
+  1.0.
+* The host header must be there from 1.1 on (STOMP11-CONNECT-09, STOMP12-CONNECT-07), and then is
+  ignored (ARTEMIS-STOMP-host-1).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+
+from brokerproof.harness.model.enums import Outcome
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.reference_broker.families.activemq.inactivity import NEVER
+from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
+from brokerproof.reference_broker.kernel.connection_info import (
+    BLOCKED,
+    BLOCKING,
+    RUNNING,
+    Described,
+)
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.passwords import admitted
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.stomp import refusal
+from brokerproof.reference_broker.protocols.stomp.commands import After, NoRoom, withheld
+from brokerproof.reference_broker.protocols.stomp.frame import SUPPORTED, Frame, Headers, Version
+from brokerproof.reference_broker.protocols.stomp.parser import Sink
+from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
+from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, Subscription
+from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRules
+
+SERVER = "brokerproof/0.1.0"
+
+TTL, HANDSHAKE, BEAT = "ttl", "handshake", "beat"
+ROOM = "room"
+"""Why a connection is not read: the address that it sends to is full."""
+ALARM = "alarm"
+"""Likewise: it has sent something, and the broker is short of memory or disk space."""
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    OPENING = enum.auto()
+    SESSION = enum.auto()
+    CLOSED = enum.auto()
+
+
+class StompConnection:
+    """``version``, ``encoder`` and what follows it in the constructor are for ``commands.py``."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, now: Instant) -> None:
+        parts = shared.parts
+        self.conn = conn
+        self.acceptor = acceptor
+        self.shared = shared
+        self.version = Version.V1_2
+        self.client_id: str | None = None
+        self.user = ""
+        self.encoder = parts.encoder(None)
+        self.subscriptions: dict[tuple[str | None, str | None], Subscription] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        self.transactions: dict[str, Transaction] = {}
+        self.held = False
+        self._paused = self._streams = False
+        self._state = State.OPENING
+        self._parser = parts.parser(parts.opening, acceptor.limits)
+        negotiator, liveness = parts.stomp_heart_beats(acceptor.manners.heart_beats)
+        self._negotiator = negotiator(acceptor, shared.settings)
+        self._silence: Fault = refusal.SILENT
+        self._ttl_ms = self._negotiator.initial_ttl_ms()
+        self._liveness = liveness(shared.start, shared.check_interval, ms(self._ttl_ms), now)
+        self._beats: Beats | None = None
+        self._on_room = self._go_on
+        self._waiting: Frame | None = None
+        self.blocked = False
+        """Whether it waits for the end of an alarm, or for space."""
+        self._unread = b""
+        shared.outbox.watch(conn, self._streaming)
+        self._watch()
+        if acceptor.handshake_timeout_ms > 0:
+            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._state is not State.CLOSED
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        self._liveness.heard(now, data)
+        if self._waiting is None and not self.blocked:
+            self._read(now, data)
+        else:
+            self._unread += data  # what was on its way when reading was stopped
+
+    def _read(self, now: Instant, data: bytes, frame: Frame | None = None) -> None:
+        """Carries out ``frame``, if there is one, and then what stands in ``data``."""
+        try:
+            self._parser.feed(data)
+            if frame is not None:
+                self._command(frame)
+                if self._state is State.CLOSED or self._blocks(frame):
+                    return
+                frame = None
+            while (frame := self._parser.next()) is not None:
+                if self._state is State.SESSION:
+                    self._command(frame)
+                else:
+                    self._connect(now, frame)
+                if self._state is State.CLOSED or self._blocks(frame):
+                    return
+                frame = None
+        except NoRoom as problem:
+            self._wait(frame, problem)
+        except Refusal as problem:
+            if problem.receipt is None and frame is not None:
+                problem.receipt = frame.get("receipt")
+            self._refuse(problem, frame)
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline of ours has come: ``what`` is TTL, HANDSHAKE or BEAT."""
+        if what == BEAT and self._beats is not None:
+            self.shared.outbox.send(self.conn, self._beats.beat(now))
+            self.shared.deadlines.set((self.conn, BEAT), self._beats.deadline)
+        elif what == HANDSHAKE:
+            detail = (
+                f"no CONNECT frame within {self.acceptor.handshake_timeout_ms} ms of the"
+                " connection's opening"
+            )
+            self._refuse(Refusal(refusal.TOO_SLOW, self.version, detail))
+        elif what == TTL:
+            deadline = self._liveness.deadline()
+            if deadline > now:
+                self._watch()
+            elif self.acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS:
+                detail = (
+                    f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
+                )
+                self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
+                self.close()
+            else:
+                detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
+                self._refuse(Refusal(self._silence, self.version, detail))
+
+    def _watch(self) -> None:
+        """Has :meth:`due` called when the peer will have been silent for too long."""
+        deadline = self._liveness.deadline()
+        if deadline >= NEVER:
+            self.shared.deadlines.cancel((self.conn, TTL))
+        else:
+            self.shared.deadlines.set((self.conn, TTL), deadline)
+
+    def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
+        """``frame``, and everything behind it, waits until there is room."""
+        self._waiting = frame
+        if frame is not None and isinstance(frame.body, Extract):
+            frame.body.whole.hold()
+        self._unread = self._parser.rest()
+        self.shared.outbox.stop_reading(self.conn, ROOM)
+        self.shared.deadlines.cancel((self.conn, TTL))
+        self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
+
+    def _go_on(self) -> None:
+        """There is room: what waited is carried out, as far as that lasts."""
+        now, frame, data = self.shared.now, self._waiting, self._unread
+        self._forget_waiting()
+        self._read(now, data, frame)
+        if self._waiting is None and self._state is not State.CLOSED:
+            self.shared.outbox.resume_reading(self.conn, ROOM)
+            self._liveness.last_heard = now
+            self._watch()
+
+    def _blocks(self, frame: Frame) -> bool:
+        """Whether nothing behind ``frame`` may be read now: it was a SEND, and the broker is short
+        of something."""
+        alarms = self.shared.alarms
+        if not alarms.raised or frame.head.command != "SEND":
+            return False
+        self._stop(ALARM)
+        alarms.wait(self._unblock)
+        self.shared.outbox.observe(
+            self.conn,
+            "RABBITMQ-FLOW-conn-1",
+            f"low on {' & '.join(alarms.raised)}: the connection is not read",
+        )
+        return True
+
+    def _unblock(self) -> None:
+        """No alarm is left: what waited is carried out."""
+        self._read_again(ALARM)
+
+    def _stop(self, reason: str) -> None:
+        """Nothing behind the frame that was carried out last is read now."""
+        self.blocked = True
+        self._unread = self._parser.rest()
+        self.shared.outbox.stop_reading(self.conn, reason)
+        self.shared.deadlines.cancel((self.conn, TTL))
+
+    def _read_again(self, reason: str) -> None:
+        """``reason`` to stop is over."""
+        now, data = self.shared.now, self._unread
+        self.blocked, self._unread = False, b""
+        self.shared.outbox.resume_reading(self.conn, reason)
+        self._liveness.last_heard = now
+        self._watch()
+        self._read(now, data)
+
+    def _forget_waiting(self) -> None:
+        frame, self._waiting, self._unread = self._waiting, None, b""
+        if frame is not None and isinstance(frame.body, Extract):
+            frame.body.whole.drop()
+
+    def may_send(self, address: str) -> bool:
+        """Whether a SEND to ``address`` can be carried out now; if not, it is tried again when
+        there is room.
+
+        A client whose transaction holds messages is not made to wait: it could not end the
+        transaction, and what it holds may be what fills the address.
+        """
+        if any(each.holds_messages for each in self.transactions.values()):
+            return True
+        return self.shared.admission.has_room(address, self._on_room)
+
+    def submit(self, frame: Frame, message: Message, transaction: Transaction | None) -> After:
+        """Carries out a SEND where there is a
+        :class:`brokerproof.reference_broker.families.activemq.producer_flow.ProducerFlow`."""
+        raise NotImplementedError
+
+    def hold(self, held: bool) -> None:
+        """A peer that does not read gets no messages: they stay in their queues, for others or for
+        later."""
+        self._paused = held
+        self._hold()
+
+    def _streaming(self, streams: bool) -> None:
+        """While a large message is on its way out others stay in their queues too: they would have
+        to wait behind it here."""
+        self._streams = streams
+        self._hold()
+
+    def _hold(self) -> None:
+        held = self._paused or self._streams
+        if held is self.held:
+            return
+        self.held = held
+        subscriptions = list(self.subscriptions.values())
+        for subscription in subscriptions:
+            subscription.hold(held)
+        if not held:
+            for subscription in subscriptions:
+                subscription.queue.dispatch()
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+        self._end()
+
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._refuse(Refusal(refusal.NOT_STORED, self.version, problem))
+
+    def describe(self) -> Described | None:
+        """How the connection stands; None before it is open."""
+        if self._state is not State.SESSION:
+            return None
+        return Described(
+            protocol=f"STOMP {self.version.wire}",
+            user=self.user,
+            state=BLOCKED if self.blocked else BLOCKING if self.shared.alarms.raised else RUNNING,
+            channels=1,
+            client_properties={"product": "STOMP client"},
+            channel_max=1,
+            timeout_s=self._ttl_ms // 1000,
+            direct=True,
+        )
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What its subscriptions have of queues, delivered and not settled."""
+        return ((each.subscription.queue, each.entry) for each in self.deliveries.values())
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    def _connect(self, now: Instant, frame: Frame) -> None:
+        """CONNECT or STOMP, handled alike (STOMP11-CONNECT-06, STOMP12-CONNECT-04)."""
+        parts = self.shared.parts
+        first = frame.head.first
+        version = self.version = self._choose(first.get("accept-version"))
+        if version is Version.V1_0:
+            first = {name: value.lstrip(" ") for name, value in first.items()}
+        elif "host" not in first:
+            raise Refusal(
+                refusal.NO_HOST,
+                version,
+                f"{frame.head.command} needs a host header from version 1.1 on",
+            )
+        self._authenticate(first.get("login"), first.get("passcode"))
+        self.user = first.get("login") or self.shared.certified(self.conn) or ""
+        self.client_id = first.get("client-id")
+        agreement = self._negotiator.negotiate(first.get("heart-beat"), version)
+        headers: list[tuple[str, str]] = []
+        if "accept-version" in first:
+            headers.append(("version", version.wire))
+        headers.append(("session", f"{self.shared.session_seed}session-{self.conn}"))
+        if not self.acceptor.disable_stomp_server_header:
+            headers.append(("server", SERVER))
+        if agreement.header is not None:
+            headers.append(("heart-beat", agreement.header))
+        self._state = State.SESSION
+        rest = self._parser.rest()
+        self._parser = parts.parser(parts.grammars[version], self.acceptor.limits)
+        smallest = self.acceptor.stomp_min_large_message_size
+        if self.shared.large is not None and smallest >= 0:
+            self._parser.spool_from(smallest, self.spool)
+        self._parser.feed(rest)
+        self.encoder = parts.encoder(version)
+        self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", tuple(headers)))
+        deadlines = self.shared.deadlines
+        deadlines.cancel((self.conn, HANDSHAKE))
+        self._ttl_ms = agreement.ttl_ms
+        self._liveness.agreed(now, ms(agreement.ttl_ms), ms(agreement.first_look_ms))
+        self._silence = refusal.SILENT_WITH_BEATS if agreement.client_beats else refusal.SILENT
+        self._watch()
+        if agreement.beat_ms:
+            self._beats = parts.beats(ms(agreement.beat_ms), now)
+            deadlines.set((self.conn, BEAT), self._beats.deadline)
+
+    def _choose(self, accepted: str | None) -> Version:
+        """The highest version that both sides have (STOMP11-NEGO-04, STOMP12-NEGO-04); without the
+        header it is 1.0."""
+        if accepted is None:
+            return Version.V1_0
+        offered = accepted.split(",")
+        for version in reversed(Version):
+            if version.wire in offered and version in self.shared.parts.grammars:
+                return version
+        detail = f"the client accepts {shown(accepted)}, and this broker speaks {SUPPORTED}"
+        raise Refusal(
+            refusal.NO_COMMON_VERSION, Version.V1_2, detail, headers=(("version", SUPPORTED),)
+        )
+
+    def _authenticate(self, login: str | None, passcode: str | None) -> None:
+        settings = self.shared.settings
+        if not settings.security_enabled:
+            return
+        if login is None and passcode is None and self.shared.certified(self.conn) is not None:
+            return
+        same = admitted(settings.users, login or "", (passcode or "").encode())
+        if login is None or passcode is None or not same:
+            detail = "a login and its passcode are needed here, and what came is not such a pair"
+            raise Refusal(refusal.BAD_LOGIN, self.version, detail)
+
+    def spool(self, text: bool) -> Sink | None:
+        """Where a large body goes; None if it has to stay in memory."""
+        return (
+            None
+            if self.shared.large is None
+            else self.shared.large.begin(text=text, failed=self.fail)
+        )
+
+    # --- session ----------------------------------------------------------------------------------
+
+    def _command(self, frame: Frame) -> None:
+        head = frame.head
+        after = self.shared.parts.commands[head.command](self, frame)
+        receipt = head.first.get("receipt")
+        if receipt is not None and after is not withheld:
+            self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
+        if after is not None:
+            after()
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
+        """Answers with ERROR and closes."""
+        self.tell(problem, frame)
+        self.close()
+
+    def tell(self, problem: Refusal, frame: Frame | None = None) -> None:
+        """Answers with ERROR."""
+        where = "" if frame is None else f" in the {frame.head.command} frame"
+        body = f"{problem.message}{where}: {problem.detail} ({problem.requirement})\n".encode(
+            "utf-8", "backslashreplace"
+        )
+        headers: Headers = (
+            ("message", problem.message),
+            *problem.headers,
+            ("content-type", "text/plain"),
+            ("content-length", str(len(body))),
+        )
+        if problem.receipt is not None:
+            headers = (*headers, ("receipt-id", problem.receipt))
+        self.shared.outbox.observe(self.conn, problem.requirement, problem.detail)
+        self.shared.outbox.send(self.conn, self.encoder.frame("ERROR", headers, body))
+
+    def close(self) -> None:
+        """Closes behind what was sent."""
+        self.shared.outbox.close(self.conn)
+        self._end()
+
+    def _end(self) -> None:
+        self._state = State.CLOSED
+        self._parser.abandon()
+        self._forget_waiting()
+        for what in (TTL, HANDSHAKE, BEAT):
+            self.shared.deadlines.cancel((self.conn, what))
+        self.shared.admission.forget(self._on_room)
+        self.shared.alarms.forget(self._unblock)
+        subscriptions = list(self.subscriptions.values())
+        transactions = list(self.transactions.values())
+        self.subscriptions.clear()
+        self.transactions.clear()
+        self.release(subscriptions, transactions)
+
+    def release(
+        self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
+    ) -> None:
+        """Ends ``subscriptions`` and undoes ``transactions``; their messages go back and are
+        offered to others."""
+        back = [(subscription.queue, subscription.leave()) for subscription in subscriptions]
+        queues: dict[Queue, None] = {}
+        for transaction in transactions:
+            queues.update(dict.fromkeys(transaction.undo()))
+        for queue, entries in back:
+            queue.settle(entries, Outcome.RELEASED)
+            queues[queue] = None
+        for queue in queues:
+            queue.dispatch()
+            self.shared.router.tidy(queue)

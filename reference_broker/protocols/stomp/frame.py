@@ -1,0 +1,71 @@
+"""What a STOMP frame is, once it has been read: a head and a body."""
+
+from __future__ import annotations
+
+import enum
+
+from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.message import Envelope
+
+
+class Version(enum.IntEnum):
+    """The protocol versions, oldest first."""
+
+    V1_0 = 0
+    V1_1 = 1
+    V1_2 = 2
+
+    @property
+    def wire(self) -> str:
+        """As ``accept-version`` and ``version`` headers have it."""
+        return f"1.{int(self)}"
+
+
+SUPPORTED = "1.0,1.1,1.2"
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Head:
+    """Command and headers, decoded. Never changes, so frames with the same head share one.
+
+    ``headers`` has every entry in order, ``first`` the first entry of each name
+    (STOMP12-REPEAT-02), ``content_length`` is None without such a header. ``envelope`` belongs to
+    SEND: what it has worked out about this head.
+    """
+
+    __slots__ = ("command", "content_length", "envelope", "first", "headers")
+
+    def __init__(self, command: str, headers: Headers, content_length: int | None) -> None:
+        self.command = command
+        self.headers = headers
+        self.first = dict(reversed(headers))
+        self.content_length = content_length
+        self.envelope: Envelope | None = None
+
+    def with_receipt(self, value: str) -> Head:
+        """The same head with another value in its first receipt header, which it must have. What
+        SEND knows is kept."""
+        at = self.headers.index(("receipt", self.first["receipt"]))
+        other = Head.__new__(Head)
+        other.command = self.command
+        other.content_length = self.content_length
+        other.headers = (*self.headers[:at], ("receipt", value), *self.headers[at + 1 :])
+        other.first = {**self.first, "receipt": value}
+        other.envelope = self.envelope
+        return other
+
+
+class Frame:
+    """One frame as received; its body is an extract of a large one if it was too large for
+    memory."""
+
+    __slots__ = ("body", "head")
+
+    def __init__(self, head: Head, body: bytes | Extract) -> None:
+        self.head = head
+        self.body = body
+
+    def get(self, name: str) -> str | None:
+        """The first header of that name, or None."""
+        return self.head.first.get(name)

@@ -1,0 +1,136 @@
+"""What CONNECT's heart-beat header leads to: the answer in CONNECTED, our own beats, and the
+connection TTL.
+
+With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier``, lo and hi its
+``connectionTtlMin`` and ``connectionTtlMax``, all times in milliseconds:
+
+1. TTL0, what a connection starts with: the acceptor's ``connectionTtl``, else
+   ``connection-ttl-override`` unless that is -1, else 60000 (ARTEMIS-STOMP-ttl-2).
+2. sx, what we send: 0 if cy is 0, else max(500, cy) (ARTEMIS-STOMP-ttl-7).
+3. If cx is 0: TTL is TTL0, and sy, what we ask for, is TTL0 / m.
+4. Otherwise t = cx * m (ARTEMIS-STOMP-ttl-3). If t < lo: TTL is lo and sy is lo / m (-6). Else if t
+   > hi: TTL is hi and sy is hi / m (-5). Else TTL is t and sy is cx. TTL0 plays no part. lo is
+   looked at first, so it wins if lo > hi.
+5. The answer is sx,sy.
+
+Products and quotients are IEEE doubles, truncated to a signed 64-bit integer that saturates: the
+modifier is a decimal.
+
+Without the header (and always in 1.0, which has no heart-beats) there is no header in the answer,
+no beats, and TTL0. The specifications want a missing header treated as 0,0 (STOMP11-HB-05,
+STOMP12-HB-05): it is, because with cx = 0 and cy = 0 neither side sends, whatever sy says.
+
+A hi below cx lets a connection die before the client owes a beat. That is the configuration's wish;
+the agreement says what we ask for, and a client that wants to live sends that often.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from brokerproof.reference_broker.protocols.stomp.frame import Version
+from brokerproof.reference_broker.protocols.stomp.refusal import BAD_HEART_BEAT, Refusal, shown
+from brokerproof.reference_broker.settings.settings import LONG_MAX, Acceptor, Settings
+
+DEFAULT_TTL_MS = 60_000
+MIN_BEAT_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """``header`` is the value for CONNECTED, None for none. ``beat_ms`` is the period of our beats,
+    0 for none."""
+
+    header: str | None
+    beat_ms: int
+    ttl_ms: int
+    client_beats: bool
+    """Whether the TTL follows from beats that the client promised."""
+    first_look_ms: int = 0
+    """When silence is looked for first, where it is looked for once an interval."""
+
+
+def to_long(value: float) -> int:
+    """``value`` truncated to a signed 64-bit integer, saturating; not-a-number gives 0."""
+    if math.isnan(value):
+        return 0
+    if value >= LONG_MAX:
+        return LONG_MAX
+    return max(int(value), -LONG_MAX - 1) if math.isfinite(value) else -LONG_MAX - 1
+
+
+class HeartBeatNegotiator:
+    """The arithmetic of one acceptor."""
+
+    def __init__(self, acceptor: Acceptor, settings: Settings) -> None:
+        self.acceptor = acceptor
+        self.settings = settings
+
+    def initial_ttl_ms(self) -> int:
+        """TTL0."""
+        if self.acceptor.connection_ttl_ms is not None:
+            return self.acceptor.connection_ttl_ms
+        if self.settings.connection_ttl_override_ms != -1:
+            return self.settings.connection_ttl_override_ms
+        return DEFAULT_TTL_MS
+
+    def negotiate(self, header: str | None, version: Version) -> Agreement:
+        """What a CONNECT with this heart-beat header leads to. Raises :class:`Refusal` for a
+        malformed one."""
+        if header is None or version is Version.V1_0:
+            return Agreement(None, 0, self.initial_ttl_ms(), client_beats=False)
+        cx, cy = self.parse(header, version)
+        sx, sy, ttl = self.agree(cx, cy)
+        return Agreement(f"{sx},{sy}", sx, ttl, client_beats=cx != 0)
+
+    def parse(self, header: str, version: Version) -> tuple[int, int]:
+        """Two whole numbers of milliseconds, separated by a comma, nothing else (STOMP11-HB-01,
+        STOMP12-HB-01).
+
+        The specifications say "positive" and give 0 a meaning, so: not negative. Numbers end at
+        2^63 - 1.
+        """
+        parts = header.split(",")
+        if len(parts) != 2:
+            raise Refusal(
+                BAD_HEART_BEAT,
+                version,
+                f"heart-beat {shown(header)} is not two numbers and a comma",
+            )
+        return self._number(parts[0], header, version), self._number(parts[1], header, version)
+
+    @staticmethod
+    def _number(text: str, header: str, version: Version) -> int:
+        digits = text.lstrip("0") or text[:1]
+        if not (digits.isascii() and digits.isdigit()):
+            detail = (
+                f"{shown(text)} in heart-beat {shown(header)} is no whole number of milliseconds"
+                " from 0 up"
+            )
+            raise Refusal(BAD_HEART_BEAT, version, detail)
+        if len(digits) > 19 or int(digits) > LONG_MAX:
+            raise Refusal(
+                BAD_HEART_BEAT,
+                version,
+                f"{shown(text)} in the heart-beat header is more than {LONG_MAX}",
+            )
+        return int(digits)
+
+    def agree(self, cx: int, cy: int) -> tuple[int, int, int]:
+        """sx, sy and TTL, in milliseconds."""
+        lo, hi = self.acceptor.connection_ttl_min_ms, self.acceptor.connection_ttl_max_ms
+        sx = 0 if cy == 0 else max(MIN_BEAT_MS, cy)
+        if cx == 0:
+            ttl = self.initial_ttl_ms()
+            return sx, self._without_modifier(ttl), ttl
+        ttl = to_long(float(cx) * self.acceptor.heart_beat_to_connection_ttl_modifier)
+        if ttl < lo:
+            return sx, self._without_modifier(lo), lo
+        if ttl > hi:
+            return sx, self._without_modifier(hi), hi
+        return sx, cx, ttl
+
+    def _without_modifier(self, ttl: int) -> int:
+        modifier = self.acceptor.heart_beat_to_connection_ttl_modifier
+        return to_long(float(ttl) / modifier) if modifier else LONG_MAX

@@ -1,0 +1,415 @@
+"""Octets in, frames out: incremental, for any fragmentation, with bounded memory.
+
+The usual case is that a chunk holds whole frames. They are cut out of it in place: find the blank
+line, look the head up by its octets (producers repeat theirs, all but the receipt's value; see
+:data:`REMEMBERED`), take the body by its length or up to the NUL.
+
+What is left of a chunk, a frame that has begun and not ended, moves to a buffer of its own. From
+then on each octet is looked at once, only to learn whether the frame is complete or has broken a
+limit; then the frame is read from its start as in the usual case. So a frame is the same, and is
+refused for the same reason, however it was cut, and the buffer never holds more than the limits
+allow plus one chunk:
+
+* a line of more than ``limits.line`` octets without its end of line, also one that never ends,
+* more than ``limits.headers`` header lines,
+* a body announced with, or reaching, more than ``limits.body`` octets,
+* a body on a frame that may have none, from its first octet
+
+are refused as soon as they are seen (STOMP11-LIMIT-01, STOMP12-LIMIT-01, STOMP11-BODY-02,
+STOMP12-BODY-02).
+
+Where large bodies are kept in files (:meth:`FrameParser.spool_from`), the body of a SEND that is so
+large and not there as a whole goes there as it comes, and none of it stays here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.protocols.stomp import refusal
+from brokerproof.reference_broker.protocols.stomp.frame import Frame, Head
+from brokerproof.reference_broker.protocols.stomp.grammar import Grammar
+from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal, shown
+from brokerproof.reference_broker.settings.settings import StompLimits
+
+REMEMBERED = 64
+"""How many heads a parser remembers, of at most :data:`SHORT` octets each."""
+SHORT = 1024
+
+_LF_LINES = re.compile(rb"\n*")
+_CRLF_LINES = re.compile(rb"(?:\r?\n)*")
+_LF_BLANK = re.compile(rb"\n\n")
+_CRLF_BLANK = re.compile(rb"\n\r?\n")
+_ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
+
+
+class Sink(Protocol):
+    """Where a large body goes (:class:`brokerproof.reference_broker.persistence.large.Spool`)."""
+
+    @property
+    def octets(self) -> int: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def finish(self) -> LargeBody: ...
+
+    def abandon(self) -> None: ...
+
+
+class FrameParser:
+    """Reads frames by the rules of one grammar. Use: ``feed``, then ``next`` until it returns None,
+    and so on."""
+
+    def __init__(self, grammar: Grammar, limits: StompLimits) -> None:
+        self._grammar = grammar
+        self._limits = limits
+        self._lines = _CRLF_LINES if grammar.crlf else _LF_LINES
+        self._blank = _CRLF_BLANK if grammar.crlf else _LF_BLANK
+        self._heads: dict[bytes | tuple[bytes, bytes], Head] = {}
+        self._data = b""
+        self._at = 0
+        # The frame that has begun and not ended, and how far it has been looked at.
+        self._pending = bytearray()
+        self._looked = 0
+        self._line_at = 0
+        self._line_count = 0
+        self._body_at: int | None = None
+        self._whole: int | None = None
+        # The frame whose body goes to a sink, and how many octets of the body are to come, None for
+        # up to a NUL.
+        self._new_sink: Callable[[bool], Sink | None] | None = None
+        self._spool_size = 0
+        self._sink: Sink | None = None
+        self._sink_head: Head | None = None
+        self._left: int | None = None
+        self._spooled: Frame | None = None
+
+    def spool_from(self, size: int, new_sink: Callable[[bool], Sink | None]) -> None:
+        """From ``size`` octets on a SEND's body goes to what ``new_sink`` gives, told if it is
+        text; None keeps it here."""
+        self._spool_size = max(size, 1)
+        self._new_sink = new_sink
+
+    def abandon(self) -> None:
+        """No more octets come."""
+        if self._sink is not None:
+            self._sink.abandon()
+            self._sink = None
+
+    @property
+    def buffered(self) -> int:
+        """Octets held."""
+        return len(self._pending) + len(self._data) - self._at
+
+    def rest(self) -> bytes:
+        """What was fed and not read: for the parser that takes over."""
+        return bytes(self._pending) + self._data[self._at :]
+
+    def feed(self, data: bytes) -> None:
+        """Takes more octets. Raises :class:`Refusal` when the frame that has begun breaks a
+        limit."""
+        if self._sink is not None:
+            data = self._pour(self._sink, data)
+            if self._sink is not None:
+                return
+        if self._pending:
+            self._pending += data
+            if not self._is_complete():
+                return
+            data = bytes(self._pending)
+            self._pending = bytearray()
+        self._data = data
+        self._at = 0
+
+    def next(self) -> Frame | None:
+        """The next frame, or None when more octets are needed. Raises :class:`Refusal` for anything
+        that is no frame."""
+        if self._spooled is not None:
+            spooled, self._spooled = self._spooled, None
+            return spooled
+        data, at = self._data, self._at
+        if data[at : at + 1] <= b"\r":
+            end_of_lines = self._lines.match(data, at)
+            assert end_of_lines is not None
+            at = end_of_lines.end()
+            if at == len(data):
+                self._data, self._at = b"", 0
+                return None
+        blank = self._blank.search(data, at)
+        if blank is None:
+            self._wait(at)
+            return None
+        block = data[at : blank.start()]
+        head = self._heads.get(block)
+        if head is None:
+            head = self._head(block)
+        body_at = blank.end()
+        length = head.content_length
+        if length is not None:
+            end = body_at + length
+            if end >= len(data):
+                if length >= self._spool_size and self._begin_to_spool(
+                    head, data[body_at:], length
+                ):
+                    return None
+                self._wait(at, body_at=body_at - at, whole=end + 1 - at)
+                return None
+            if data[end]:
+                raise self._no_nul(head, length, data[end : end + 1])
+        else:
+            end = data.find(b"\0", body_at)
+            if end < 0:
+                if body_at < len(data):
+                    self._check_body(head, len(data) - body_at)
+                if len(data) - body_at >= self._spool_size and self._begin_to_spool(
+                    head, data[body_at:], None
+                ):
+                    return None
+                self._wait(at, body_at=body_at - at)
+                return None
+            self._check_body(head, end - body_at)
+        self._at = end + 1
+        return Frame(head, data[body_at:end])
+
+    # --- frames that have begun -------------------------------------------------------------------
+
+    def _wait(self, at: int, body_at: int | None = None, whole: int | None = None) -> None:
+        """Keeps the frame that begins at ``at``; its body begins ``body_at`` further, its end is
+        known to be ``whole``."""
+        self._pending = bytearray(self._data[at:])
+        self._data, self._at = b"", 0
+        self._looked = self._line_at = self._line_count = 0
+        self._body_at, self._whole = body_at, whole
+        if body_at is None:
+            self._is_complete()
+        else:
+            self._looked = len(self._pending)
+
+    def _is_complete(self) -> bool:
+        """Whether reading the pending frame from its start would get further than last time."""
+        pending = self._pending
+        if self._whole is not None:
+            return len(pending) >= self._whole
+        if self._body_at is not None:
+            looked = self._looked
+            found = pending.find(b"\0", looked)
+            self._looked = len(pending)
+            if found < 0 and len(pending) - self._body_at > self._limits.body:
+                raise self._too_large(
+                    f"the body has more than {self._limits.body} octets and has not ended"
+                )
+            # The first octet of a body may already be one too many, so it is worth a look; and so
+            # is one that gets large.
+            large = (
+                self._new_sink is not None
+                and looked - self._body_at < self._spool_size <= len(pending) - self._body_at
+            )
+            return found >= 0 or looked == self._body_at or large
+        while (found := pending.find(b"\n", self._looked)) >= 0:
+            line = pending[self._line_at : found]
+            if self._grammar.crlf and line.endswith(b"\r"):
+                del line[-1:]
+            if not line:
+                return True
+            self._check_line(self._line_count, bytes(line))
+            self._line_count += 1
+            self._looked = self._line_at = found + 1
+        self._looked = len(pending)
+        unfinished = len(pending) - self._line_at
+        if self._grammar.crlf and pending.endswith(b"\r"):
+            unfinished -= 1
+        if unfinished > self._limits.line:
+            raise self._too_large(
+                f"line {self._line_count + 1} has more than {self._limits.line} octets and has not"
+                " ended"
+            )
+        return False
+
+    # --- large bodies -----------------------------------------------------------------------------
+
+    def _begin_to_spool(self, head: Head, data: bytes, length: int | None) -> bool:
+        """The body of ``head`` begins with ``data`` and has ``length`` octets, or ends with a NUL.
+        False if it stays here."""
+        sink = None
+        if head.command == "SEND" and self._new_sink is not None:
+            sink = self._new_sink(length is None)
+        if sink is None:
+            return False
+        self._sink, self._sink_head, self._left = sink, head, length
+        self._data, self._at = b"", 0
+        self._pour(sink, data)
+        return True
+
+    def _pour(self, sink: Sink, data: bytes) -> bytes:
+        """``data`` goes to ``sink`` as far as it is body; returns what is behind the frame."""
+        head = self._sink_head
+        assert head is not None
+        left = self._left
+        end = data.find(b"\0") if left is None else min(left, len(data))
+        body = data if end < 0 else data[:end]
+        if body:
+            sink.write(body)
+        if left is None:
+            self._check_body(head, sink.octets)
+            if end < 0:
+                return b""
+        else:
+            self._left = left - len(body)
+            if end == len(data):
+                return b""
+            if data[end]:
+                raise self._no_nul(head, sink.octets, data[end : end + 1])
+        self._spooled = Frame(head, Extract(sink.finish()))
+        self._sink = None
+        return data[end + 1 :]
+
+    def _no_nul(self, head: Head, length: int, found: bytes) -> Refusal:
+        detail = (
+            f"the {length} octets of the {head.command} frame's body are followed by {shown(found)}"
+        )
+        return self._refuse(refusal.NO_NUL, detail, head)
+
+    # --- heads ------------------------------------------------------------------------------------
+
+    def _check_line(self, number: int, line: bytes) -> None:
+        """A whole line of a head, without its end; ``number`` is 0 for the command."""
+        if len(line) > self._limits.line:
+            raise self._too_large(
+                f"line {number + 1} has {len(line)} octets, more than {self._limits.line}"
+            )
+        if number > self._limits.headers:
+            raise self._too_large(f"the frame has more than {self._limits.headers} header lines")
+        if number == 0 and self._grammar.version is None and line not in (b"CONNECT", b"STOMP"):
+            raise self._refuse(
+                refusal.NOT_CONNECTED,
+                f"a session begins with a CONNECT or STOMP frame, not with {shown(line)}",
+            )
+
+    def _head(self, block: bytes) -> Head:
+        """Reads a head: everything before the blank line, without the last end of line."""
+        grammar = self._grammar
+        key: bytes | tuple[bytes, bytes] = block
+        if block.startswith(b"SEND\n"):
+            before, found, rest = block.partition(b"\nreceipt:")
+            if found:
+                value, _, after = rest.partition(b"\n")
+                key = before, after
+                like = self._heads.get(key)
+                if like is not None and len(block) <= min(SHORT, self._limits.line):
+                    return like.with_receipt(self._receipt(value, before.count(b"\n") + 2))
+        lines = block.split(b"\n")
+        if grammar.crlf:
+            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines]
+        if (
+            len(block) > self._limits.line
+            or len(lines) > self._limits.headers
+            or grammar.version is None
+        ):
+            for number, line in enumerate(lines):
+                self._check_line(number, line)
+        headers: list[tuple[str, str]] = []
+        try:
+            command = self._text(lines[0], 1)
+            for number, line in enumerate(lines[1:], 2):
+                headers.append(self._header(line, number))
+            head = Head(command, tuple(headers), self._content_length(headers))
+            if command not in grammar.commands:
+                known = ", ".join(sorted(grammar.commands))
+                raise self._refuse(refusal.UNKNOWN_COMMAND, f"{shown(command)} is none of {known}")
+            self._check_body(head, head.content_length or 0)
+        except Refusal as fault:
+            fault.receipt = next((value for name, value in headers if name == "receipt"), None)
+            raise
+        if command == "SEND" and len(block) <= min(SHORT, self._limits.line):
+            if len(self._heads) >= REMEMBERED:
+                self._heads.clear()
+            self._heads[key] = head
+        return head
+
+    def _receipt(self, value: bytes, number: int) -> str:
+        """The value of a receipt header, which is all that line ``number`` of a remembered head can
+        have new."""
+        if self._grammar.crlf and value.endswith(b"\r"):
+            value = value[:-1]
+        return self._header(b"receipt:" + value, number)[1]
+
+    def _text(self, line: bytes, number: int) -> str:
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as problem:
+            where = f"octet {problem.start + 1} of line {number}, {shown(line)}"
+            raise self._refuse(
+                refusal.NOT_UTF8, f"{where}, does not continue a UTF-8 character"
+            ) from None
+        if not self._grammar.bare_cr and "\r" in text:
+            raise self._refuse(
+                refusal.MALFORMED_VALUE, f"line {number}, {shown(line)}, has a CR that ends no line"
+            )
+        return text
+
+    def _header(self, line: bytes, number: int) -> tuple[str, str]:
+        grammar = self._grammar
+        name, colon, value = self._text(line, number).partition(":")
+        if not colon or not name:
+            what = "no colon" if not colon else "no name before the colon"
+            raise self._refuse(
+                refusal.MALFORMED_HEADER, f"line {number}, {shown(line)}, has {what}"
+            )
+        if not grammar.colon_in_value and ":" in value:
+            raise self._refuse(
+                refusal.MALFORMED_VALUE,
+                f"line {number}, {shown(line)}, has a second colon, which must be written \\c",
+            )
+        if grammar.escapes is not None and b"\\" in line:
+            name, value = self._unescape(name, number), self._unescape(value, number)
+        if grammar.strip_leading_spaces:
+            value = value.lstrip(" ")
+        return name, value
+
+    def _unescape(self, text: str, number: int) -> str:
+        escapes = self._grammar.escapes or {}
+
+        def meaning(found: re.Match[str]) -> str:
+            if found[1] not in escapes:
+                defined = ", ".join("\\" + each for each in escapes)
+                raise self._refuse(
+                    refusal.UNDEFINED_ESCAPE,
+                    f"line {number}: {shown(found[0])} is none of {defined}",
+                )
+            return escapes[found[1]]
+
+        return _ESCAPE.sub(meaning, text)
+
+    def _content_length(self, headers: list[tuple[str, str]]) -> int | None:
+        value = next((value for name, value in headers if name == "content-length"), None)
+        if value is None:
+            return None
+        if not (value.isascii() and value.isdigit()):
+            raise self._refuse(
+                refusal.BAD_CONTENT_LENGTH, f"content-length {shown(value)} is no count of octets"
+            )
+        digits = value.lstrip("0") or "0"
+        if len(digits) > 18 or int(digits) > self._limits.body:
+            raise self._too_large(
+                f"content-length {shown(value)} is more than {self._limits.body} octets"
+            )
+        return int(digits)
+
+    def _check_body(self, head: Head, octets: int) -> None:
+        """At least ``octets`` octets of body were announced or have arrived."""
+        if octets and head.command not in self._grammar.with_body:
+            raise self._refuse(
+                refusal.BODY_NOT_ALLOWED, f"a {head.command} frame has no body", head
+            )
+        if octets > self._limits.body:
+            raise self._too_large(f"the body has more than {self._limits.body} octets", head)
+
+    def _too_large(self, detail: str, head: Head | None = None) -> Refusal:
+        return self._refuse(refusal.TOO_LARGE, detail, head)
+
+    def _refuse(self, fault: Fault, detail: str, head: Head | None = None) -> Refusal:
+        receipt = None if head is None else head.first.get("receipt")
+        return Refusal(fault, self._grammar.effective, detail, receipt=receipt)

@@ -1,0 +1,145 @@
+"""A subscription: the consumer of one queue, its window, and what it has sent and not yet heard
+about.
+
+Two keys per delivery. The ``message-id`` names message and subscription and is the same whenever
+that message is delivered to that subscription. The ``ack`` header of 1.2 names the delivery itself,
+so an ACK for an earlier delivery of the same message is recognised as such. A client settles by the
+first in 1.0 and 1.1 and by the second in 1.2.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from brokerproof.harness.model.enums import AckMode
+from brokerproof.reference_broker.kernel.credit import ByteWindow
+from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.outbox import Outbox
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
+from brokerproof.reference_broker.protocols.stomp.frame import Version
+
+
+class Delivery:
+    """One MESSAGE that waits for its settlement; ``charge`` is what its window was charged."""
+
+    __slots__ = ("charge", "entry", "key", "subscription")
+
+    def __init__(self, key: str, subscription: Subscription, entry: Entry, charge: int) -> None:
+        self.key = key
+        self.subscription = subscription
+        self.entry = entry
+        self.charge = charge
+
+
+def _no_room() -> bool:
+    return False
+
+
+class Subscription:
+    """``id`` is None for a 1.0 subscription without one. ``deliveries`` is shared by all
+    subscriptions of a connection."""
+
+    def __init__(
+        self,
+        conn: int,
+        number: int,
+        id: str | None,
+        destination: str,
+        mode: AckMode,
+        window: ByteWindow,
+        queue: Queue,
+        version: Version,
+        encoder: FrameEncoder,
+        outbox: Outbox,
+        deliveries: dict[str, Delivery],
+    ) -> None:
+        self.id = id
+        self.destination = destination
+        self.mode = mode
+        self.window = window
+        self.queue = queue
+        self.has_room = window.has_room
+        self._conn = conn
+        self._number = number
+        self._encoder = encoder
+        self._opening = encoder.opening(number, id)
+        self._own_acks = version is Version.V1_2
+        self._send = outbox.send
+        self._outbox = outbox
+        self._deliveries = deliveries
+        self._unsettled: OrderedDict[str, Delivery] = OrderedDict()
+        self._delivered = 0
+
+    def hold(self, held: bool) -> None:
+        """Whether the subscription has no room whatever its window says, because its peer does not
+        read."""
+        self.has_room = _no_room if held else self.window.has_room
+
+    def deliver(self, entry: Entry) -> None:
+        """Sends one message (see :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""
+        entry.deliveries += 1
+        redelivered = entry.deliveries > 1
+        message = entry.message
+        if self.mode is AckMode.AUTO:
+            # Received as soon as sent (STOMP11-SUB-07, STOMP12-SUB-08): nothing to remember.
+            frame = self._encoder.message(self._opening, message, b"", redelivered)
+            self.window.charge(
+                len(frame) if message.large is None else len(frame) + len(message.body) + 1
+            )
+            self._put(frame, message)
+            self.queue.gone(entry)
+            return
+        if self._own_acks:
+            self._delivered += 1
+            key = f"{self._number:06d}-{self._delivered:08d}"
+            ack = b"ack:%b\n" % key.encode()
+        else:
+            key = f"{self._number:06d},{entry.message.number:010d}"
+            ack = b""
+        frame = self._encoder.message(self._opening, message, ack, redelivered)
+        size = self.window.cost(
+            len(frame) if message.large is None else len(frame) + len(message.body) + 1
+        )
+        self.window.charge(size)
+        self._unsettled[key] = self._deliveries[key] = Delivery(key, self, entry, size)
+        self.queue.unsettled += 1
+        self._put(frame, message)
+
+    def _put(self, frame: bytes, message: Message) -> None:
+        if message.large is None:
+            self._send(self._conn, frame)
+        else:
+            self._outbox.stream(self._conn, frame, message.body, b"\0")
+
+    def take(self, delivery: Delivery) -> list[Entry]:
+        """The deliveries that a settlement of ``delivery`` settles, oldest first; the window gets
+        their charge back.
+
+        In ``client`` mode that is every delivery up to this one (STOMP11-SUB-10, STOMP12-SUB-11;
+        1.0 does not say, STOMP10-ACK-03, and is treated alike), in ``client-individual`` mode this
+        one alone (STOMP12-SUB-13).
+        """
+        if self.mode is AckMode.CLIENT_INDIVIDUAL:
+            del self._unsettled[delivery.key], self._deliveries[delivery.key]
+            self.window.give_back(delivery.charge)
+            return [delivery.entry]
+        taken: list[Entry] = []
+        charge = 0
+        each = None
+        while each is not delivery:
+            key, each = self._unsettled.popitem(last=False)
+            del self._deliveries[key]
+            taken.append(each.entry)
+            charge += each.charge
+        self.window.give_back(charge)
+        return taken
+
+    def leave(self) -> list[Entry]:
+        """Leaves the queue; returns what was not settled. No message is sent from here on."""
+        self.queue.detach(self)
+        entries = [each.entry for each in self._unsettled.values()]
+        for key in self._unsettled:
+            del self._deliveries[key]
+        self._unsettled.clear()
+        return entries

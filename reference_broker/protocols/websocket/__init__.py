@@ -1,0 +1,2 @@
+"""WebSocket beneath STOMP (RFC 6455): the HTTP upgrade, the framing, and the connection that joins
+both to STOMP."""

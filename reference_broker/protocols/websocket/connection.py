@@ -1,0 +1,195 @@
+"""A WebSocket connection: what lies between the octets of the transport and a STOMP connection.
+
+The STOMP connection knows nothing of it. What arrives as payload is handed to it as if it had come
+over TCP, so that its time limits count payload and nothing else: a Ping is no sign of life of
+STOMP. What it sends passes through :meth:`WebSocketConnection.outgoing` on its way to the
+transport, each frame a message of its own, and where it closes, the closing handshake begins.
+
+==========  ==========================  =========================  =====================  ==========
+what comes  UPGRADING                   OPEN                       CLOSING                CLOSED
+==========  ==========================  =========================  =====================  ==========
+request     101 -> OPEN, else 4xx,      --                         --                     --
+            CLOSED
+data        --                          to STOMP                   dropped                ignored
+Ping        --                          Pong                       Pong                   ignored
+Close       --                          Close -> CLOSED            CLOSED                 ignored
+broken      4xx -> CLOSED               Close 1002, 1007, 1009     CLOSED                 ignored
+                                        -> CLOSED
+time limit  408 -> CLOSED               STOMP's own                CLOSED                 --
+STOMP ends  --                          Close 1000 -> CLOSING      --                     --
+peer gone   CLOSED                      CLOSED                     CLOSED                 ignored
+==========  ==========================  =========================  =====================  ==========
+
+A peer that broke the protocol is not listened to any more (RFC6455-CLOSE-05), one to which we said
+Close has :data:`CLOSING_MS` for its own.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Protocol
+
+from brokerproof.harness.model.time import Instant, ms
+from brokerproof.reference_broker.kernel.connection_info import Described, Describes
+from brokerproof.reference_broker.kernel.context import Shared
+from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.websocket import framing
+from brokerproof.reference_broker.protocols.websocket.framing import (
+    Broken,
+    Closed,
+    Data,
+    Frames,
+    Ping,
+)
+from brokerproof.reference_broker.protocols.websocket.upgrade import Answer, Upgrade
+from brokerproof.reference_broker.settings.settings import Acceptor
+
+CLOSING_MS = 2000
+"""For how long the peer's Close is waited for."""
+
+_CLOSING = "ws closing"
+_NORMAL = 1000
+
+
+class Inner(Protocol):
+    """The connection that the payload is for."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def receive(self, now: Instant, data: bytes) -> None: ...
+
+    def due(self, now: Instant, what: str) -> None: ...
+
+    def hold(self, held: bool) -> None: ...
+
+    def lost(self) -> None: ...
+
+    def fail(self, problem: str) -> None: ...
+
+
+class State(enum.Enum):
+    """Where a connection is in its life."""
+
+    UPGRADING = enum.auto()
+    OPEN = enum.auto()
+    CLOSING = enum.auto()
+    CLOSED = enum.auto()
+
+
+class WebSocketConnection:
+    """``inner`` must not have sent anything yet; from here on it sends through this."""
+
+    def __init__(self, conn: int, acceptor: Acceptor, shared: Shared, inner: Inner) -> None:
+        self._conn, self._shared, self._inner = conn, shared, inner
+        self._text = acceptor.web_socket_encoder_type == "text"
+        self._state = State.UPGRADING
+        self._upgrade = Upgrade()
+        self._frames = Frames(acceptor.web_socket_max_frame_payload_length)
+        shared.outbox.wrap(conn, self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether input for this connection still means anything."""
+        return self._state is not State.CLOSED
+
+    def describe(self) -> Described | None:
+        """What the connection above it says."""
+        return self._inner.describe() if isinstance(self._inner, Describes) else None
+
+    def out(self) -> Iterator[tuple[Queue, Entry]]:
+        """What the connection above it has of queues."""
+        return self._inner.out() if isinstance(self._inner, Describes) else iter(())
+
+    # --- what comes in ----------------------------------------------------------------------------
+
+    def receive(self, now: Instant, data: bytes) -> None:
+        """Octets have arrived."""
+        if self._state is State.UPGRADING:
+            answer = self._upgrade.feed(data)
+            if answer is None:
+                return
+            self._answer(answer)
+            data = answer.rest
+        try:
+            for each in self._frames.feed(data) if data and self.is_open else ():
+                match each:
+                    case Data(payload):
+                        if self._state is State.OPEN:
+                            self._inner.receive(now, payload)
+                    case Ping(payload):
+                        self._put(framing.pong(payload))
+                    case Closed(code):
+                        if self._state is State.OPEN:
+                            self._put(framing.close(code))
+                        self._end()
+        except Broken as problem:
+            self._shared.outbox.observe(self._conn, "RFC6455-CLOSE-05", str(problem))
+            if self._state is State.OPEN:
+                self._put(framing.close(problem.code, str(problem)))
+            self._end()
+
+    def due(self, now: Instant, what: str) -> None:
+        """A deadline has come: ours, or one of the STOMP connection, which began to count when the
+        peer connected."""
+        if what == _CLOSING:
+            self._end()
+        elif self._state is State.UPGRADING:
+            self._answer(self._upgrade.late("the request did not come in time"))
+        else:
+            self._inner.due(now, what)
+
+    def hold(self, held: bool) -> None:
+        """Whether the peer gets no messages because it does not read."""
+        self._inner.hold(held)
+
+    def lost(self) -> None:
+        """The peer is gone; nothing can be sent."""
+        self._finish()
+
+    def fail(self, problem: str) -> None:
+        """What the peer asked for cannot be stored."""
+        self._inner.fail(problem)
+
+    # --- what goes out ----------------------------------------------------------------------------
+
+    def outgoing(self, data: bytes) -> bytes:
+        """One STOMP frame or end of line, as it goes to the transport."""
+        return self._frames.message(data, text=self._text)
+
+    def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
+        """Some octets of a STOMP frame that leaves in parts, as they go to the transport."""
+        return self._frames.part(data, first=first, last=last)
+
+    def close_asked(self) -> None:
+        """The STOMP connection has ended: the closing handshake begins."""
+        self._put(framing.close(_NORMAL))
+        self._state = State.CLOSING
+        self._shared.deadlines.set((self._conn, _CLOSING), self._shared.now + ms(CLOSING_MS))
+
+    # --- the rest ---------------------------------------------------------------------------------
+
+    def _answer(self, answer: Answer) -> None:
+        self._put(answer.octets)
+        if answer.accepted:
+            self._state = State.OPEN
+        else:
+            self._shared.outbox.observe(self._conn, answer.requirement, answer.reason)
+            self._end()
+
+    def _put(self, octets: bytes) -> None:
+        self._shared.outbox.put(self._conn, octets)
+
+    def _end(self) -> None:
+        """Closes the transport behind what was sent."""
+        self._finish()
+        self._shared.outbox.close(self._conn)
+
+    def _finish(self) -> None:
+        self._state = State.CLOSED
+        self._shared.deadlines.cancel((self._conn, _CLOSING))
+        self._shared.outbox.unwrap(self._conn)
+        if self._inner.is_open:
+            self._inner.lost()

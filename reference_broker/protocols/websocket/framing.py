@@ -1,0 +1,171 @@
+"""WebSocket frames: wsproto reads them, and ten lines write them.
+
+What a peer sends is passed on as it comes: of a data frame the part that has arrived, unmasked, so
+that nothing is kept here but a header, a control frame and half a character. Where one message ends
+and the next begins is not passed on: STOMP finds its frames by itself, and Artemis does the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wsproto.frame_protocol import CloseReason, FrameDecoder, MessageDecoder, Opcode, ParseFailed
+
+_LOCAL_ONLY = frozenset(
+    {CloseReason.NO_STATUS_RCVD, CloseReason.ABNORMAL_CLOSURE, CloseReason.TLS_HANDSHAKE_FAILED}
+)
+_FIN = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Payload of a text or binary message, or a part of it."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The peer's Close with its status code; None where it gave none."""
+
+    code: int | None
+
+
+class Broken(Exception):
+    """The peer broke the protocol: ``code`` is the status code to fail the connection with."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class _LimitedDecoder(FrameDecoder):
+    """Refuses a frame by its announced length, before any of its payload is kept."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(client=False)
+        self._most = most
+
+    def parse_extended_payload_length(self, opcode: Opcode, payload_len: int) -> int | None:
+        length = super().parse_extended_payload_length(opcode, payload_len)
+        if length is not None and length > self._most:
+            reason = (
+                f"a frame may have a payload of {self._most} octets, and one of {length} was"
+                " announced"
+            )
+            raise ParseFailed(reason, CloseReason.MESSAGE_TOO_BIG)
+        return length
+
+
+class Frames:
+    """Both directions of one connection; ``most`` octets of payload fit into a frame, theirs and
+    ours."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._frames = _LimitedDecoder(most)
+        self._messages = MessageDecoder()
+
+    def feed(self, data: bytes) -> Iterator[Data | Ping | Closed]:
+        """What ``data`` completes. Pongs are dropped (RFC6455-CTRL-05).
+
+        Raises :class:`Broken` where the protocol is; the object is of no more use then, nor behind
+        a :class:`Closed`.
+        """
+        self._frames.receive_bytes(data)
+        try:
+            while (frame := self._frames.process_buffer()) is not None:
+                payload = frame.payload
+                assert isinstance(payload, bytes)
+                if frame.opcode is Opcode.CLOSE:
+                    yield _closed(payload)
+                    return
+                if frame.opcode is Opcode.PING:
+                    yield Ping(payload)
+                elif not frame.opcode.iscontrol():
+                    self._messages.process_frame(
+                        frame
+                    )  # checks the order of fragments, and UTF-8 in text
+                    if payload:
+                        yield Data(payload)
+        except ParseFailed as problem:
+            raise Broken(int(problem.code), str(problem)) from None
+
+    def message(self, payload: bytes, *, text: bool) -> bytes:
+        """One whole message. Text must be UTF-8: what is not leaves as binary (RFC6455-DATA-01)."""
+        opcode = Opcode.TEXT if text and _is_utf8(payload) else Opcode.BINARY
+        if len(payload) <= self._most:
+            return encode(opcode, payload)
+        octets = []
+        for start in range(0, len(payload), self._most):
+            piece = payload[start : start + self._most]
+            octets.append(encode(opcode, piece, fin=start + self._most >= len(payload)))
+            opcode = Opcode.CONTINUATION
+        return b"".join(octets)
+
+    def part(self, payload: bytes, *, first: bool, last: bool) -> bytes:
+        """Some octets of a binary message that leaves in parts."""
+        octets = []
+        for start in range(0, max(1, len(payload)), self._most):
+            opcode = Opcode.BINARY if first and not start else Opcode.CONTINUATION
+            fin = last and start + self._most >= len(payload)
+            octets.append(encode(opcode, payload[start : start + self._most], fin=fin))
+        return b"".join(octets)
+
+
+def pong(payload: bytes) -> bytes:
+    """The answer to a Ping with that payload (RFC6455-CTRL-02, RFC6455-CTRL-04)."""
+    return encode(Opcode.PONG, payload)
+
+
+def close(code: int | None, reason: str = "") -> bytes:
+    """A Close frame; ``reason`` is ASCII and cut where it does not fit (RFC6455-CTRL-01)."""
+    return encode(
+        Opcode.CLOSE, b"" if code is None else struct.pack("!H", code) + reason.encode()[:123]
+    )
+
+
+def encode(opcode: Opcode, payload: bytes, *, fin: bool = True) -> bytes:
+    """One frame, unmasked, its length in the shortest form (RFC6455-FRAME-02, RFC6455-FRAME-05)."""
+    first, length = opcode | (_FIN if fin else 0), len(payload)
+    if length < 126:
+        return b"%c%c%b" % (first, length, payload)
+    if length < 1 << 16:
+        return struct.pack("!BBH", first, 126, length) + payload
+    return struct.pack("!BBQ", first, 127, length) + payload
+
+
+def _closed(payload: bytes) -> Closed:
+    if not payload:
+        return Closed(None)
+    if len(payload) == 1:
+        raise Broken(CloseReason.PROTOCOL_ERROR, "a Close frame with one octet has no status code")
+    (code,) = struct.unpack("!H", payload[:2])
+    if not _may_be_sent(code):
+        raise Broken(CloseReason.PROTOCOL_ERROR, f"{code} is no status code of a Close frame")
+    if not _is_utf8(payload[2:]):
+        raise Broken(
+            CloseReason.INVALID_FRAME_PAYLOAD_DATA, "the reason in a Close frame is not UTF-8"
+        )
+    return Closed(code)
+
+
+def _may_be_sent(code: int) -> bool:
+    if 3000 <= code <= 4999:
+        return True
+    return code in {int(each) for each in CloseReason} - {int(each) for each in _LOCAL_ONLY}
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,173 @@
+"""The opening handshake, from the server's side: one HTTP request in, one answer out (RFC6455-HS-01
+to -07).
+
+h11 reads the request, so that what is no HTTP is noticed by somebody who knows. What the request
+must say to become a WebSocket is here. Any resource name and any origin is taken: who may connect
+is decided by login and passcode in CONNECT.
+
+Of the sub-protocols that the client offers, its first choice that we speak is agreed. None in
+common is no obstacle: the connection is opened without one, as Artemis does. Which STOMP version is
+spoken is a matter of CONNECT alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import h11
+from wsproto.utilities import generate_accept_token
+
+SUB_PROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
+VERSION = b"13"
+HEAD_MOST = 16 * 1024
+"""Octets that a request's head may have."""
+METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ")
+"""How an HTTP request may begin. No STOMP frame does. CONNECT is left out: that word is STOMP's."""
+
+_KEY_OCTETS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back; ``accepted`` says whether WebSocket frames follow, of which ``rest`` has come
+    already."""
+
+    octets: bytes
+    accepted: bool
+    rest: bytes = b""
+    requirement: str = ""
+    reason: str = ""
+    """Why it was not accepted, and what asks for that."""
+
+
+class _Refused(Exception):
+    def __init__(
+        self, status: HTTPStatus, reason: str, *headers: tuple[str, str], requirement: str
+    ) -> None:
+        super().__init__(reason)
+        self.status, self.headers, self.requirement = status, headers, requirement
+
+
+class Upgrade:
+    """Reads one request; afterwards it is of no more use."""
+
+    def __init__(self) -> None:
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MOST)
+
+    def feed(self, data: bytes) -> Answer | None:
+        """More octets of the request; None while it is incomplete."""
+        try:
+            self._http.receive_data(data)
+            request = self._http.next_event()
+            if request is h11.NEED_DATA:
+                return None
+            if not isinstance(request, h11.Request):
+                raise _bad("the octets are no HTTP request")
+            headers = _Headers(request)
+            self._check(request, headers)
+            if not isinstance(self._http.next_event(), h11.EndOfMessage):
+                raise _bad("a request that opens a WebSocket has no body")
+            return self._accept(headers)
+        except h11.RemoteProtocolError as problem:
+            return self._refuse(_bad(str(problem), HTTPStatus(problem.error_status_hint)))
+        except _Refused as problem:
+            return self._refuse(problem)
+
+    def late(self, reason: str) -> Answer:
+        """The answer when the request did not come in time."""
+        return self._refuse(_bad(reason, HTTPStatus.REQUEST_TIMEOUT))
+
+    def _check(self, request: h11.Request, headers: _Headers) -> None:
+        if request.method != b"GET":
+            raise _bad(
+                "only GET opens a WebSocket", HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET")
+            )
+        if request.http_version < b"1.1":
+            raise _bad("HTTP/1.1 or higher is needed")
+        upgrade = ("Upgrade", "websocket"), ("Sec-WebSocket-Version", VERSION.decode())
+        if b"websocket" not in headers.tokens(b"upgrade"):
+            raise _bad(
+                "this is no web server: only WebSocket is spoken here",
+                HTTPStatus.UPGRADE_REQUIRED,
+                *upgrade,
+            )
+        if b"upgrade" not in headers.tokens(b"connection"):
+            raise _bad("the header Connection does not name Upgrade")
+        versions = headers.tokens(b"sec-websocket-version")
+        if versions != [VERSION]:
+            reason = "the header Sec-WebSocket-Version must be 13"
+            raise _Refused(
+                HTTPStatus.UPGRADE_REQUIRED, reason, *upgrade, requirement="RFC6455-HS-02"
+            )
+        keys = headers.values(b"sec-websocket-key")
+        if len(keys) != 1 or not _is_key(keys[0]):
+            raise _bad("there must be one Sec-WebSocket-Key, the base64 form of 16 octets")
+
+    def _accept(self, headers: _Headers) -> Answer:
+        (key,) = headers.values(b"sec-websocket-key")
+        fields = [
+            ("Upgrade", "websocket"),
+            ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Accept", generate_accept_token(key).decode()),
+        ]
+        wanted = [each.decode() for each in headers.listed(b"sec-websocket-protocol")]
+        fields += [("Sec-WebSocket-Protocol", each) for each in wanted if each in SUB_PROTOCOLS][:1]
+        octets = self._http.send(
+            h11.InformationalResponse(
+                status_code=101, headers=fields, reason=b"Switching Protocols"
+            )
+        )
+        assert octets is not None
+        return Answer(octets, True, self._http.trailing_data[0])
+
+    def _refuse(self, problem: _Refused) -> Answer:
+        reason = str(problem)
+        body = f"{problem.status} {problem.status.phrase}: {reason}\n".encode(
+            "ascii", "backslashreplace"
+        )
+        fields = [
+            *problem.headers,
+            ("Content-Type", "text/plain"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ]
+        head = [
+            f"HTTP/1.1 {problem.status} {problem.status.phrase}",
+            *(f"{name}: {value}" for name, value in fields),
+        ]
+        octets = "\r\n".join([*head, "", ""]).encode() + body
+        return Answer(octets, False, requirement=problem.requirement, reason=reason)
+
+
+def _bad(
+    reason: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST, *headers: tuple[str, str]
+) -> _Refused:
+    return _Refused(status, reason, *headers, requirement="RFC6455-HS-01")
+
+
+class _Headers:
+    """The header fields of a request, by lower-case name."""
+
+    def __init__(self, request: h11.Request) -> None:
+        self._fields = list(request.headers)
+
+    def values(self, name: bytes) -> list[bytes]:
+        return [value for each, value in self._fields if each == name]
+
+    def listed(self, name: bytes) -> list[bytes]:
+        """The elements of a comma-separated list, which may be spread over several fields."""
+        return [each.strip() for value in self.values(name) for each in value.split(b",")]
+
+    def tokens(self, name: bytes) -> list[bytes]:
+        """The same in lower case, for what is compared without regard to case."""
+        return [each.lower() for each in self.listed(name)]
+
+
+def _is_key(key: bytes) -> bool:
+    try:
+        return len(base64.b64decode(key, validate=True)) == _KEY_OCTETS
+    except binascii.Error:
+        return False

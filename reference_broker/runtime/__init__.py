@@ -1,0 +1,1 @@
+"""Sockets, clocks and processes: the only place of the broker that knows them."""

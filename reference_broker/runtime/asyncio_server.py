@@ -1,0 +1,582 @@
+"""The only place of the broker that knows connected sockets, a clock and asyncio: it drives one
+sans-I/O broker over TCP, with TLS between (:mod:`brokerproof.reference_broker.runtime.tls`) where
+an acceptor has it.
+
+Inputs go in with ``time.monotonic_ns()``; effects come out and are carried out in order. One timer
+serves ``next_deadline()``. What a broker sends within one turn of the loop to one connection leaves
+in one write.
+
+A slow reader: what a connection has not taken waits here. Above :data:`WRITE_HIGH` octets the
+broker is told, so that messages stay in their queues, until it is below :data:`WRITE_LOW`. Its
+octets are still read, since its heart-beats and acknowledgements are among them. Only a peer that
+asks for more and more answers and reads none comes to :data:`WRITE_STOP`; from there on it is not
+read either. A connection with more than :data:`WRITE_MOST` waiting is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from brokerproof.harness.model.broker_io import (
+    AlarmChanged,
+    BytesReceived,
+    Close,
+    Connected,
+    Effect,
+    FileLoaded,
+    FilesStored,
+    Input,
+    LoadFile,
+    PeerGone,
+    Report,
+    ResumeReading,
+    SendBytes,
+    StopReading,
+    StoreFiles,
+    TimerFired,
+    WritePaused,
+    WriteResumed,
+)
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.reference_broker.persistence.disk import Disk
+from brokerproof.reference_broker.persistence.threads import FileThreads
+from brokerproof.reference_broker.runtime.control_input import Control
+from brokerproof.reference_broker.runtime.listening import BACKLOG, layers, listen, opened
+from brokerproof.reference_broker.runtime.resource_sampler import EVERY_S, Readings
+from brokerproof.reference_broker.runtime.tls import TlsLayer
+from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+
+WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
+"""Octets waiting for a slow reader: above the second it gets no messages, below the first it does
+again."""
+WRITE_STOP = 16 * 1024 * 1024
+"""A connection with more octets waiting than this is not read until it is below ``WRITE_LOW``."""
+WRITE_MOST = 1024 * 1024 * 1024
+"""A connection that lets more octets than this wait is cut. Well above the largest message."""
+LINGER_S = 2.0
+"""After the broker closed and everything was written, for how long what the peer still sends is
+taken and dropped."""
+FLUSH_S = 30.0
+"""For how long a closed connection may take to accept what was written to it."""
+SHUT_S = 1.0
+"""For how long connections may take what was written to them when the broker itself ends."""
+END_FILES_S = 30.0
+"""For how long what is durable may take to be written when the broker itself ends."""
+SILENT_S = 60.0
+"""For how long the handshake of TLS may take where no handshake timeout is set."""
+
+
+class SansIoBroker(Protocol):
+    """What is driven."""
+
+    def handle(self, now: Instant, event: Input, /) -> Sequence[Effect]: ...
+
+    def next_deadline(self) -> Instant | None: ...
+
+    def end(self) -> Sequence[Effect]: ...
+
+    @property
+    def is_idle(self) -> bool: ...
+
+
+class _Connection(asyncio.Protocol):
+    """One accepted connection, known to the broker as ``conn``.
+
+    asyncio reads up to 256 KiB at once. A ``BufferedProtocol`` with a shared buffer was measured
+    and is no quicker: the broker wants ``bytes``, so what its buffer saves in allocation it spends
+    on a copy.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: _Server, acceptor: Acceptor, tls: TlsLayer | None) -> None:
+        self.server, self.acceptor, self.tls = server, acceptor, tls
+        self.conn = 0
+        self.remote = self.local = ""
+        self.out: list[bytes] = []
+        self.gone = (
+            tls is not None
+        )  # the broker knows that it ended, or ended it, or knows nothing of it yet
+        self.close_asked = self.closing = False
+        self.stopped = self.choked = False
+        self.deadline: asyncio.TimerHandle | None = None
+
+    # what asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        peer = transport.get_extra_info("peername")
+        self.remote = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        here = transport.get_extra_info("sockname")
+        self.local = f"{here[0]}:{here[1]}" if here else ""
+        with contextlib.suppress(OSError):
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.server.accepted(self)
+        if self.tls is None:
+            self._known()
+        else:
+            self._expect_end(self.acceptor.handshake_timeout_ms / 1000 or SILENT_S)
+
+    def _known(self, certificate: str | None = None) -> None:
+        self.gone = False
+        self.server.feed(
+            Connected(self.conn, self.acceptor.name, self.remote, certificate, self.local)
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if self.tls is not None:
+            self._enciphered(self.tls, data)
+        elif not self.gone:
+            self.server.feed(BytesReceived(self.conn, data))
+
+    def _enciphered(self, tls: TlsLayer, data: bytes) -> None:
+        if self.closing:
+            return
+        new = not tls.established
+        clear = tls.receive(data)
+        self._write(tls.outgoing())
+        if new and tls.established:
+            if self.deadline is not None:
+                self.deadline.cancel()
+            self._known(tls.certificate())
+        if clear and not self.gone:
+            self.server.feed(BytesReceived(self.conn, clear))
+        if tls.ended or tls.failed:
+            self.end(CloseHow.EOF if tls.ended else CloseHow.RESET)
+            self.server.flush_one(self)
+            self.close()
+
+    def eof_received(self) -> bool:
+        self.end(CloseHow.EOF)
+        self.server.flush_one(self)
+        if not self.closing and self.transport.get_write_buffer_size() > 0:
+            self._expect_end(
+                FLUSH_S
+            )  # the transport writes the rest before it closes, but not for ever
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(CloseHow.RESET if exc else CloseHow.EOF)
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self.server.connections.pop(self.conn, None)
+
+    def pause_writing(self) -> None:
+        if not self.gone:
+            self.server.feed(WritePaused(self.conn))
+
+    def resume_writing(self) -> None:
+        if self.closing:
+            self._flushed()
+            return
+        self.choked = False
+        self._set_reading()
+        if not self.gone:
+            self.server.feed(WriteResumed(self.conn))
+
+    # what the server asks
+
+    def end(self, how: CloseHow) -> None:
+        if not self.gone:
+            self.gone = True
+            self.server.feed(PeerGone(self.conn, how))
+
+    def flush(self) -> None:
+        """Hand over to the socket what was collected for it."""
+        data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
+        self.out.clear()
+        if data and self.tls is not None:
+            self.tls.write(data)
+            data = self.tls.outgoing()
+        self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if data and not self.transport.is_closing():
+            self.transport.write(data)
+            waiting = self.transport.get_write_buffer_size()
+            if waiting > WRITE_MOST:
+                complain(
+                    f"connection {self.conn} from {self.remote} lets {WRITE_MOST} octets wait; cut"
+                )
+                self.transport.abort()
+            elif waiting > WRITE_STOP and not self.choked:
+                self.choked = True
+                self._set_reading()
+
+    def hold(self, stopped: bool) -> None:
+        self.stopped = stopped
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        if self.closing or self.transport.is_closing():
+            return
+        if self.stopped or self.choked:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def close(self) -> None:
+        """Write what is left, say that nothing follows, and give the peer time to read it.
+
+        Closing at once while the peer still sends would answer its octets with a reset, and a reset
+        makes the peer's host throw away what it has not read yet: the ERROR frame that says why.
+        """
+        if self.closing or self.transport.is_closing():
+            return
+        self.gone = self.closing = True
+        self.flush()
+        self.take_leave()
+        if self.transport.is_closing():
+            return
+        self.transport.resume_reading()
+        self.transport.set_write_buffer_limits(high=0)
+        self.transport.write_eof()
+        self._expect_end(FLUSH_S)
+        if self.transport.get_write_buffer_size() == 0:
+            self._flushed()
+
+    def take_leave(self) -> None:
+        """Say, where TLS wants it, that nothing follows."""
+        if self.tls is not None:
+            self.tls.close()
+            self._write(self.tls.outgoing())
+
+    def _flushed(self) -> None:
+        self._expect_end(LINGER_S)
+
+    def _expect_end(self, within: float) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self.deadline = self.server.loop.call_later(within, self.transport.abort)
+
+
+class _Server:
+    """One broker, its connections and its timer."""
+
+    def __init__(
+        self, broker: SansIoBroker, loop: asyncio.AbstractEventLoop, disk: Disk | None
+    ) -> None:
+        self.broker, self.loop = broker, loop
+        self.files = None if disk is None else FileThreads(disk, self._answered)
+        self.connections: dict[int, _Connection] = {}
+        self._last = 0
+        self._dirty: set[_Connection] = set()
+        self._to_close: list[_Connection] = []
+        self._flushing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._armed: Instant = 0
+        self._not_before: Instant = 0
+
+    def accepted(self, connection: _Connection) -> None:
+        self._last += 1
+        connection.conn = self._last
+        self.connections[connection.conn] = connection
+
+    def feed(self, event: Input) -> None:
+        """Hand one input to the broker and carry out what it asks for.
+
+        An exception from the broker is a mistake of ours: it costs the connection that met it, and
+        nobody else.
+        """
+        try:
+            effects = self.broker.handle(time.monotonic_ns(), event)
+        except Exception as problem:
+            self._survive(event, problem)
+        else:
+            self._apply(effects)
+        self.arm()
+
+    def _apply(self, effects: Sequence[Effect]) -> None:
+        connections = self.connections
+        for effect in effects:
+            if isinstance(effect, Report):
+                complain(effect.sentence)
+                continue
+            if isinstance(effect, StoreFiles | LoadFile):
+                if self.files is not None:
+                    self.files.carry_out(effect)
+                continue
+            if isinstance(effect, AlarmChanged):
+                continue  # a broker that is a process of its own is linked with no other
+            connection = connections.get(effect.conn)
+            if connection is None or connection.close_asked:
+                continue
+            match effect:
+                case SendBytes(data=data):
+                    connection.out.append(data)
+                    self._dirty.add(connection)
+                case Close():
+                    connection.gone = connection.close_asked = True
+                    self._to_close.append(connection)
+                case StopReading():
+                    connection.hold(True)
+                case ResumeReading():
+                    connection.hold(False)
+        if (self._dirty or self._to_close) and not self._flushing:
+            # At the end of this turn, so that what several peers cause for one connection leaves
+            # together.
+            self._flushing = True
+            self.loop.call_soon(self.flush)
+
+    def _survive(self, event: Input, problem: Exception) -> None:
+        frame = problem.__traceback__
+        while frame is not None and frame.tb_next is not None:
+            frame = frame.tb_next
+        place = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}" if frame else "?"
+        conn: int | None = getattr(event, "conn", None)
+        connection = None if conn is None else self.connections.get(conn)
+        who = "a timer" if conn is None else f"connection {conn}"
+        if connection is not None:
+            who += f" from {connection.remote}"
+        complain(
+            f"our own error at {type(event).__name__} of {who}: {type(problem).__name__}: {problem}"
+            f" ({place})"
+        )
+        if conn is None:
+            self._not_before = (
+                time.monotonic_ns() + NS_PER_S
+            )  # the deadline may still stand: not again at once
+        if conn is None or isinstance(event, PeerGone):
+            return
+        with contextlib.suppress(
+            Exception
+        ):  # the broker is to forget the connection if it still can
+            self._apply(self.broker.handle(time.monotonic_ns(), PeerGone(conn, CloseHow.RESET)))
+        if connection is not None:
+            connection.gone = connection.close_asked = True
+            self._to_close.append(connection)
+            self.flush()
+
+    def _answered(self, event: FilesStored | FileLoaded) -> None:
+        """Called in another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            self.loop.call_soon_threadsafe(self.feed, event)
+
+    async def end_files(self) -> None:
+        """What is durable is written before the broker ends, for at most :data:`END_FILES_S`."""
+        if self.files is None:
+            return
+        self._apply(self.broker.end())
+        until = self.loop.time() + END_FILES_S
+        while not self.broker.is_idle and self.loop.time() < until:
+            await asyncio.sleep(0.002)
+        self.files.close()
+
+    def flush(self) -> None:
+        self._flushing = False
+        dirty, self._dirty = self._dirty, set()
+        for connection in dirty:
+            connection.flush()
+        closing, self._to_close = self._to_close, []
+        for connection in closing:
+            connection.close()
+
+    def flush_one(self, connection: _Connection) -> None:
+        if connection in self._dirty:
+            self._dirty.discard(connection)
+            connection.flush()
+
+    async def shut(self) -> None:
+        """End every connection in order, and after :data:`SHUT_S` without mercy."""
+        self.flush()
+        for connection in list(self.connections.values()):
+            connection.gone = True
+            connection.take_leave()
+            connection.transport.close()
+        for timer in (self._timer, self._reading):
+            if timer is not None:
+                timer.cancel()
+        until = self.loop.time() + SHUT_S
+        while self.connections and self.loop.time() < until:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections.values()):
+            connection.transport.abort()
+
+    def read(self, readings: Readings) -> None:
+        """Tell the broker how the machine stands, now and from now on."""
+        self.feed(readings.read())
+        self._reading = self.loop.call_later(EVERY_S, self.read, readings)
+
+    # the timer
+
+    def arm(self) -> None:
+        """The timer stands at or before the next deadline; when it comes too early it is armed
+        again then."""
+        due = self.broker.next_deadline()
+        if due is None or (self._timer is not None and self._armed <= due):
+            return
+        due = max(due, self._not_before)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed = due
+        self._timer = self.loop.call_at(due / NS_PER_S, self._fired)
+
+    def _fired(self) -> None:
+        self._timer = None
+        due = self.broker.next_deadline()
+        if due is not None and due <= time.monotonic_ns():
+            self.feed(TimerFired())
+        else:
+            self.arm()
+
+
+def complain(sentence: str) -> None:
+    """One line for people on standard error."""
+    sys.stderr.write(f"brokerproof broker: {' '.join(sentence.split())}\n")
+    sys.stderr.flush()
+
+
+def _hear(loop: asyncio.AbstractEventLoop, control: int, heard: Control) -> None:
+    """Something can be read where limits are told; at its end nobody tells more."""
+    data = os.read(control, 65536)
+    if data:
+        heard.read(data)
+    else:
+        loop.remove_reader(control)
+
+
+async def serve(
+    broker: SansIoBroker,
+    settings: Settings,
+    ready: Callable[[Mapping[str, int]], None],
+    stop: asyncio.Event,
+    disk: Disk | None = None,
+    readings: Readings | None = None,
+    control: int | None = None,
+) -> None:
+    """Open the acceptors, call ``ready`` with their ports by name, and serve until ``stop`` is set.
+
+    Acceptors that name no protocol of :data:`SPOKEN` stay closed. Raises :class:`CannotListen`
+    before anything was accepted when one of the others cannot be opened. ``readings`` are what the
+    broker is told of the machine, ``control`` is where limits may be read
+    (:mod:`brokerproof.reference_broker.runtime.control_input`).
+    """
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_complain_of)
+    server = _Server(broker, loop, disk)
+    listeners: list[asyncio.Server] = []
+    if readings is not None:
+        server.read(readings)
+    if control is not None:
+        heard = Control(server.feed, complain)
+        loop.add_reader(control, _hear, loop, control, heard)
+    try:
+        ports: dict[str, int] = {}
+        for acceptor in opened(settings):
+            layer = layers(acceptor)
+            listening = listen(acceptor)
+            ports[acceptor.name] = int(listening.getsockname()[1])
+            listeners.append(
+                await loop.create_server(
+                    lambda acceptor=acceptor, layer=layer: _Connection(server, acceptor, layer()),  # type: ignore[misc]
+                    sock=listening,
+                    backlog=BACKLOG,
+                    start_serving=False,
+                )
+            )
+        for listener in listeners:
+            await listener.start_serving()
+        server.arm()
+        ready(ports)
+        await stop.wait()
+    finally:
+        if control is not None:
+            loop.remove_reader(control)
+        for listener in listeners:
+            listener.close()
+        await server.shut()
+        await server.end_files()
+
+
+def run(
+    broker: SansIoBroker,
+    settings: Settings,
+    ready: Callable[[Mapping[str, int]], None],
+    *,
+    parent: int | None = None,
+    disk: Disk | None = None,
+    readings: Readings | None = None,
+    control: int | None = None,
+) -> None:
+    """Serve until SIGTERM, SIGINT, or the end of the process ``parent``. Raises
+    :class:`CannotListen`."""
+
+    async def until_told() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, stop.set)
+        watch = None if parent is None else loop.create_task(_watch(parent, stop))
+        try:
+            await serve(broker, settings, ready, stop, disk, readings, control)
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    asyncio.run(until_told())
+
+
+def epoch() -> Duration:
+    """What has to be added to an instant of this adapter to have nanoseconds since 1970."""
+    return time.time_ns() - time.monotonic_ns()
+
+
+def now() -> Instant:
+    """The instant on the clock that :func:`serve` uses."""
+    return time.monotonic_ns()
+
+
+async def _watch(pid: int, stop: asyncio.Event) -> None:
+    """Set ``stop`` when the process ``pid`` ends.
+
+    A pidfd becomes readable then. It is asked for instead of a death signal because that one comes
+    when the *thread* that started us ends, and a harness may well start brokers from a short-lived
+    one. Without pidfd: look every second.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        stop.set()
+        return
+    except (AttributeError, OSError):
+        while _lives(pid):
+            await asyncio.sleep(1)
+        stop.set()
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(handle, ended.set)
+    try:
+        await ended.wait()
+        stop.set()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _complain_of(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    problem = context.get("exception")
+    complain(
+        f"{context.get('message')}" + (f": {type(problem).__name__}: {problem}" if problem else "")
+    )

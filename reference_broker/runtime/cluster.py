@@ -1,0 +1,96 @@
+"""Linked brokers on one clock: what a cluster of RabbitMQ shares of them is alarms
+(RABBITMQ-FLOW-cluster-1).
+
+Driven like one broker. The first node's acceptors keep their names, those of the others get the
+node's name in front, as in ``b.amqp``. What one node tells the others of its alarms
+(:class:`brokerproof.harness.model.AlarmChanged`) reaches them at the same instant. Queues are not
+shared: each node has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from brokerproof.harness.model.broker_io import (
+    AlarmChanged,
+    AlarmElsewhere,
+    AtNode,
+    Connected,
+    Effect,
+    Input,
+    TimerFired,
+)
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.runtime.virtual import Made, made_of, settled
+
+NODES = ("a", "b")
+
+
+class Cluster:
+    """``nodes`` are the brokers by their names, each made with ``linked=True``; the first is who is
+    meant without a name."""
+
+    def __init__(self, nodes: Mapping[str, Broker]) -> None:
+        self._nodes = dict(nodes)
+        self._first = next(iter(self._nodes))
+        self._at: dict[int, str] = {}
+
+    def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
+        """What the node that ``event`` is for does about it, and what the others do about that."""
+        if isinstance(event, TimerFired):
+            return [effect for name in self._nodes for effect in self._handled(now, name, event)]
+        if isinstance(event, Connected):
+            node, dot, acceptor = event.acceptor.partition(".")
+            if not dot or node not in self._nodes:
+                node, acceptor = self._first, event.acceptor
+            self._at[event.conn] = node
+            return self._handled(now, node, replace(event, acceptor=acceptor))
+        if isinstance(event, AtNode):
+            return self._handled(now, event.node, event.event)
+        conn: int | None = getattr(event, "conn", None)
+        return self._handled(now, self._first if conn is None else self._at[conn], event)
+
+    def _handled(self, now: Instant, node: str, event: Input) -> list[Effect]:
+        effects: list[Effect] = []
+        for effect in self._nodes[node].handle(now, event):
+            if not isinstance(effect, AlarmChanged):
+                effects.append(effect)
+                continue
+            told = AlarmElsewhere(f"{node}@localhost", effect.resource, effect.short)
+            for other in self._nodes:
+                if other != node:
+                    effects += self._handled(now, other, told)
+        return effects
+
+    def next_deadline(self) -> Instant | None:
+        """The earliest of any node."""
+        return min(
+            (due for each in self._nodes.values() if (due := each.next_deadline()) is not None),
+            default=None,
+        )
+
+
+def make(
+    config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD
+) -> Made:
+    """Two linked brokers with the same configuration; see
+    :func:`brokerproof.reference_broker.runtime.virtual.make`."""
+    settings = settled(config, overrides)
+    nodes = {
+        name: Broker(
+            replace(settings, node=f"{name}@localhost"),
+            parts,
+            start=start,
+            session_seed=name,
+            linked=True,
+        )
+        for name in NODES
+    }
+    made = made_of(Cluster(nodes), settings, None)
+    others = {
+        f"{name}.{each}": about for name in NODES[1:] for each, about in made.acceptors.items()
+    }
+    return replace(made, acceptors=made.acceptors | others)

@@ -1,0 +1,352 @@
+"""``brokerproof broker``: the reference broker as a process of its own.
+
+When it is ready it prints one JSON line on standard output and nothing else ever::
+
+    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
+     "stomp+ssl": null, "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [],
+     "closed": [], "version": "0.1.0"}
+
+``stomp``, ``amqp``, ``core`` and ``openwire`` are the ports of the first acceptors that speak each
+in the clear, ``stomp+ssl`` and ``amqps`` those of the first that speak it over TLS, null where none
+does; ``acceptors`` has the port of each by its name, ``tls`` the names of those with TLS,
+``closed`` the names of those that speak nothing this broker does and are therefore not opened.
+
+Exit: 0 stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 an acceptor could not be
+opened; 4 bad options or a bad configuration file. Imports are kept small and late: a harness starts
+many of these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from brokerproof.reference_broker.config.ports import on_any_port, with_ports
+from brokerproof.reference_broker.settings.settings import Acceptor, BadSetting, Settings
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.persistence.disk import Disk
+
+STOMP_PORT, AMQP_PORT = 61613, 5672
+"""The ports where neither an option nor a file names one. Naming one of them alone opens no
+other."""
+PROFILES = ("artemis", "rabbitmq", "activemq")
+"""The broker families whose semantics exist here."""
+ARTEMIS, RABBITMQ, ACTIVEMQ = PROFILES
+
+SET_UP_FAILED, USAGE = 3, 4
+
+
+class Refusal(click.ClickException):
+    """Why the broker does not run, in one sentence: what it was given is wrong."""
+
+    exit_code = USAGE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"brokerproof broker: {self.message}", file=file, err=file is None)
+
+
+class SetUpFailed(Refusal):
+    """Why the broker cannot run here: what it was given is right, but an acceptor cannot be
+    opened."""
+
+    exit_code = SET_UP_FAILED
+
+
+@click.command()
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=(
+        "A broker.xml of Artemis; with --profile rabbitmq a rabbitmq.conf, with activemq an"
+        " activemq.xml."
+    ),
+)
+@click.option(
+    "--profile",
+    default=PROFILES[0],
+    show_default=True,
+    metavar="NAME",
+    help="The broker family to behave like.",
+)
+@click.option(
+    "--stomp",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=(
+        "The port of the first STOMP acceptor; 0 picks a free one. [default: the file's, or"
+        f" {STOMP_PORT}]"
+    ),
+)
+@click.option(
+    "--amqp",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=(
+        "The port of the first AMQP acceptor; 0 picks a free one. [default: the file's, or"
+        f" {AMQP_PORT}]"
+    ),
+)
+@click.option(
+    "--core",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=(
+        "The port of the first CORE acceptor; 0 picks a free one. [default: the file's; none"
+        " without a file]"
+    ),
+)
+@click.option(
+    "--openwire",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help=(
+        "The port of the first OpenWire acceptor of --profile activemq; 0 picks a free one."
+        " [default: the file's, or 61616]"
+    ),
+)
+@click.option(
+    "--any-port",
+    is_flag=True,
+    help="Put every acceptor on a free port (the options for protocols win for theirs).",
+)
+@click.option(
+    "--transactional-acks",
+    type=click.Choice(["kept", "ignored"]),
+    default="kept",
+    show_default=True,
+    help=(
+        "An ACK in a transaction: part of it, as STOMP has it, or ignored, as the document of"
+        " Artemis says."
+    ),
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Read the configuration, say which settings have no effect, and end.",
+)
+@click.option(
+    "--control",
+    is_flag=True,
+    help="Take limits for memory and disk space from the standard input, JSON lines.",
+)
+@click.option(
+    "--parent-pid", type=click.IntRange(1), metavar="PID", help="End when this process ends."
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help=(
+        "Keep pages and the journal here: what is durable survives. Without it pages are temporary."
+    ),
+)
+def broker(
+    config: Path | None,
+    profile: str,
+    stomp: int | None,
+    amqp: int | None,
+    core: int | None,
+    openwire: int | None,
+    any_port: bool,
+    transactional_acks: str,
+    check: bool,
+    control: bool,
+    parent_pid: int | None,
+    data: Path | None,
+) -> None:
+    """Run the reference broker until SIGTERM.
+
+    Prints one JSON line with its ports when it is ready.
+    """
+    if profile not in PROFILES:
+        raise Refusal(
+            f"--profile: {profile!r} is unknown; choose {', '.join(PROFILES[:-1])} or"
+            f" {PROFILES[-1]}"
+        )
+    try:
+        if check:
+            _check(config, profile)
+            return
+        if data is not None and profile == RABBITMQ:
+            raise Refusal(f"--data: the profile {profile} keeps everything in memory; leave it out")
+        if openwire is not None and profile != ACTIVEMQ:
+            raise Refusal(
+                f"--openwire: the profile {profile} does not speak OpenWire; say --profile"
+                f" {ACTIVEMQ}"
+            )
+        ports = {"STOMP": stomp, "AMQP": amqp, "CORE": core, "OPENWIRE": openwire}
+        settings = _settings(config, ports, any_port, profile)
+    except BadSetting as problem:
+        raise Refusal(str(problem)) from None
+    _run(
+        replace(settings, stomp_transactional_acks_ignored=transactional_acks == "ignored"),
+        parent_pid,
+        data,
+        control,
+    )
+
+
+def _settings(
+    config: Path | None, ports: dict[str, int | None], any_port: bool, profile: str
+) -> Settings:
+    named = {protocol: port for protocol, port in ports.items() if port is not None}
+    if profile != ARTEMIS:
+        from brokerproof.reference_broker.config.activemq import activemq_xml
+        from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
+
+        default, read = (
+            (rabbitmq_conf.default, rabbitmq_conf.read)
+            if profile == RABBITMQ
+            else (activemq_xml.default, activemq_xml.read)
+        )
+        settings = default() if config is None else read(config)
+        if config is None and named:
+            spoken = tuple(
+                each for each in settings.acceptors if named.keys() & set(each.protocols)
+            )
+            settings = replace(settings, acceptors=spoken)
+    elif config is None:
+        usual = {"STOMP": STOMP_PORT, "AMQP": AMQP_PORT} | named
+        settings = Settings(
+            acceptors=tuple(
+                Acceptor(each.lower(), port=port, protocols=(each,))
+                for each, port in usual.items()
+                if each in named or not named
+            )
+        )
+    else:
+        from brokerproof.reference_broker.config.artemis import (
+            broker_xml,  # lxml is needed for this alone
+        )
+
+        settings = broker_xml.read(config)
+    if any_port:
+        settings = on_any_port(settings)
+    known = ("STOMP", "AMQP", "CORE" if settings.activemq is None else "OPENWIRE")
+    if not any(set(known) & set(each.protocols) for each in settings.acceptors):
+        raise BadSetting(
+            f"{config}: no acceptor speaks {known[0]}, {known[1]} or {known[2]};"
+            f" write protocols={','.join(known)} in the URL of one"
+        )
+    wanted: dict[str, int] = {}
+    for protocol, port in named.items():
+        # An acceptor in the clear if there is one: that is what these options are about.
+        speaking = sorted(
+            (each for each in settings.acceptors if protocol in each.protocols), key=_has_tls
+        )
+        name = speaking[0].name if speaking else None
+        if name is None:
+            raise BadSetting(
+                f"{config}: no acceptor speaks {protocol}; write protocols={protocol} in the URL"
+                " of one"
+            )
+        if wanted.setdefault(name, port) != port:
+            raise BadSetting(
+                f"{config}: acceptor {name!r} speaks {protocol} too, and must be the same port for"
+                " both"
+            )
+    return with_ports(settings, wanted)
+
+
+def _has_tls(acceptor: Acceptor) -> bool:
+    return acceptor.tls is not None
+
+
+def _check(config: Path | None, profile: str) -> None:
+    if config is None:
+        raise BadSetting("--check needs a configuration to read; name one with --config FILE")
+    from brokerproof.reference_broker.config.activemq import activemq_xml
+    from brokerproof.reference_broker.config.artemis import broker_xml
+
+    reading = (activemq_xml if profile == ACTIVEMQ else broker_xml).read_with_notes(config)
+    for note in reading.notes:
+        click.echo(str(note))
+    click.echo(
+        f"{config}: good; {len(reading.settings.acceptors)} acceptors, {len(reading.notes)}"
+        " settings without effect"
+    )
+
+
+def _run(settings: Settings, parent: int | None, data: Path | None, control: bool) -> None:
+    from brokerproof.reference_broker.persistence import factory
+
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix="brokerproof-pages-") as folder:
+            _serve(settings, parent, None, factory.disk(settings, Path(folder)), control)
+        return
+    try:
+        factory.claim(settings, data)
+        _serve(settings, parent, data, factory.disk(settings, data), control)
+    except factory.InUse as problem:
+        raise SetUpFailed(str(problem)) from None
+
+
+def _serve(
+    settings: Settings, parent: int | None, data: Path | None, disk: Disk, control: bool
+) -> None:
+    from importlib.metadata import version
+
+    from brokerproof.reference_broker.kernel.broker import Broker
+    from brokerproof.reference_broker.persistence import factory
+    from brokerproof.reference_broker.runtime import asyncio_server, listening
+    from brokerproof.reference_broker.runtime.resource_sampler import Readings
+
+    acceptors = listening.opened(settings)
+
+    def ready(ports: Any) -> None:
+        def first(protocol: str, tls: bool) -> int | None:
+            speaking = (
+                each for each in acceptors if protocol in each.protocols and _has_tls(each) is tls
+            )
+            return next((ports[each.name] for each in speaking), None)
+
+        line = {
+            "ready": True,
+            "pid": os.getpid(),
+            "stomp": first("STOMP", tls=False),
+            "amqp": first("AMQP", tls=False),
+            "core": first("CORE", tls=False),
+            "openwire": None if settings.activemq is None else first("OPENWIRE", tls=False),
+            "stomp+ssl": first("STOMP", tls=True),
+            "amqps": first("AMQP", tls=True),
+            "acceptors": dict(ports),
+            "tls": [each.name for each in acceptors if _has_tls(each)],
+            "closed": [each.name for each in settings.acceptors if each.name not in ports],
+            "version": version("brokerproof"),
+        }
+        click.echo(json.dumps(line))
+
+    try:
+        if data is None or not settings.persistence_enabled:
+            factory.forget_pages(disk)
+            store = factory.store(settings)
+        else:
+            store = factory.store(settings, disk)
+    except OSError as problem:
+        raise SetUpFailed(f"{data}: what is stored there cannot be read ({problem})") from None
+    broker = Broker(
+        settings,
+        start=asyncio_server.now(),
+        session_seed=os.urandom(8).hex(),
+        epoch=asyncio_server.epoch(),
+        store=store,
+    )
+    try:
+        readings = (
+            Readings(data or Path(tempfile.gettempdir())) if settings.watches_the_machine else None
+        )
+        heard = sys.stdin.fileno() if control else None
+        asyncio_server.run(
+            broker, settings, ready, parent=parent, disk=disk, readings=readings, control=heard
+        )
+    except listening.CannotListen as problem:
+        raise SetUpFailed(str(problem)) from None

@@ -1,0 +1,55 @@
+"""What whoever started a broker of RabbitMQ's kind may tell it while it runs, on its standard input
+(``--control``).
+
+A JSON object a line, with any of ``memory``, ``disk`` and ``paging``: the limits of
+:class:`brokerproof.harness.model.LimitsSet`, a fraction with a decimal point or a number of octets
+without. That stands for what rabbitmqctl does to a node. A line that is none of this is complained
+of and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from brokerproof.harness.model.broker_io import LimitsSet
+
+NAMES = ("memory", "disk", "paging")
+
+
+class Control:
+    """Reads lines; ``tell`` gets what they say, ``complain`` a sentence about those that say
+    nothing."""
+
+    def __init__(self, tell: Callable[[LimitsSet], None], complain: Callable[[str], None]) -> None:
+        self._tell, self._complain = tell, complain
+        self._begun = b""
+
+    def read(self, data: bytes) -> None:
+        """The next octets."""
+        *lines, self._begun = (self._begun + data).split(b"\n")
+        for line in lines:
+            limits = _limits(line)
+            if limits is None:
+                said = line[:100].decode("utf-8", "replace")
+                self._complain(
+                    f"--control: {said!r} sets no limit; write a JSON object with"
+                    f" {', '.join(NAMES)}"
+                )
+            else:
+                self._tell(limits)
+
+
+def _limits(line: bytes) -> LimitsSet | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not found or not set(found) <= set(NAMES):
+        return None
+    if any(
+        isinstance(each, bool) or not isinstance(each, int | float) or each < 0
+        for each in found.values()
+    ):
+        return None
+    return LimitsSet(**found)

@@ -1,0 +1,61 @@
+"""The listening ends of acceptors: which are opened, on what socket, and with what TLS."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from brokerproof.reference_broker.runtime.tls import BadTls, TlsLayer, context
+from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+
+BACKLOG = 1024
+SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "HTTP"})
+"""Protocols this broker speaks, besides OpenWire in the profile of ActiveMQ. An acceptor without
+any of them is not opened."""
+
+
+class CannotListen(Exception):
+    """An acceptor could not be opened: one sentence with its name and the reason."""
+
+
+def opened(settings: Settings) -> tuple[Acceptor, ...]:
+    """The acceptors that are opened: those that name a protocol which this broker speaks."""
+    spoken = SPOKEN if settings.activemq is None else SPOKEN | {"OPENWIRE"}
+    return tuple(each for each in settings.acceptors if spoken & set(each.protocols))
+
+
+def listen(acceptor: Acceptor) -> socket.socket:
+    """A bound socket for an acceptor: its host's first address, IPv4 before IPv6. Raises
+    :class:`CannotListen`."""
+    try:
+        found = socket.getaddrinfo(
+            acceptor.host, acceptor.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise CannotListen(
+            f"acceptor {acceptor.name!r} cannot listen on {acceptor.host}:{acceptor.port}"
+            f" ({reason}); choose another port, or 0 for a free one"
+        ) from None
+    return listening
+
+
+def layers(acceptor: Acceptor) -> Callable[[], TlsLayer | None]:
+    """What makes the TLS of each connection of an acceptor, or None for none. Raises
+    :class:`CannotListen`."""
+    if acceptor.tls is None:
+        return lambda: None
+    try:
+        shared = context(acceptor.tls)
+    except BadTls as problem:
+        raise CannotListen(f"acceptor {acceptor.name!r} cannot speak TLS: {problem}") from None
+    return lambda: TlsLayer(shared, acceptor)

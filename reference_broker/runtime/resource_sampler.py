@@ -1,0 +1,52 @@
+"""How much memory this process and this machine have, and how much disk space is free: readings for
+the broker's alarms.
+
+Beside ``serve_asyncio.py`` the only place that asks the machine anything; the broker gets what is
+read here as an input.
+"""
+
+from __future__ import annotations
+
+import resource
+import struct
+from pathlib import Path
+
+import psutil
+
+from brokerproof.harness.model.broker_io import ResourcesRead
+
+EVERY_S = 0.1
+"""How often the machine is asked: as often as RabbitMQ looks at a disk that is nearly full."""
+ADDRESS_SPACE = {4: 2 * 1024**3, 8: 256 * 1024**4}
+"""What a process can address at most, by the size of its pointers in octets (RabbitMQ's
+documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""
+
+
+class Readings:
+    """Reads for the process we are in; ``folder`` is on the disk that is looked at, and need not
+    exist."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = psutil.Process()
+        self._folder = next(
+            each for each in (folder.absolute(), *folder.absolute().parents) if each.is_dir()
+        )
+
+    def read(self) -> ResourcesRead:
+        """What there is now."""
+        try:
+            free: int | None = psutil.disk_usage(str(self._folder)).free
+        except OSError:
+            free = None  # the folder is gone, or its disk: nobody knows
+        return ResourcesRead(
+            memory_used=self._process.memory_info().rss,
+            memory_total=psutil.virtual_memory().total,
+            address_space=_address_space(),
+            disk_free=free,
+        )
+
+
+def _address_space() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    most = ADDRESS_SPACE[struct.calcsize("P")]
+    return most if limit == resource.RLIM_INFINITY else min(limit, most)

@@ -1,0 +1,225 @@
+"""TLS between the octets of a socket and a connection: OpenSSL on memory, so that it is the adapter
+which sends and waits.
+
+A connection on an acceptor with TLS is known to the broker once the handshake is done, with the
+subject of the client's certificate if it has shown one. asyncio's own TLS transport is not used: it
+has no half-close, and it cannot begin behind octets that were read already, which AMQP wants. There
+are two ways into AMQP over TLS, and both lead in at any acceptor that has TLS and speaks AMQP:
+
+* TLS from the first octet (AMQP10-TLS-02).
+* The protocol header of TLS in the clear; it is answered with the same, and TLS begins behind it
+  (AMQP10-TLS-01). A header that asks for something else is answered with the one for TLS, and the
+  connection is closed (AMQP10-VER-12).
+
+The end of a connection is said by a close_notify and then by TCP. Either from the peer ends it: a
+peer that only said close_notify reads nothing more, as one that shut down its direction of a plain
+connection. A TCP end without close_notify counts as an end too. STOMP and AMQP say themselves where
+a frame ends, so nothing that was cut off is taken for whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from brokerproof.reference_broker.protocols.amqp10 import headers
+from brokerproof.reference_broker.settings.settings import Acceptor, Tls
+
+_AMQP = headers.TLS[:4]
+_READ = 256 * 1024
+_VERIFY = {"none": ssl.CERT_NONE, "want": ssl.CERT_OPTIONAL, "need": ssl.CERT_REQUIRED}
+_VERSIONS = {"TLSv1.2": ssl.OP_NO_TLSv1_2, "TLSv1.3": ssl.OP_NO_TLSv1_3}
+
+_SHORT = {
+    "commonName": "CN",
+    "countryName": "C",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "STREET",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "title": "T",
+    "surname": "SURNAME",
+    "givenName": "GIVENNAME",
+    "emailAddress": "EMAILADDRESS",
+    "serialNumber": "SERIALNUMBER",
+    "userId": "UID",
+    "domainComponent": "DC",
+}
+_SPECIAL = frozenset(',+=\n<>#;\\"')
+
+
+class BadTls(Exception):
+    """The files of an acceptor cannot be used: one sentence with the file and what would be
+    right."""
+
+
+def context(tls: Tls) -> ssl.SSLContext:
+    """What every connection of an acceptor shares. Raises :class:`BadTls`."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    for name, off in _VERSIONS.items():
+        if name not in tls.versions:
+            made.options |= off
+    # Tickets would wait, unread, for a client that leaves at once, and its host would answer them
+    # with a reset.
+    made.num_tickets = 0
+    certificates, key = (
+        (tls.key_store, None) if tls.key_store_type == "PEM" else _sources(tls.key_store)
+    )
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        made.load_cert_chain(certificates, key, password=tls.key_password or "")
+    except FileNotFoundError:
+        missing = next(
+            (each for each in (certificates, key) if each is not None and not each.is_file()),
+            certificates,
+        )
+        raise BadTls(
+            f"{missing} does not exist; keyStorePath should name a certificate and its key in PEM"
+        ) from None
+    except OSError as problem:
+        reason = problem.reason if isinstance(problem, ssl.SSLError) else problem.strerror
+        raise BadTls(
+            f"{certificates} cannot be used ({reason or 'no PEM'}); it should hold, in PEM, a"
+            " certificate and its key, whose password is keyStorePassword if it has one"
+        ) from None
+    if tls.trust_store is not None:
+        try:
+            made.load_verify_locations(tls.trust_store)
+        except OSError as problem:
+            reason = (
+                "no certificate in it" if isinstance(problem, ssl.SSLError) else problem.strerror
+            )
+            raise BadTls(
+                f"{tls.trust_store} cannot be used ({reason}); it should hold certificates in PEM"
+            ) from None
+    made.verify_mode = _VERIFY[tls.client_certificate]
+    return made
+
+
+def _sources(path: Path) -> tuple[Path, Path]:
+    """The files of certificates and key that a PEMCFG file names in its properties
+    ``source.ANYTHING``."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise BadTls(
+            f"{path} cannot be read; keyStorePath should name a file of properties source.… = FILE"
+        ) from None
+    named = [line.partition("=") for line in lines if line.strip().startswith("source.")]
+    files = [path.parent / value.strip() for _, _, value in named]
+    found: dict[str, Path] = {}
+    for each in files:
+        with contextlib.suppress(OSError):
+            text = each.read_bytes()
+            for what, mark in (
+                ("key", b"PRIVATE KEY-----"),
+                ("certificates", b"-----BEGIN CERTIFICATE-----"),
+            ):
+                if mark in text:
+                    found.setdefault(what, each)
+    if len(found) < 2:
+        raise BadTls(
+            f"{path} names no file with a key, or none with a certificate, as source.… = FILE"
+            " in PEM"
+        )
+    return found["certificates"], found["key"]
+
+
+class TlsLayer:
+    """One connection's TLS, on the server's side. Octets go in by :meth:`receive` and
+    :meth:`write`; whatever the peer should get is in :meth:`outgoing` afterwards."""
+
+    def __init__(self, shared: ssl.SSLContext, acceptor: Acceptor) -> None:
+        self.established = False
+        """The handshake is done."""
+        self.ended = False
+        """The peer has said that it sends no more."""
+        self.failed = False
+        """There is and will be no TLS: what is in :meth:`outgoing` says why."""
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = shared.wrap_bio(self._in, self._out, server_side=True)
+        self._first: bytes | None = b"" if "AMQP" in acceptor.protocols else None
+
+    def receive(self, data: bytes) -> bytes:
+        """What the peer says in ``data`` and whatever came before, deciphered; may be nothing."""
+        if self._first is not None:
+            data = self._open(data)
+        if not data or self.failed or self.ended:
+            return b""
+        self._in.write(data)
+        try:
+            if not self.established:
+                self._tls.do_handshake()
+                self.established = True
+            return b"".join(self._read())
+        except ssl.SSLWantReadError:
+            return b""
+        except ssl.SSLError:
+            self.failed = True
+            return b""
+
+    def _open(self, data: bytes) -> bytes:
+        """The part of the first octets that belongs to TLS."""
+        first = (self._first or b"") + data
+        header = headers.TLS
+        if len(first) < len(header) and header.startswith(first):
+            self._first = first
+            return b""
+        self._first = None
+        if not first.startswith(_AMQP):
+            return first
+        self._out.write(header)
+        self.failed = not first.startswith(header)
+        return first[len(header) :]
+
+    def _read(self) -> Iterator[bytes]:
+        try:
+            while clear := self._tls.read(_READ):
+                yield clear
+            self.ended = True
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLZeroReturnError:  # said together with our own end
+            self.ended = True
+        except ssl.SSLError:  # what was good before it still counts
+            self.failed = True
+
+    def write(self, data: bytes) -> None:
+        """``data`` goes to the peer, enciphered."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._tls.write(rest) :]
+
+    def close(self) -> None:
+        """Nothing more goes to the peer."""
+        if self.established and not self.failed:
+            with contextlib.suppress(ssl.SSLError):  # the peer has not said so yet, and need not
+                self._tls.unwrap()
+
+    def outgoing(self) -> bytes:
+        """What the peer's socket should get."""
+        return self._out.read()
+
+    def certificate(self) -> str | None:
+        """The subject of the client's certificate, as Java writes it: ``CN=ann, O=Example``. None
+        without one."""
+        shown: Any = self._tls.getpeercert()
+        if not shown:
+            return None
+        parts = [
+            " + ".join(f"{_SHORT.get(kind, kind)}={_quoted(value)}" for kind, value in each)
+            for each in shown["subject"]
+        ]
+        return ", ".join(reversed(parts))
+
+
+def _quoted(value: str) -> str:
+    if value and not _SPECIAL & set(value) and value == value.strip() and "  " not in value:
+        return value
+    inside = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{inside}"'

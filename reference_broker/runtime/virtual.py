@@ -1,0 +1,311 @@
+"""The reference broker for a world of virtual time, which finds :func:`make` by its dotted name in
+a target file."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from brokerproof.harness.model.time import NS_PER_MS, Instant
+from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.config.artemis import users_properties
+from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf, rabbitmq_config
+from brokerproof.reference_broker.config.values import nearest
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.persistence.factory import store
+from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
+from brokerproof.reference_broker.settings.settings import (
+    Acceptor,
+    AddressSetting,
+    BadSetting,
+    Settings,
+)
+
+if TYPE_CHECKING:
+    from brokerproof.reference_broker.runtime.cluster import Cluster
+
+_ACCEPTOR_PARAMETERS = (
+    "connection_ttl_ms",
+    "connection_ttl_min_ms",
+    "connection_ttl_max_ms",
+    "heart_beat_to_connection_ttl_modifier",
+    "stomp_consumer_window_size",
+    "web_socket_max_frame_payload_length",
+    "web_socket_encoder_type",
+    "amqp_idle_timeout_ms",
+    "amqp_credits",
+    "amqp_low_credits",
+    "amqp_max_frame_size",
+    "amqp_max_message_size",
+    "amqp_incoming_window",
+    "amqp_channel_max",
+    "amqp_handle_max",
+    "amqp091_channel_max",
+    "amqp091_frame_max",
+    "amqp091_heartbeat_s",
+    "amqp091_max_message_size",
+)
+_BROKER_PARAMETERS = ("connection_ttl_override_ms", "connection_ttl_check_interval_ms")
+_NOT_OVERRIDABLE = {
+    *(
+        "name",
+        "host",
+        "port",
+        "limits",
+        "tls",
+        "acceptors",
+        "users",
+        "certificate_users",
+        "address_settings",
+        "addresses",
+        "match",
+        "manners",
+        "activemq",
+    )
+}
+
+_HINTS: dict[type, dict[str, Any]] = {
+    kind: typing.get_type_hints(kind) for kind in (Acceptor, Settings, AddressSetting)
+}
+
+Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A broker and what is known of it."""
+
+    broker: Broker | Cluster
+    acceptors: dict[str, dict[str, object]]
+    """By acceptor name the parameters in force, under the names of a profile; None where none is
+    set."""
+    version: str
+    disk: MemoryDisk | None
+    """Its files; None where everything is kept in memory."""
+
+
+def make(
+    config: str | None, overrides: Mapping[str, object], *, start: Instant, parts: Parts = STANDARD
+) -> Made:
+    """A broker whose clock begins at ``start`` (ns), made of ``parts``.
+
+    ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None means one
+    acceptor ``stomp`` with the defaults. ``overrides`` has, all optional, ``{"acceptor": {field:
+    value}, "broker": {field: value}, "address": {field: value}}``: fields of every
+    :class:`Acceptor`, of :class:`Settings`, and of every :class:`AddressSetting`, one for all
+    addresses included, to replace. Raises :class:`BadSetting` for a file that cannot be accepted,
+    and for an override that names no field, one that cannot be overridden, or has the wrong type.
+    """
+    settings = settled(config, overrides)
+    limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
+    limited = (
+        limited
+        or settings.memory_paging_ratio is not None
+        or (settings.activemq is not None and settings.activemq.persistent)
+        or any(_is_limited(each) for each in settings.address_settings)
+    )
+    disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS)) if limited else None
+    broker = Broker(settings, parts, start=start, store=None if disk is None else store(settings))
+    return made_of(broker, settings, disk)
+
+
+def made_of(broker: Broker | Cluster, settings: Settings, disk: MemoryDisk | None) -> Made:
+    """``broker`` and what is known of it."""
+    return Made(broker, _described(settings), _version(), disk)
+
+
+def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
+    """What a file says, with the overrides; as for :func:`make`."""
+    settings = _read(config)
+    for name in overrides:
+        if name not in ("acceptor", "broker", "address"):
+            raise BadSetting(
+                f"unknown group of overrides {name!r}; there are acceptor, broker and address"
+            )
+    settings = _replaced(settings, overrides.get("broker", {}), "broker")
+    if "acceptor" in overrides:
+        changed = overrides["acceptor"]
+        settings = replace(
+            settings,
+            acceptors=tuple(_replaced(each, changed, "acceptor") for each in settings.acceptors),
+        )
+    if "address" in overrides:
+        settings = replace(
+            settings, address_settings=tuple(_of_addresses(settings, overrides["address"]))
+        )
+    return settings
+
+
+def _is_limited(setting: AddressSetting) -> bool:
+    return any(
+        each is not None and each >= 0
+        for each in (setting.max_size_bytes, setting.max_size_messages)
+    )
+
+
+def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSetting]:
+    """The settings of addresses with ``changed`` in each, and one for all addresses if there was
+    none."""
+    everything = settings.wildcard_any_words
+    for each in settings.address_settings:
+        yield _replaced(each, changed, "address")
+    if all(each.match != everything for each in settings.address_settings):
+        yield _replaced(AddressSetting(everything), changed, "address")
+
+
+def _read(config: str | None) -> Settings:
+    """A world is made for every example of a property, so a file is read again only when something
+    about it changed: it, the files beside it, or a variable of the environment that it names. The
+    others change all the time."""
+    if config is None:
+        return Settings()
+    path = Path(config)
+    beside = (
+        path.with_name(each) for each in (users_properties.NAME, users_properties.CERTIFICATES)
+    )
+    stamps = tuple(_stamp(each) for each in (path, *beside))
+    known = _files.get(config)
+    if known is None or known.stamps != stamps or not known.environment.same():
+        environment = _Environment()
+        known = _files[config] = _File(stamps, environment, _read_file(path, environment))
+    return known.settings
+
+
+def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
+    if path.suffix in (".conf", rabbitmq_config.SUFFIX):
+        return rabbitmq_conf.read(path)
+    from brokerproof.reference_broker.config.activemq import activemq_xml
+    from brokerproof.reference_broker.config.artemis import (
+        broker_xml,  # lxml is needed for these alone
+    )
+
+    if activemq_xml.is_one(path):
+        return activemq_xml.read(path, environment)
+    return broker_xml.read(path, environment)
+
+
+class _Environment(Mapping[str, str]):
+    """The variables of this process, which remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, str | None] = {}
+
+    def __getitem__(self, name: str) -> str:
+        self._asked[name] = os.environ.get(name)
+        return os.environ[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(os.environ)
+
+    def __len__(self) -> int:
+        return len(os.environ)
+
+    def same(self) -> bool:
+        """Whether everything it was asked for has the same value now."""
+        return all(os.environ.get(name) == value for name, value in self._asked.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A configuration file as it was when it was read."""
+
+    stamps: tuple[tuple[int, int] | None, ...]
+    environment: _Environment
+    settings: Settings
+
+
+_files: dict[str, _File] = {}
+"""By path, as it was given, what was read last."""
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+@functools.cache
+def _version() -> str:
+    return version("brokerproof")
+
+
+_told: tuple[Settings, dict[str, dict[str, object]]] | None = None
+"""What was said of the settings that were asked for last: mostly they are asked for again."""
+
+
+def _described(settings: Settings) -> dict[str, dict[str, object]]:
+    global _told
+    if _told is None or _told[0] is not settings:
+        _told = settings, _describe(settings)
+    return _told[1]
+
+
+def _describe(settings: Settings) -> dict[str, dict[str, object]]:
+    broad = {name: getattr(settings, name) for name in _BROKER_PARAMETERS}
+    return {
+        each.name: {
+            "name": each.name,
+            "protocols": ",".join(each.protocols),
+            **{name: getattr(each, name) for name in _ACCEPTOR_PARAMETERS},
+            **broad,
+        }
+        for each in settings.acceptors
+        if {"STOMP", "AMQP", "CORE", "HTTP"} & set(each.protocols)
+        or (settings.activemq is not None and "OPENWIRE" in each.protocols)
+    }
+
+
+def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
+    if not isinstance(changed, Mapping):
+        raise BadSetting(
+            f"the overrides of {group} are {changed!r}; give values by the names of fields"
+        )
+    if not changed:
+        return what
+    known = {each.name for each in fields(what)} - _NOT_OVERRIDABLE
+    hints = _HINTS[type(what)]
+    values: dict[str, Any] = {}
+    for name, value in changed.items():
+        if name not in known:
+            hint = nearest(str(name), known) or f"there are {', '.join(sorted(known))}"
+            raise BadSetting(f"unknown override {group}.{name}; {hint}")
+        value = _member(value, hints[name])
+        if not _fits(value, hints[name]):
+            raise BadSetting(
+                f"override {group}.{name}: {value!r} has the wrong type; give {hints[name]}"
+            )
+        values[name] = value
+    return replace(what, **values)
+
+
+def _member(value: object, hint: Any) -> object:
+    """A word as the member of the enumeration that is wanted; anything else as it is."""
+    for kind in typing.get_args(hint):
+        if (
+            isinstance(value, str)
+            and isinstance(kind, type)
+            and issubclass(kind, enum.Enum)
+            and value in kind.__members__
+        ):
+            return kind[value]
+    return value
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, each) for each in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))

@@ -1,0 +1,127 @@
+"""What an ActiveMQ Classic is configured with beside its connectors: policies of destinations, and
+limits of usage.
+
+The defaults are those of ActiveMQ 6.3.1 (``PolicyEntry``, ``BaseDestination``,
+``BrokerService.getSystemUsage``, ``ActiveMQPrefetchPolicy``). Octets and milliseconds, as in the
+files.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import dataclass
+
+GIB = 1024**3
+
+
+class Cursor(enum.StrEnum):
+    """Where the messages of a queue wait (``pendingQueuePolicy``)."""
+
+    STORE = "storeCursor"
+    FILE = "fileQueueCursor"
+    VM = "vmQueueCursor"
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPolicy:
+    """A ``policyEntry``. ``pattern`` is qualified: ``queue://FOO.>``; an empty one is the default
+    entry's."""
+
+    pattern: str = ""
+    memory_limit: int = 0
+    """``memoryLimit``; 0 is that of all of the broker."""
+    producer_flow_control: bool = True
+    cursor: Cursor = Cursor.STORE
+    cursor_memory_high_water_mark: int = 70
+    store_usage_high_water_mark: int = 100
+    """Percent of the memory limit beyond which cursors keep messages elsewhere, and of the store
+    limit at which it is full."""
+    max_page_size: int = 200
+    """Messages that a queue has in memory for its consumers beyond what they have got."""
+    minimum_message_size: int = 1024
+    """What a message is charged beside its octets."""
+    queue_prefetch: int = 1000
+    queue_browser_prefetch: int = 500
+    topic_prefetch: int = 32767
+    durable_topic_prefetch: int = 100
+    send_fail_if_no_space: bool | None = None
+    send_fail_after_ms: int | None = None
+    """None: as ``systemUsage`` says."""
+
+    def matches(self, name: str) -> bool:
+        """Whether the entry speaks about the destination of this qualified name. ``*`` is one word,
+        ``>`` at the end any number of them, also none."""
+        kind, _, pattern = self.pattern.partition("://")
+        other, _, destination = name.partition("://")
+        if kind != other:
+            return False
+        words, path = pattern.split("."), destination.split(".")
+        while len(words) > 1 and words[-1] == words[-2] == ">":
+            words.pop()
+        if words[-1] == ">":
+            words.pop()
+            path = path[: len(words)]
+        return len(words) == len(path) and all(
+            each in ("*", word) or word == "*" for each, word in zip(words, path, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUsage:
+    """``systemUsage``: what all destinations together may use. A limit of 0 is none."""
+
+    memory: int = GIB
+    memory_percent: int = 0
+    """``percentOfJvmHeap``, which wins where it is not 0."""
+    store: int = 100 * GIB
+    store_percent: int = 0
+    store_total: int = 0
+    temp: int = 50 * GIB
+    temp_percent: int = 0
+    temp_total: int = 0
+    """``percentLimit`` is of ``total``, or of the disk where that is 0."""
+    send_fail_if_no_space: bool = False
+    send_fail_after_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveMq:
+    """The broker. ``persistent`` says whether there is a store on disk, and with it one for what is
+    temporary."""
+
+    persistent: bool = True
+    policies: tuple[DestinationPolicy, ...] = ()
+    default_policy: DestinationPolicy = DestinationPolicy()
+    usage: SystemUsage = SystemUsage()
+    statistics: bool = False
+    """``statisticsBrokerPlugin``: whether messages to ``ActiveMQ.Statistics.*`` are answered."""
+
+    def policy(self, name: str) -> DestinationPolicy:
+        """The entry that holds for the destination of this qualified name: an equal one, else of
+        those that match the one that no other is closer than."""
+        found = [each for each in self.policies if each.matches(name)]
+        exact = [each for each in found if each.pattern == name]
+        return (exact or sorted(found, key=functools.cmp_to_key(_closer)) or [self.default_policy])[
+            0
+        ]
+
+
+def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:
+    """Negative when ``left`` is the closer one to whatever both match
+    (``ActiveMQDestination.compare``)."""
+    if left.pattern == right.pattern:
+        return 0
+    if left.matches(right.pattern):
+        return 1
+    if right.matches(left.pattern):
+        return -1
+    return -1 if left.pattern < right.pattern else 1
+
+
+def limit_of(octets: int, percent: int, of: int | None) -> int:
+    """A limit in octets: ``percent`` of ``of`` where both are known, else ``octets``, and never
+    more than ``of``."""
+    if of is None:
+        return octets
+    return min(of * percent // 100 if percent else octets, of) if octets or percent else 0

@@ -1,1 +1,0 @@
-"""What outlives memory: pages of messages, and the journal of what is durable. Only ``disk.py`` touches files."""

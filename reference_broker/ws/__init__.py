@@ -1,1 +1,0 @@
-"""WebSocket beneath STOMP (RFC 6455): the HTTP upgrade, the framing, and the connection that joins both to STOMP."""

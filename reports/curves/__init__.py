@@ -1,0 +1,1 @@
+"""Curves of credit, windows and rates over time, and how they are sampled."""

@@ -1,0 +1,306 @@
+"""Brings a bounded part of the tables to the driver: the index's model. Nothing is collected
+without a limit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from brokerproof.harness.results.verdict import WORST_FIRST
+from brokerproof.reports.model import (
+    Again,
+    Bar,
+    CaseRow,
+    Cell,
+    Column,
+    Group,
+    MatrixRow,
+    Model,
+    Unjudged,
+)
+from brokerproof.reports.requirements import Requirements, Words
+from brokerproof.reports.runs import CaseFacts, Run
+from brokerproof.reports.slugs import slug
+from brokerproof.reports.tables.history import changed
+from brokerproof.reports.target_history import Past, facts_of, in_order, pasts
+
+_RANK = {verdict.value: place for place, verdict in enumerate(WORST_FIRST)}
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables a report is made of, by what they hold."""
+
+    trace: DataFrame
+    frames: DataFrame
+    cases: DataFrame
+    counts: DataFrame
+    matrix: DataFrame
+    measurements: DataFrame
+    liveness: DataFrame
+    coverage: DataFrame
+    errors: DataFrame
+    history: DataFrame
+    again: DataFrame
+    deliveries: DataFrame
+    held: DataFrame
+    credit: DataFrame
+    stalls: DataFrame
+    addresses: DataFrame
+    latencies: DataFrame
+    kills: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a run the HTML shows, however large the run. ``pages`` are cases whose page is a
+    file of its own, the worst ones; the pages of the others are packed together."""
+
+    columns: int = 12
+    cases: int = 200_000
+    pages: int = 1500
+    requirements: int = 1500
+    unjudged: int = 1500
+    errors: int = 50
+    changes: int = 300
+    again: int = 100
+
+
+def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Column]:
+    """One per run and target that has a result or stands in the header.
+
+    Of one run in the order of its header; of several, each target's runs stand together, in order
+    of start.
+    """
+    with_results = {(row["run"], row["target"]) for row in counts}
+    found: dict[str, list[Column]] = {}
+    for run in in_order(runs):
+        named = [str(each["name"]) for each in run.targets]
+        named += sorted(
+            target for name, target in with_results if name == run.name and target not in named
+        )
+        for target in dict.fromkeys(named):
+            label = target if len(runs) == 1 or run.name == target else f"{target} · {run.name}"
+            found.setdefault(target, []).append(
+                Column(run.name, target, label, facts_of(run, target))
+            )
+    return [
+        replace(column, latest=column is of_target[-1])
+        for of_target in found.values()
+        for column in of_target
+    ]
+
+
+def shown_columns(every: Sequence[Column], runs: Sequence[Run], most: int) -> list[Column]:
+    """At most ``most``, those of the latest runs, in the order of ``every``."""
+    age = {run.name: place for place, run in enumerate(reversed(in_order(runs)))}
+    newest = sorted(every, key=lambda column: age[column.run])[:most]
+    return [column for column in every if column in newest]
+
+
+def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]:
+    """The verdict counts by column."""
+    rows = list(counts)
+    found = []
+    for column in of:
+        own = [row for row in rows if (row["run"], row["target"]) == (column.run, column.target)]
+        own.sort(key=lambda row: _RANK[row["verdict"]])
+        seconds = sum(row["seconds"] for row in own)
+        found.append(Bar(column, tuple((row["verdict"], row["cases"]) for row in own), seconds))
+    return found
+
+
+def case_rows(cases: DataFrame, runs: Sequence[Run], limits: Limits) -> list[CaseRow]:
+    """The worst cases first; the first ``limits.pages`` have a page in a file of its own."""
+    facts = {run.name: run.cases for run in runs}
+    found: list[CaseRow] = []
+    for batch in worst_first(cases).limit(limits.cases).toArrow().to_batches():
+        for row in batch.to_pylist():
+            place = len(found)
+            packed = place >= limits.pages
+            page = (
+                f"cases/more.html#{place}"
+                if packed
+                else f"cases/{slug(row['run'], row['target'], row['case'])}.html"
+            )
+            found.append(case_row(row, facts, page, place if packed else None))
+    return found
+
+
+def case_row(
+    row: Mapping[str, Any],
+    facts: Mapping[str, Mapping[str, CaseFacts]],
+    page: str | None = None,
+    place: int | None = None,
+) -> CaseRow:
+    """A row of the table of cases, with what its run (``facts`` has runs by name) knows of the
+    case."""
+    about = facts[row["run"]].get(row["case"])
+    return CaseRow(
+        run=row["run"],
+        target=row["target"],
+        case=row["case"],
+        verdict=row["verdict"],
+        detail=row["detail"],
+        requirements=tuple(row["requirements"]),
+        attempts=row["attempts"],
+        duration_s=row["duration_s"],
+        measured=row["measured"],
+        expected=row["expected"],
+        page=page,
+        doc=about.doc if about else "",
+        source=about.source if about else "",
+        place=place,
+    )
+
+
+def worst_first(cases: DataFrame) -> DataFrame:
+    """The table of cases in the order in which reports list them."""
+    return cases.orderBy("rank", "run", "target", "case")
+
+
+def groups(
+    rows: Iterable[Mapping[str, Any]],
+    of: Sequence[Column],
+    requirements: Requirements,
+    pages: Mapping[Any, str],
+) -> list[Group]:
+    """The matrix, grouped by source and section in the catalogue's order; unknown requirements
+    last."""
+    places = {(column.run, column.target): place for place, column in enumerate(of)}
+    cells: dict[str, list[Cell | None]] = defaultdict(lambda: [None] * len(of))
+    for row in rows:
+        place = places.get((row["run"], row["target"]))
+        if place is not None:
+            page = pages.get((row["run"], row["target"], row["case"]))
+            cells[row["requirement"]][place] = Cell(row["verdict"], row["cases"], row["case"], page)
+    in_order = sorted(cells, key=lambda each: (requirements.place(each), each))
+    lines = [MatrixRow(requirements.find(each), tuple(cells[each])) for each in in_order]
+    return [
+        Group(source, section, tuple(members))
+        for (source, section), members in groupby(
+            lines, key=lambda line: (line.words.source, line.words.section)
+        )
+    ]
+
+
+def unjudged(
+    coverage: Iterable[Mapping[str, Any]], requirements: Requirements, profiles: set[str], most: int
+) -> tuple[list[Unjudged], int]:
+    """What could be judged on these targets and was not, by source, at most ``most``; and how many
+    there are."""
+    judged = {row["requirement"] for row in coverage}
+    wanted: dict[str, list[Words]] = defaultdict(list)
+    totals: dict[str, int] = defaultdict(int)
+    for words in requirements:
+        if words.judgeable and (not words.profile or words.profile in profiles):
+            totals[words.source] += 1
+            if words.id not in judged:
+                wanted[words.source].append(words)
+    total = sum(len(each) for each in wanted.values())
+    found: list[Unjudged] = []
+    left = most
+    for source, missing in wanted.items():
+        found.append(Unjudged(source, tuple(missing[:left]), len(missing), totals[source]))
+        left = max(0, left - len(missing))
+    return found, total
+
+
+def model(tables: Tables, runs: Sequence[Run], requirements: Requirements, limits: Limits) -> Model:
+    """The index's model: one bounded query per part."""
+    counted = [
+        row.asDict() for row in tables.counts.collect()
+    ]  # runs x targets x verdicts: as few as the headers say
+    all_columns = columns(runs, counted)
+    shown = shown_columns(all_columns, runs, limits.columns)
+    rows = case_rows(tables.cases, runs, limits)
+    pages = {(row.run, row.target, row.case): row.page for row in rows if row.page is not None}
+    wide = F.concat("run", F.lit("\0"), "target").isin(
+        [f"{column.run}\0{column.target}" for column in shown]
+    )
+    matrix = [
+        row.asDict()
+        for row in tables.matrix.where(wide).limit(limits.requirements * len(shown) or 1).collect()
+    ]
+    judged = [
+        row.asDict() for row in tables.coverage.where("covered").select("requirement").collect()
+    ]
+    profiles = {str(each.get("profile", "")) for run in runs for each in run.targets}
+    missing, missing_total = unjudged(judged, requirements, profiles, limits.unjudged)
+    found = groups(matrix, shown, requirements, pages)
+    all_bars = bars(all_columns, counted)
+    return Model(
+        runs=list(runs),
+        columns=shown,
+        bars=all_bars,
+        groups=found,
+        cases=rows,
+        cases_total=sum(row["cases"] for row in counted),
+        requirements_total=tables.matrix.select("requirement").distinct().count(),
+        judged_total=len(judged),
+        unjudged=missing,
+        unjudged_total=missing_total,
+        known_requirements=sum(1 for _ in requirements),
+        errors=[row.asDict() for row in tables.errors.limit(limits.errors).collect()],
+        warnings=_warnings(runs, all_columns, shown),
+        again=_again(tables.again, limits.again),
+        pasts=_pasts(tables.history, runs, all_bars, pages, limits) if len(runs) > 1 else [],
+    )
+
+
+def _again(table: DataFrame, most: int) -> Again:
+    counted = table.agg(
+        F.count("*").alias("total"), F.sum(F.col("contradicts").cast("long")).alias("contradicting")
+    )
+    (counts,) = counted.collect()
+    order = (
+        F.desc("contradicts"),
+        "uncertain",
+        "run",
+        "target",
+        "case",
+        "part",
+        "kind",
+        "position",
+    )
+    rows = table.orderBy(*order).limit(most).collect() if counts.total else []
+    return Again([row.asDict() for row in rows], counts.total, counts.contradicting or 0)
+
+
+def _pasts(
+    table: DataFrame,
+    runs: Sequence[Run],
+    of: Sequence[Bar],
+    pages: Mapping[tuple[str, str, str], str],
+    limits: Limits,
+) -> list[Past]:
+    counts = {(bar.column.run, bar.column.target): dict(bar.counts) for bar in of}
+    changes = changed(table)
+    ways = changes.groupBy("target", "course").agg(F.count("*").alias("cases"))
+    rows = [row.asDict() for row in changes.limit(limits.changes).collect()]
+    return pasts(runs, counts, rows, [row.asDict() for row in ways.collect()], pages)
+
+
+def _warnings(runs: Sequence[Run], every: Sequence[Column], shown: Sequence[Column]) -> list[str]:
+    found = []
+    for run in runs:
+        if run.footer is None:
+            found.append(
+                f"Run {run.name} was cut off before it ended: what follows is what it had written"
+                " until then."
+            )
+        if run.torn:
+            found.append(f"The last line of {run.name}/results.ndjson was cut off and is left out.")
+        if not run.segments():
+            found.append(f"Run {run.name} has no recorded trace: its case pages show no frames.")
+    if len(every) > len(shown):
+        found.append(
+            f"{len(every)} targets and runs were judged; the matrix shows {len(shown)}, the latest."
+        )
+    return found

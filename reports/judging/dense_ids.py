@@ -1,0 +1,126 @@
+"""Dense numbers for names, so that state can lie in arrays and whole batches can be entered at
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+
+class Codes(Generic[T]):
+    """Values and their numbers, in order of first sight; one array at a time."""
+
+    def __init__(self) -> None:
+        self.values: list[T] = []
+        self._of: dict[T, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def one(self, value: T) -> int:
+        """The number of one value."""
+        found = self._of.get(value)
+        if found is None:
+            found = self._of[value] = len(self.values)
+            self.values.append(value)
+        return found
+
+    def of(self, values: pa.Array) -> Ints:
+        """The numbers of an array of strings or integers without nulls, encoded by a hash table and
+        not by sorting."""
+        encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+        table = np.fromiter(
+            (self.one(each) for each in encoded.dictionary.to_pylist()),
+            np.int64,
+            len(encoded.dictionary),
+        )
+        indices: Ints = encoded.indices.to_numpy(zero_copy_only=False)
+        return table[indices] if len(table) else indices.astype(np.int64)
+
+
+class Pairs:
+    """Dense numbers of pairs of dense numbers; ``first`` and ``second`` give the parts back."""
+
+    def __init__(self) -> None:
+        self._codes: Codes[int] = Codes()
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def one(self, first: int, second: int) -> int:
+        """The number of one pair."""
+        return self._codes.one((first << 32) | second)
+
+    def of(self, first: Ints, second: Ints) -> Ints:
+        """The numbers of the pairs of two arrays of the same length."""
+        return self._codes.of(pa.array((first << 32) | second))
+
+    def parts(self, number: int) -> tuple[int, int]:
+        """The pair that has this number."""
+        packed = self._codes.values[number]
+        return packed >> 32, packed & 0xFFFFFFFF
+
+
+def in_common(*columns: pa.Array) -> list[Ints]:
+    """Numbers for the values of several arrays of one type, the same for the same value; they mean
+    nothing elsewhere."""
+    indices: Ints = (
+        pa.concat_arrays(columns)
+        .dictionary_encode()
+        .indices.to_numpy(zero_copy_only=False)
+        .astype(np.int64)
+    )
+    return np.split(indices, np.cumsum([len(each) for each in columns])[:-1])
+
+
+class Cells:
+    """Named arrays that grow together, with a value to begin with."""
+
+    def __init__(self, **begin: Any) -> None:
+        self._begin = {name: np.asarray(value) for name, value in begin.items()}
+        self._arrays = {
+            name: np.full(64, value, value.dtype) for name, value in self._begin.items()
+        }
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The names."""
+        return self._begin.keys()
+
+    def grow(self, size: int) -> None:
+        """Makes room for ``size`` elements."""
+        have = len(next(iter(self._arrays.values())))
+        if size > have:
+            more = max(size, 2 * have) - have
+            for name, value in self._begin.items():
+                self._arrays[name] = np.concatenate(
+                    [self._arrays[name], np.full(more, value, value.dtype)]
+                )
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._arrays[name]
+
+
+def in_groups(groups: Ints, size: int) -> Ints:
+    """The order that puts rows of one group together and keeps their order within it. ``size``: how
+    many groups there are."""
+    narrow = np.uint16 if size <= 2**16 else np.uint32
+    order: Ints = np.argsort(
+        groups.astype(narrow), kind="stable"
+    )  # 16 bits are sorted by counting, not comparing
+    return order
+
+
+def starts(groups: Ints) -> Bools:
+    """Where a new group begins in rows that are sorted by group."""
+    first = np.ones(len(groups), np.bool_)
+    first[1:] = groups[1:] != groups[:-1]
+    return first

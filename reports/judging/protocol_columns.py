@@ -1,0 +1,215 @@
+"""What AMQP 0-9-1 and CORE call what STOMP has as destination, subscription and message-id, for
+whole columns.
+
+The names are those of :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
+:mod:`brokerproof.harness.protocols.core.fact_reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from brokerproof.harness.oracles.connection_reader import AMQP091, CORE, STOMP
+from brokerproof.harness.oracles.core_credit import FORCED
+from brokerproof.harness.protocols.amqp091 import fact_reader as amqp091_fact_reader
+from brokerproof.harness.protocols.amqp091.fact_reader import DEAD, EXCHANGE
+from brokerproof.harness.protocols.core import fact_reader as core_fact_reader
+from brokerproof.reports.judging.dense_ids import Bools, Ints
+
+SILENT, OF_STOMP, OF_AMQP091, OF_CORE, OF_AMQP, OF_OTHERS = range(6)
+"""What a row speaks; SILENT says nothing of it."""
+CODES: Mapping[str | None, int] = {
+    None: SILENT,
+    "": SILENT,
+    STOMP: OF_STOMP,
+    AMQP091: OF_AMQP091,
+    CORE: OF_CORE,
+    "AMQP": OF_AMQP,
+}
+READ_AS_LINES: Mapping[int, str] = {OF_AMQP091: AMQP091, OF_CORE: CORE, OF_AMQP: "AMQP"}
+"""The protocols whose connections have judges of their own
+(:mod:`brokerproof.reports.judging.amqp`)."""
+BLIND = 1
+"""Of a scope: something was said that nobody can read. The other bits are ``1 << code`` of what is
+spoken there."""
+_ALONE = frozenset({0, *(1 << code for code in (OF_STOMP, OF_AMQP091, OF_CORE))})
+
+
+def all_known(spoken: int) -> bool:
+    """Whether all that was sent in a scope is known, by what is spoken there."""
+    return spoken in _ALONE
+
+
+class Headers(Protocol):
+    """The headers of a batch (:class:`brokerproof.reports.judging.columns.Headers`)."""
+
+    def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array:
+        """Values of one name."""
+        ...
+
+    def equals(self, name: str, value: str, rows: Ints) -> Bools:
+        """Whether it has that value."""
+        ...
+
+    def has(self, name: str, rows: Ints) -> Bools:
+        """Whether it is there."""
+        ...
+
+
+@dataclass
+class Words:
+    """The names of what is in some rows of a batch, whichever protocol they speak (``spoken``, of
+    every row)."""
+
+    headers: Headers
+    spoken: npt.NDArray[np.int8]
+    mixed: bool
+    """Whether anything but STOMP is among them."""
+
+    def queue(self, rows: Ints) -> pa.Array:
+        """What messages are for."""
+        found = self.headers.of("destination", rows)
+        return self._of(rows, found, self._routed, lambda some: self.headers.of("address", some))
+
+    def subscription(self, rows: Ints) -> pa.Array:
+        """By which consumer they came."""
+        found = self.headers.of("subscription", rows)
+        return self._of(
+            rows,
+            found,
+            lambda some: self._of_channel("consumer-tag", some),
+            lambda some: self._of_channel("consumer", some),
+        )
+
+    def token(self, rows: Ints) -> pa.Array:
+        """By which name a delivery is acknowledged."""
+        found = self.headers.of("ack", rows, "message-id")
+        return self._tagged(rows, found)
+
+    def answered(self, rows: Ints) -> pa.Array:
+        """Which delivery an answer names."""
+        return self._tagged(rows, self.headers.of("id", rows, "message-id"))
+
+    def marked(self, rows: Ints) -> Bools:
+        """Whether deliveries call themselves repeated."""
+        found = self.headers.equals("redelivered", "true", rows)
+        core = np.flatnonzero(self.spoken[rows] == OF_CORE) if self.mixed else ()
+        if len(core):
+            found[core] |= _numbers(self.headers.of("delivery-count", rows[core])) > 1
+        return found
+
+    def no_message(self, rows: Ints) -> Bools:
+        """Of what was delivered: what nobody sent there (0-9-1: given up by another queue; CORE: an
+        answer to a client that asked whether there is more), and what came in pieces."""
+        none = np.zeros(len(rows), np.bool_)
+        if not self.mixed:
+            return none
+        old = np.flatnonzero(self.spoken[rows] == OF_AMQP091)
+        if len(old):
+            own = rows[old]
+            dead = pc.match_substring(self.headers.of("headers", own), DEAD).to_numpy(
+                zero_copy_only=False
+            )
+            none[old] = dead | self.headers.equals("complete", "false", own)
+        none |= (self.spoken[rows] == OF_CORE) & self.headers.has(FORCED, rows)
+        return none
+
+    def _routed(self, rows: Ints) -> pa.Array:
+        exchange, key = self.headers.of("exchange", rows), self.headers.of("routing-key", rows)
+        named = pc.binary_join_element_wise(
+            pc.binary_join_element_wise(EXCHANGE, exchange, ""), key, "/"
+        )
+        return pc.if_else(pc.equal(exchange, ""), key, named)
+
+    def _of_channel(self, name: str, rows: Ints) -> pa.Array:
+        return pc.binary_join_element_wise(
+            self.headers.of("channel", rows), self.headers.of(name, rows), ":"
+        )
+
+    def _tagged(self, rows: Ints, found: pa.Array) -> pa.Array:
+        return self._of(
+            rows,
+            found,
+            lambda some: self._of_channel("delivery-tag", some),
+            lambda some: pc.binary_join_element_wise(
+                self._of_channel("consumer", some), self.headers.of("message", some), ":"
+            ),
+        )
+
+    def _of(self, rows: Ints, found: pa.Array, old: _Naming, core: _Naming) -> pa.Array:
+        if not self.mixed:
+            return found
+        for code, naming in ((OF_AMQP091, old), (OF_CORE, core)):
+            mine = self.spoken[rows] == code
+            if mine.any():
+                found = pc.replace_with_mask(
+                    found, pa.array(mine), naming(rows[mine]).cast(found.type)
+                )
+        return found
+
+
+class _Naming(Protocol):
+    def __call__(self, some: Ints, /) -> pa.Array: ...
+
+
+@dataclass
+class Tagged:
+    """Deliveries and answers of AMQP 0-9-1 in the order of their rows: which channel, which
+    delivery-tag; of answers whether they settle all up to it."""
+
+    rows: Ints
+    channel: Ints
+    tag: Ints
+    answer: Bools
+    multiple: Bools
+
+
+def tagged(headers: Headers, spoken: npt.NDArray[np.int8], got: Ints, answers: Ints) -> Tagged:
+    """What delivery-tags are said in a batch."""
+    rows = np.concatenate([got[spoken[got] == OF_AMQP091], answers[spoken[answers] == OF_AMQP091]])
+    rows.sort()
+    return Tagged(
+        rows,
+        _numbers(headers.of("channel", rows)),
+        _numbers(headers.of("delivery-tag", rows)),
+        np.isin(rows, answers),
+        headers.equals("multiple", "true", rows),
+    )
+
+
+def _numbers(texts: pa.Array) -> Ints:
+    """Numbers that are written out; 0 for what is none."""
+    plain = pc.match_substring_regex(texts, "^[0-9]{1,18}$")
+    found: Ints = pc.cast(pc.if_else(plain, texts, "0"), pa.int64()).to_numpy(zero_copy_only=False)
+    return found.copy()
+
+
+SENT = {
+    AMQP091: (frozenset({"basic.publish"}), amqp091_fact_reader.ANSWERS),
+    CORE: (frozenset({"send"}), frozenset({"acknowledge", "acknowledge-one"})),
+}
+"""By protocol: what carries a message, and what settles one."""
+RECEIVED = {
+    AMQP091: (amqp091_fact_reader.DELIVERIES, frozenset({"basic.ack", "basic.nack"})),
+    CORE: (frozenset({"receive"}), frozenset({"null-response"})),
+}
+"""By protocol: what carries a message, and what confirms one."""
+USUAL = frozenset(
+    {
+        "protocol-header",
+        "consumer-credits",
+        "force-delivery",
+        "request-producer-credits",
+        "producer-credits",
+    }
+)
+"""Frames that come often and say nothing of what was agreed."""
+STRANGE = (*amqp091_fact_reader.STRANGE, *core_fact_reader.STRANGE)
+ROUTING = core_fact_reader.ROUTING

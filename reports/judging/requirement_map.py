@@ -1,0 +1,47 @@
+"""Which statement of which document each kind of irregularity breaks, by profile; none where the
+family promises nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles.connection_reader import AMQP091, CORE, STOMP
+
+_ARTEMIS = {
+    "phantom": "ARTEMIS-CONCEPTS-queue-1",
+    "shared": "ARTEMIS-CONCEPTS-queue-1",
+    "lost": "ARTEMIS-CONCEPTS-queue-1",
+    "revived": "ARTEMIS-CONCEPTS-queue-2",
+    "disordered": "ARTEMIS-GROUPING-fifo-1",
+    "mismarked": "ARTEMIS-REDELIVERY-marked-1",
+    "unmarked": "ARTEMIS-REDELIVERY-marked-1",
+    "overrun": "ARTEMIS-STOMP-window-3",
+    connection_lifetimes.SILENT: "STOMP12-HB-07",
+    connection_lifetimes.EARLY: "ARTEMIS-STOMP-ttl-3",
+    connection_lifetimes.LATE: "ARTEMIS-STOMP-ttl-3",
+}
+STATEMENTS: Mapping[str, Mapping[str, str]] = {"artemis": _ARTEMIS}
+"""By profile and kind. Of other profiles only what the protocol itself says counts."""
+
+_CORE = {
+    kind: said for kind, said in _ARTEMIS.items() if not said.startswith(("ARTEMIS-STOMP", "STOMP"))
+}
+_AMQP091 = {
+    "disordered": "AMQP091-PUB-04",
+    "mismarked": "AMQP091-RED-01",
+    "unmarked": "AMQP091-RED-01",
+}
+"""What the protocol says, whoever speaks it."""
+
+KINDS = (*recording.KINDS, *connection_lifetimes.KINDS)
+
+
+def statement(profile: str, kind: str, protocol: str = STOMP) -> str:
+    """The requirement that an irregularity on a connection of that protocol breaks, or an empty
+    string."""
+    if protocol == AMQP091:
+        return _AMQP091.get(kind, "")
+    if protocol == CORE:
+        return _CORE.get(kind, "") if profile == "artemis" else ""
+    return STATEMENTS.get(profile, {connection_lifetimes.SILENT: "STOMP12-HB-07"}).get(kind, "")

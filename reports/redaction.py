@@ -1,0 +1,36 @@
+"""Reports are published: what opens a door is blanked before it leaves Spark. The trace itself
+keeps what was sent."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+NAMES = ("passcode", "password", "authorization", "initial-response", "response")
+"""Headers whose value is blanked, in any case of letters; the last two are what SASL says in AMQP
+1.0 and 0-9-1."""
+BLANK = "(blanked)"
+
+_LINE = rf"(?im)^({'|'.join(NAMES)})([ \t]*:)[^\r\n]*"
+_PLAIN = r"(?s)(PLAIN(?:\xa0.|\xb0.{4}|\x00.{3})\x00).*"
+"""The mechanism PLAIN and, as binary of AMQP 1.0 or long string of 0-9-1, its response: NUL, user,
+NUL, passcode."""
+
+
+def blanked(name: Column, value: Column) -> Column:
+    """The value of a header, or :data:`BLANK`."""
+    return F.when(F.lower(name).isin(*NAMES), F.lit(BLANK)).otherwise(value)
+
+
+def blanked_octets(octets: Column, most: int) -> Column:
+    """The first ``most`` octets as text, one character an octet, with every header line that holds
+    a secret blanked, and all that stands behind a PLAIN of SASL.
+
+    Octets that are no well-formed frame may hold one all the same.
+    """
+    text = F.decode(octets, "ISO-8859-1")
+    cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")
+    # Most bodies are short and hold neither a header line nor a mechanism: looking for both costs
+    # less than matching.
+    suspect = F.contains(text, F.lit(":")) | F.contains(text, F.lit("PLAIN"))
+    return F.substring(F.when(suspect, cleaned).otherwise(text), 1, most)

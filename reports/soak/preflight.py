@@ -1,0 +1,114 @@
+"""A rehearsal before a soak: the judges judge a recording of a few events, in which two messages
+came twice.
+
+They are looked at with it, and everything that they need is loaded: the first judgement of a
+session takes ten times as long as the next ones, and a soak should not find that out when it has a
+suspicion.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.verdicts import Level
+from brokerproof.harness.oracles.expectations import NOTHING
+from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.harness.trace.stamp import stamp
+from brokerproof.reports.judging.conclusion import conclude
+from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.sources.segments import local
+
+_QUEUE = "rehearsal"
+WRONG = [("revived", 1), ("shared", 1)]
+
+
+class NotFound(Exception):
+    """The judges did not find what is wrong in the rehearsal, and nothing else."""
+
+
+def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> None:
+    """Raises :class:`NotFound` when the judges do not find what is wrong."""
+    with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as temporary:
+        recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
+        recorder.write("load", events())
+        recorder.flush()
+        judgement = judge(spark, local([temporary]), NOTHING)
+        try:
+            found = conclude(judgement, level_of, 1)
+        finally:
+            judgement.release()
+    kinds = [(each.kind, each.count) for each in found.wrong]
+    if kinds != WRONG:
+        raise NotFound(
+            f"the judges were to find two messages that came twice ({WRONG}), and found"
+            f" {kinds or 'nothing'}"
+        )
+
+
+def events() -> list[Event]:
+    """Three messages; the second came again after it had been acknowledged, the third while it was
+    held, under the same name. And an AMQP connection, which is read as a whole."""
+    found: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
+
+    def frame(
+        kind: type[FrameSent] | type[FrameReceived], command: str, body: bytes = b"", **headers: str
+    ) -> None:
+        listed = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        size = len(body)
+        found.append(
+            kind(
+                at_ns=len(found),
+                conn=1,
+                protocol="STOMP",
+                command=command,
+                headers=listed,
+                body=body,
+                body_size=size,
+                size=100 + size,
+            )
+        )
+
+    frame(FrameSent, "SUBSCRIBE", id="0", destination=_QUEUE, ack="client-individual")
+    for number in (0, 1, 2):
+        frame(FrameSent, "SEND", stamp(1, number), destination=_QUEUE, receipt=str(number))
+        frame(FrameReceived, "RECEIPT", receipt_id=str(number))
+    for number, ack in ((0, "a"), (1, "b"), (1, "c")):
+        frame(
+            FrameReceived,
+            "MESSAGE",
+            stamp(1, number),
+            destination=_QUEUE,
+            subscription="0",
+            message_id=ack,
+            ack=ack,
+        )
+        frame(FrameSent, "ACK", id=ack)
+    for _ in range(2):
+        frame(
+            FrameReceived,
+            "MESSAGE",
+            stamp(1, 2),
+            destination=_QUEUE,
+            subscription="0",
+            message_id="d",
+            ack="d",
+        )
+    frame(FrameSent, "ACK", id="d")
+    found.append(ConnectionOpened(at_ns=len(found), conn=2, protocol="AMQP", acceptor="amqp"))
+    found.append(
+        FrameSent(
+            at_ns=len(found),
+            conn=2,
+            protocol="AMQP",
+            command="open",
+            headers=(("channel", "0"),),
+            size=40,
+        )
+    )
+    return found

@@ -1,0 +1,162 @@
+"""The recording of each case, judged again from nothing but what crossed the wire, beside the
+verdict that the case gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.trace import read
+from brokerproof.harness.trace.events import Event
+from brokerproof.reports.judging import amqp
+from brokerproof.reports.judging.requirement_map import statement
+from brokerproof.reports.schema import spark_schema
+
+MOST = 500_000
+"""A case with more events is no case of a suite but a load; ``brokerproof judge`` is for those."""
+
+AGAIN = pa.schema(
+    [
+        ("run", pa.string()),
+        ("target", pa.string()),
+        ("case", pa.string()),
+        ("part", pa.int64()),
+        ("kind", pa.string()),
+        ("requirement", pa.string()),
+        ("conn", pa.int64()),
+        ("queue", pa.string()),
+        ("what", pa.string()),
+        ("uncertain", pa.bool_()),
+        ("at_ns", pa.int64()),
+        ("position", pa.int64()),
+    ]
+)
+"""One irregularity a row: ``at_ns`` and ``position`` are those of the last event that shows it."""
+
+_COLUMNS = ("run", "target", "case", "part", "position", "at_ns", "conn", "vantage", "kind")
+_PAYLOAD = (
+    "protocol",
+    "command",
+    "headers",
+    "body",
+    "body_size",
+    "size",
+    "how",
+    "acceptor",
+    "remote",
+    "data",
+    "detail",
+)
+_KINDS = (
+    "FrameSent",
+    "FrameReceived",
+    "HeartBeatSent",
+    "HeartBeatReceived",
+    "OctetsSent",
+    "OctetsRefused",
+    "ConnectionOpened",
+    "ConnectionClosed",
+    "ConnectionAbandoned",
+)
+_SCOPE = ("run", "target", "case", "part")
+
+
+def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Ground]) -> DataFrame:
+    """Every irregularity in every example of every case (:data:`AGAIN`); ``grounds`` by run and
+    target.
+
+    The oracles take a whole example at a time; cases of more than :data:`MOST` events are left out.
+    """
+    known = dict(grounds)
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for (run, target, case, part), of_scope in groupby(
+            rows, key=lambda row: tuple(row[name] for name in _SCOPE)
+        ):
+            found = list(_judged(list(of_scope), known.get((run, target), NOTHING)))
+            scope = {"run": run, "target": target, "case": case, "part": part}
+            yield pa.RecordBatch.from_pylist([{**scope, **each} for each in found], schema=AGAIN)
+
+    spoken = trace.where(
+        F.col("kind").isin(*_KINDS) & (F.col("vantage") != "BROKER") & (F.col("position") < MOST)
+    )
+    together = (
+        spoken.select(*_COLUMNS, *_PAYLOAD)
+        .repartition(*_SCOPE)
+        .sortWithinPartitions(*_SCOPE, "position")
+    )
+    return together.mapInArrow(judge, spark_schema(AGAIN))
+
+
+def _judged(rows: list[dict[str, Any]], ground: Ground) -> Iterator[dict[str, Any]]:
+    # Most examples have nothing that an oracle could speak of; all of them are looked at, so
+    # looking has to be cheap.
+    came = any(row["command"] == "MESSAGE" and row["kind"] == "FrameReceived" for row in rows)
+    beating = any(row["command"] == "CONNECTED" and _beating(row["headers"]) for row in rows)
+    talking: dict[int, list[Event]] = {
+        row["conn"]: []
+        for row in rows
+        if row["kind"] == "FrameSent" and row["protocol"] == "AMQP" and row["conn"] is not None
+    }
+    if not (came or beating or talking):
+        return
+    events = [read.event(row) for row in rows]
+    wrong = recording.judge(events, ground) if came else []
+    if beating:
+        wrong += [
+            each
+            for life in connection_lifetimes.lifetimes(events).values()
+            for each in connection_lifetimes.judge(life, ground)
+        ]
+    for event in events if talking else ():
+        if event.conn in talking:
+            talking[event.conn].append(event)
+    for conn in sorted(talking):
+        for found, requirement in amqp.irregularities(talking[conn], conn):
+            yield {
+                **{
+                    "kind": found.kind,
+                    "requirement": requirement,
+                    "conn": conn,
+                    "queue": "",
+                    "what": found.what,
+                },
+                **{"uncertain": found.uncertain, "at_ns": found.witness[0][0], "position": None},
+            }
+    for each in wrong:
+        at, place = each.witness[-1]
+        yield {
+            "kind": each.kind,
+            "requirement": statement(ground.name, each.kind),
+            "conn": each.conn,
+            "queue": each.queue,
+            "what": each.what,
+            "uncertain": each.uncertain,
+            "at_ns": at,
+            "position": rows[place]["position"] if each.kind in recording.KINDS else None,
+        }
+
+
+def _beating(headers: Sequence[Mapping[str, str]] | None) -> bool:
+    """Whether a CONNECTED promises beats, or asks for some: without it no life can be judged."""
+    return any(each["name"] == "heart-beat" and each["value"] != "0,0" for each in headers or ())
+
+
+def beside_verdicts(found: DataFrame, cases: DataFrame) -> DataFrame:
+    """The irregularities with ``verdict``, what the case said when it ran, and ``contradicts``: the
+    case was content, and the recording surely is not."""
+    live = cases.select("run", "target", "case", "verdict")
+    content = (
+        F.col("verdict").isin("PASS", "NOTE") & ~F.col("uncertain") & (F.col("requirement") != "")
+    )
+    return found.join(live, ["run", "target", "case"], "left").withColumn(
+        "contradicts", F.coalesce(content, F.lit(False))
+    )

@@ -1,0 +1,90 @@
+"""Ways through a queue from one protocol to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.protocols.amqp10 import messages
+from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery
+from brokerproof.harness.protocols.amqp10.raw_peer import Node
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.amqp.steps import granted
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One queue by both of its names."""
+
+    destination: Destination
+    node: Node
+
+
+def queue(target: Bench) -> Queue:
+    """A queue that nobody has used before."""
+    name = target.fresh_name()
+    return Queue(target.destination(name=name), target.node(name=name))
+
+
+def send(
+    peer: StompPeer,
+    to: Queue,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    *,
+    counted: bool = True,
+) -> None:
+    """SEND with a receipt, with content-length unless told otherwise."""
+    length = (("content-length", str(len(body))),) if counted else ()
+    own = tuple((headers or {}).items())
+    peer.request(
+        "SEND",
+        (("destination", to.destination.name), *to.destination.send_headers, *length, *own),
+        body,
+    )
+
+
+def post(target: Bench, to: Queue, payload: bytes) -> None:
+    """These octets as an AMQP message, accepted. That they are is a control."""
+    peer = target.amqp()
+    link = peer.sender(to.node)
+    granted(target, peer, link)
+    most = peer.most_payload
+    pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
+    number = 0
+    for at, piece in enumerate(pieces):
+        number = peer.transfer(link, piece, more=at < len(pieces) - 1 or None)
+    peer.confirmed(link.session, number)
+
+
+def to_amqp(
+    target: Bench,
+    body: bytes = b"",
+    headers: Mapping[str, str] | None = None,
+    *,
+    counted: bool = True,
+) -> Delivery:
+    """What comes out by AMQP when this goes in by STOMP."""
+    through = queue(target)
+    peer = target.amqp()
+    link = peer.receiver(through.node, credit=1)
+    peer.settle()
+    send(target.stomp(), through, body, headers, counted=counted)
+    return peer.delivery(link)
+
+
+def to_stomp(target: Bench, payload: bytes, version: str = "1.2") -> Frame:
+    """What comes out by STOMP when this goes in by AMQP."""
+    through = queue(target)
+    peer = target.stomp(version)
+    peer.subscribe(through.destination)
+    post(target, through, payload)
+    return peer.message()
+
+
+def message(body: object = b"", **sections: object) -> bytes:
+    """An AMQP message's octets; see
+    :func:`brokerproof.harness.protocols.amqp10.messages.message`."""
+    return messages.message(body, **sections)

@@ -1,0 +1,77 @@
+"""Help for mutants of AMQP: frames on their way out, changed; and mistakes of a peer, passed
+over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from brokerproof.reference_broker.assembly import Parts
+from brokerproof.reference_broker.protocols.amqp10 import performatives
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
+from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH
+from brokerproof.reference_broker.protocols.amqp10.framing import AMQP, HEADER, frame
+from brokerproof.reference_broker.protocols.amqp10.refusal import Fault, Refusal
+from brokerproof.suites.mutation.mutant import Reached
+
+KINDS: dict[int, type[Composite]] = {
+    each.CODE: each
+    for each in vars(performatives).values()
+    if isinstance(each, type)
+    and issubclass(each, Composite)
+    and getattr(each, "PROVIDES", None) == ("frame",)
+}
+
+
+def saying(parts: Parts, reached: Reached, change: Callable[[Any], Any]) -> Parts:
+    """Every frame with a performative is sent as ``change`` makes it; None drops it."""
+
+    class Faulty(AmqpConnection):
+        def send(self, octets: bytes) -> None:
+            if len(octets) <= HEADER.size or octets[:4] == b"AMQP" or octets[5] != AMQP:
+                super().send(octets)
+                return
+            channel, start = HEADER.unpack_from(octets)[3], octets[4] * 4
+            code, at = descriptor(octets, start + 1)
+            right, end = KINDS[code or 0].read(octets, at, DEPTH)
+            before = right.encode()
+            wrong = change(right)
+            if wrong is None:
+                reached()
+                return
+            changed = wrong.encode()
+            if changed != before:
+                reached()
+                octets = frame(channel, changed + octets[end:])
+            super().send(octets)
+
+    return replace(parts, amqp=Faulty)
+
+
+def with_fields(parts: Parts, reached: Reached, kind: type[Composite], **fields: Any) -> Parts:
+    """Frames of ``kind`` have these fields."""
+
+    def change(performative: Any) -> Any:
+        if isinstance(performative, kind):
+            for name, value in fields.items():
+                setattr(performative, name, value)
+        return performative
+
+    return saying(parts, reached, change)
+
+
+def passing_over(parts: Parts, reached: Reached, *faults: Fault) -> Parts:
+    """Frames with one of these mistakes are taken for nothing at all, on the whole connection."""
+
+    class Faulty(AmqpConnection):
+        def _frame(self, type: int, channel: int, body: bytes) -> None:
+            try:
+                super()._frame(type, channel, body)
+            except Refusal as problem:
+                if problem.fault not in faults:
+                    raise
+                reached()
+
+    return replace(parts, amqp=Faulty)

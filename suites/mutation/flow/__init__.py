@@ -1,0 +1,1 @@
+"""Seeded faults of flow control, liveness, paging and routing."""

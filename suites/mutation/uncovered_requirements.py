@@ -1,0 +1,52 @@
+"""Requirements that cases cite and no mutant breaks: of those nothing shows that a case would
+notice.
+
+A MAY is not among them: whatever a broker does about it kills nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from brokerproof.harness.catalogue.requirements import Catalogue
+from brokerproof.harness.model.verdicts import Level
+from brokerproof.suites.mutation import groups
+from brokerproof.suites.mutation.calls import all_calls
+
+
+@dataclass(frozen=True)
+class Unbroken:
+    """A requirement, and the cases that cite it, without their versions and arguments."""
+
+    requirement: str
+    level: Level
+    statement: str
+    cases: tuple[str, ...]
+
+
+def unbroken(catalogue: Catalogue) -> list[Unbroken]:
+    """Ordered by requirement."""
+    cases: dict[str, dict[str, None]] = {}
+    for call in all_calls():
+        for requirement in call.cited:
+            cases.setdefault(requirement, {})[call.case.name] = None
+    broken = {each for mutant in groups.MUTANTS.values() for each in mutant.breaks}
+    found = []
+    for name in sorted(cases.keys() - broken):
+        requirement = catalogue.find(name)
+        if requirement.level is not Level.MAY:
+            found.append(
+                Unbroken(name, requirement.level, requirement.statement, tuple(cases[name]))
+            )
+    return found
+
+
+def summary(found: list[Unbroken]) -> str:
+    """One sentence."""
+    levels = Counter(each.level.value for each in found)
+    told = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
+    return (
+        f"cases cite {len(found)} requirements that no mutant breaks ({told}): --unbroken names"
+        " them"
+    )

@@ -1,0 +1,1 @@
+"""Steps that several conformance suites share."""

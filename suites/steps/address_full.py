@@ -1,0 +1,216 @@
+"""Addresses that are full soon (fixtures/brokers/artemis/broker.xml), and what a message weighs
+there.
+
+What a broker charges for a message is its own affair, so it is measured first: by asking the
+broker's management, or, where there is none, by looking for the largest message after which another
+one is still taken. Then thresholds can be aimed at to the octet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.clients.artemis_management import ADMIN, Admin
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.amqp10.codec import composite
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.raw_peer import Destination
+from brokerproof.harness.search import last_that
+from brokerproof.suites.amqp.steps import QUIET, collect, granted
+
+ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
+
+LIMIT = 20_480
+"""max-size-bytes of the addresses full.KIND.#, in octets, unless KIND says otherwise."""
+THRESHOLD = 40_960
+"""max-size-bytes-reject-threshold of full.reject.#, in octets."""
+MESSAGES = 3
+"""max-size-messages of full.three.KIND.#."""
+PAGE = 10_240
+"""page-size-bytes of full.#, in octets."""
+READ_AHEAD = 2 * PAGE
+"""max-read-page-bytes of full.#, in octets: its default of two pages (ARTEMIS-PAGING-16)."""
+PAGE_LIMIT = 5
+"""page-limit-bytes of full.pages.# in whole pages."""
+PAGED_MESSAGES = 20
+"""page-limit-messages of full.paged-messages.#."""
+
+SMALLEST = 256
+"""Octets of a body from which on it costs one octet more to send one more: below, its length takes
+fewer octets."""
+
+
+def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
+    """A fresh AMQP address of that kind: block, fail, drop, page, reject, three.block, pages.fail
+    …"""
+    fresh = target.node(routing)
+    return Node(f"full.{kind}.{fresh.address}", fresh.capabilities)
+
+
+def destination(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Destination:
+    """The same for STOMP."""
+    fresh = target.destination(routing)
+    return Destination(f"full.{kind}.{fresh.name}", fresh.send_headers, fresh.subscribe_headers)
+
+
+def same(to: Destination) -> Node:
+    """An address that was made for STOMP, as AMQP names it."""
+    kind = "topic" if any("MULTICAST" in value for _, value in to.send_headers) else "queue"
+    return Node(to.name, (kind,))
+
+
+def source(fields: dict[str, Any]) -> Any:
+    """A source with these fields, for an attach."""
+    return composite("source", fields)
+
+
+def body(number: int, size: int) -> bytes:
+    """A body of ``size`` octets that tells its number."""
+    return (b"%d." % number).ljust(size, b".")[: max(size, len(b"%d." % number))]
+
+
+def number_of(octets: bytes) -> int:
+    """The number that a body tells."""
+    return int(bytes(octets).partition(b".")[0])
+
+
+def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[AmqpPeer, Link]:
+    """A sender on a connection of its own."""
+    peer = target.amqp(acceptor=acceptor)
+    return peer, peer.sender(to)
+
+
+def send(target: Bench, peer: AmqpPeer, link: Link, octets: bytes) -> str | None:
+    """Sends one message and waits for its outcome: the name of the state, None when it was settled
+    without one."""
+    granted(target, peer, link)
+    return peer.confirmed(link.session, peer.post(link, octets), None).kind("state")
+
+
+def overhead(target: Bench) -> int:
+    """What an AMQP message is charged above the octets of its body, which are at least
+    :data:`SMALLEST`; measured."""
+    found = _asked(target) if ADMIN in target.capabilities else _searched(target)
+    target.note(f"an AMQP message is charged the octets of its body and {found} more")
+    return found
+
+
+def _asked(target: Bench) -> int:
+    scratch = node(target, "page")
+    peer, link = producer(target, scratch)
+    target.control(
+        send(target, peer, link, body(0, 1000)) == "accepted",
+        "the message to be weighed is accepted",
+    )
+    return target.admin().size(scratch.address) - 1000
+
+
+def _searched(target: Bench) -> int:
+    """By bisection: the largest body after which an address under FAIL still takes a message weighs
+    LIMIT - 1."""
+
+    def room_is_left(size: int) -> bool:
+        peer, link = producer(target, node(target, "fail"))
+        target.control(
+            send(target, peer, link, body(0, size)) == "accepted",
+            "an empty address takes a message",
+        )
+        after = send(target, peer, link, body(1, SMALLEST))
+        peer.leave()
+        return after == "accepted"
+
+    return LIMIT - 1 - last_that(room_is_left, SMALLEST, LIMIT)
+
+
+def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
+    """Bodies of these sizes and one more, which together are charged ``total`` octets at ``extra``
+    each besides."""
+    last = total - extra - sum(size + extra for size in sizes)
+    if last < SMALLEST:
+        raise ValueError(f"{list(sizes)} leave no room for a last body within {total} octets")
+    return [body(at, size) for at, size in enumerate([*sizes, last])]
+
+
+class Scale:
+    """Weighs SENDs to a STOMP destination, on other addresses with names as long, because a name
+    may count."""
+
+    def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
+        self._admin, self._to, self._peer = admin, to, target.stomp()
+        self._known: dict[int, int] = {}
+
+    def weight(self, size: int) -> int:
+        """What a body of ``size`` octets is charged, headers and all."""
+        if size not in self._known:
+            suffix = f"~{len(self._known)}"
+            name = self._to.name[: -len(suffix)] + suffix
+            for kind in (
+                "fail",
+                "drop",
+            ):  # a scratch address is never full, and page is as long a word
+                name = name.replace(f"full.{kind}.", "full.page.")
+            self._peer.publish(Destination(name, self._to.send_headers), body(0, size))
+            self._known[size] = self._admin.size(name)
+        return self._known[size]
+
+    def of(self, goal: int) -> int:
+        """The largest body that weighs ``goal`` octets or less; 2 octets at least."""
+        return last_that(lambda size: self.weight(size) <= goal, 2, max(3, goal))
+
+    def sizes(self, goal: int) -> list[int]:
+        """Bodies that weigh ``goal`` octets together, or as nearly as the broker's accounting lets
+        them: some brokers charge for whole buffers, so that not every weight exists. What is
+        nearest below is taken then."""
+        filler = self.weight(300)
+        fillers = [300] * max(0, goal // filler - 2)
+        left = goal - filler * len(fillers)
+        best: list[int] = []
+        for before in ([], [300], [400], [500], [700], [900]):
+            rest = left - sum(map(self.weight, before))
+            if rest < self.weight(2):
+                continue
+            found = [*before, self.of(rest)]
+            if not best or sum(map(self.weight, found)) > sum(map(self.weight, best)):
+                best = found
+            if sum(map(self.weight, found)) == left:
+                break
+        return fillers + best
+
+
+def room_again(target: Bench, address: str) -> None:
+    """What was acknowledged before is free again: brokers may do that on their own time."""
+    if ADMIN in target.capabilities:
+        state, free = target.admin().until(address, lambda each: each.size == 0)
+        target.control(free, f"everything is acknowledged and the address still holds {state}")
+    else:
+        target.advance(QUIET)
+
+
+def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
+    """The numbers of what a queue holds, in order, when ``count`` messages should be there; takes
+    them away.
+
+    Each is acknowledged as it comes: what is held counts against what is read from pages
+    (ARTEMIS-PAGING-16). The consumer stays, without credit: a queue without consumers may be
+    deleted by itself.
+    """
+    consumer = target.amqp()
+    link = consumer.receiver(place)
+    found: list[int] = []
+    while True:
+        if link.credit < 10:
+            consumer.flow(link, link_credit=20)
+        got = collect(
+            target, consumer, link, 1, quiet=0, within=PATIENCE if len(found) < count else QUIET
+        )
+        for each in got:
+            consumer.disposition(each)
+        found += [number_of(each.message.body) for each in got]
+        if not got:
+            consumer.flow(link, link_credit=0)
+            consumer.settle()
+            return found

@@ -1,0 +1,172 @@
+"""Clients over CORE that do what the manual's own client does about windows, and what their cases
+share.
+
+The raw peer asks for nothing and gives nothing by itself. These two do: a consumer with a window
+gives back what it has consumed, a producer with a window asks for more as its credit runs low
+(manual, chapter on flow control).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.core.codec import Packet
+from brokerproof.harness.protocols.core.messages import Message
+from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery, packet
+from brokerproof.harness.trace.events import Event
+from brokerproof.suites.steps.positive_control import beside
+
+QUIET: Duration = ms(300)
+"""How long a surplus packet is waited for, behind the last one that should come."""
+CORE, FIXTURES = "core", "core-fixtures"
+"""Capabilities: there is an acceptor ``core``; and the addresses of our broker.xml."""
+
+Oracle = Callable[[Sequence[Event], int], list[Finding]]
+
+
+def queue(
+    target: Bench, peer: CorePeer, prefix: str = "", routing: RoutingType = RoutingType.ANYCAST
+) -> str:
+    """A queue nobody has used before, at an address of its own whose name begins with
+    ``prefix``."""
+    name = prefix + target.fresh_name()
+    peer.create_queue(name, routing=routing)
+    return name
+
+
+def sized(address: str, number: int, cost: int = 0) -> Message:
+    """A message that tells its number and costs ``cost`` octets, or as few as it can."""
+    label = b"%d." % number
+    least = Message(address, label).cost
+    return Message(address, label + b"." * max(0, cost - least))
+
+
+def number_of(delivered: Packet) -> int:
+    """The number that a message tells."""
+    return int(delivered.message.body.partition(b".")[0])
+
+
+def numbers(delivered: Sequence[Packet]) -> list[int]:
+    """The numbers that messages tell."""
+    return [number_of(each) for each in delivered]
+
+
+def publish(peer: CorePeer, address: str, costs: Sequence[int]) -> None:
+    """Messages of these costs, numbered, one after the other, all of them taken in."""
+    for number, cost in enumerate(costs):
+        peer.publish(sized(address, number, cost), wait=number == len(costs) - 1)
+
+
+def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[Packet]:
+    """The next ``count`` messages, fewer when they do not come, and what comes a little longer
+    besides."""
+
+    def here() -> int:
+        return sum(delivery(consumer).accepts(each) for each in peer.inbox)
+
+    target.wait_until(
+        lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)),
+        PATIENCE,
+    )
+    peer.flush(consumer)
+    return peer.delivered(consumer)
+
+
+def judge_trace(target: Bench, peer: CorePeer, *oracles: Oracle) -> None:
+    """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
+    not cite is left out."""
+    for oracle in oracles:
+        for each in combine(oracle(target.outcome.events, peer.conn)):
+            if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
+                target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
+
+
+def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
+    """The control around a negative case: another connection works before it and still does
+    afterwards."""
+    return beside(target.core)
+
+
+class Window:
+    """A consumer with a window of ``size`` octets, as the manual's client keeps it; -1 and 0 as
+    there.
+
+    Above 0 what was consumed is given back when it comes to half a window. At 0 each :meth:`wants`
+    asks for one message.
+    """
+
+    def __init__(self, peer: CorePeer, name: str, size: int, consumer: int = 0) -> None:
+        self.peer, self.size, self.consumer = peer, size, consumer
+        self._consumed = 0
+        peer.create_consumer(name, consumer)
+        if size:
+            peer.credit(size, consumer)
+
+    def wants(self) -> None:
+        """Somebody waits for a message: without a buffer that is what asks for one."""
+        if self.size == 0:
+            self.peer.credit(1, self.consumer)
+
+    def consumed(self, delivered: Packet) -> None:
+        """A message was taken out of the buffer; it is acknowledged, and its octets given back in
+        time.
+
+        Without a buffer the octets are given back too, so that the next 1 is not eaten up by what
+        this one cost.
+        """
+        self.peer.acknowledge(delivered, one=True)
+        self._consumed += delivered.size - (self.size == 0)
+        if self.size >= 0 and self._consumed >= max(1, self.size // 2):
+            self.peer.credit(self._consumed, self.consumer)
+            self._consumed = 0
+
+
+class Producer:
+    """A producer with a window of ``size`` octets at one address, as the manual's client keeps
+    it."""
+
+    def __init__(self, peer: CorePeer, address: str, size: int) -> None:
+        self.peer, self.address, self.size = peer, address, size
+        self.balance = self.arriving = self.sent = 0
+        self.refused = False
+
+    def look(self) -> None:
+        """Takes what has been granted or refused."""
+        for name in ("producer-credits", "producer-credits-refused"):
+            while (came := self.peer.take(packet(name, address=self.address))) is not None:
+                self.balance += came["credits"]
+                self.arriving -= came["credits"]
+                self.refused = self.refused or name != "producer-credits"
+
+    def ask(self, cost: int) -> None:
+        """Asks for what is missing to a message of that cost, or to half a window if that is
+        more."""
+        needed = max(cost, self.size // 2)
+        if self.balance + self.arriving < needed:
+            missing = needed - self.balance - self.arriving
+            self.arriving += missing
+            self.peer.request_credits(self.address, missing)
+
+    def offer(self, message: Message, *, wait: bool = True) -> bool:
+        """Sends ``message`` if there is credit for it, asking for more where it runs low."""
+        cost = message.cost
+        self.look()
+        self.ask(cost)
+        if self.balance < cost:
+            return False
+        self.balance -= cost
+        self.sent += 1
+        self.peer.publish(message, wait=wait)
+        return True
+
+    def can_offer(self, cost: int) -> bool:
+        """Whether there is credit for a message of that cost now."""
+        self.look()
+        return self.balance >= cost

@@ -1,0 +1,130 @@
+"""Addresses that went to disk: fill them, see that they did, take everything out again.
+
+That an address did page is asked of its broker's management; where it did not, a case has shown
+nothing (it stays unjudged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.clients.artemis_management import Admin
+from brokerproof.harness.model.time import Duration
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps.queues import QUIET
+
+SIZE = 1000
+"""Octets of a body: a full address holds about ten or fifteen of them, a page about as many."""
+
+
+def send(
+    to: Destination,
+    peer: StompPeer,
+    numbers: Sequence[int],
+    size: int = SIZE,
+    headers: dict[str, str] | None = None,
+) -> None:
+    """Messages that tell their numbers, in order; the receipt of the last says that the broker has
+    them all."""
+    for number in numbers:
+        peer.publish(
+            to, address_full.body(number, size), headers or {}, receipt=number == numbers[-1]
+        )
+
+
+def paged(target: Bench, admin: Admin, name: str) -> bool:
+    """Whether the address went into page mode and has pages: what is behind that may be judged."""
+    state, reached = admin.until(name, lambda found: found.paging and found.pages > 0)
+    if not reached:
+        target.note(f"nothing to judge: {name} wrote no page ({state})")
+    return reached
+
+
+def left(target: Bench, admin: Admin, name: str) -> bool:
+    """Whether the address has left page mode, all being acknowledged; brokers tidy up on their own
+    time."""
+    state, reached = admin.until(name, lambda found: not found.paging)
+    target.note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
+    return reached
+
+
+class Taker:
+    """A STOMP subscription that acknowledges each message as it comes, and remembers their
+    numbers."""
+
+    def __init__(
+        self,
+        target: Bench,
+        to: Destination,
+        *,
+        window: int = -1,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self._target = target
+        self.peer = target.stomp()
+        self.found: list[int] = []
+        self.marked: set[int] = set()
+        more = {"consumer-window-size": str(window), **(headers or {})}
+        self.peer.subscribe(to, ack="client-individual", headers=more)
+
+    def take(self, count: int, *, within: Duration = PATIENCE) -> list[int]:
+        """Acknowledges until ``count`` messages have come in all, or nothing comes for so long;
+        returns all numbers."""
+        while len(self.found) < count and self._some(within):
+            self._acknowledge(count - len(self.found))
+        return self.found
+
+    def rest(self) -> list[int]:
+        """What comes besides, for a while behind the last one that should."""
+        while self._some(QUIET):
+            self._acknowledge(10**6)
+        return self.found
+
+    def waiting(self) -> list[Frame]:
+        """What has come and is not acknowledged, when nothing more comes for a while."""
+        self._some(PATIENCE)
+        count = 0
+        while count != len(self._messages()):
+            count = len(self._messages())
+            self._target.wait_until(lambda: len(self._messages()) > count, QUIET)  # noqa: B023 (called at once)
+        return self._messages()
+
+    def _messages(self) -> list[Frame]:
+        return [each for each in self.peer.inbox if each.command == "MESSAGE"]
+
+    def _some(self, within: Duration) -> bool:
+        self._target.wait_until(
+            lambda: bool(self._messages()) or self.peer.ended is not None, within
+        )
+        return bool(self._messages())
+
+    def _acknowledge(self, most: int) -> None:
+        for each in self._messages()[:most]:
+            self.peer.inbox.remove(each)
+            self.found.append(address_full.number_of(each.body))
+            if each.get("redelivered") == "true":
+                self.marked.add(self.found[-1])
+            self.peer.ack(each)
+
+    def all(self, count: int) -> list[int]:
+        """``count`` messages, and what comes besides."""
+        self.take(count)
+        return self.rest()
+
+
+def brief(numbers: Sequence[int]) -> str:
+    """Numbers for a sentence: runs are drawn together."""
+    runs: list[list[int]] = []
+    for each in numbers:
+        if runs and each == runs[-1][1] + 1:
+            runs[-1][1] = each
+        else:
+            runs.append([each, each])
+    text = ", ".join(
+        f"{first}" if first == last else f"{first}-{last}" for first, last in runs[:20]
+    )
+    return (text or "nothing") + (" …" if len(runs) > 20 else "")

@@ -1,0 +1,454 @@
+"""Places of an ActiveMQ that are full soon (fixtures/brokers/activemq), and producers that find out
+over any protocol.
+
+What a message is charged is the broker's own affair, so it is weighed first, by asking the broker.
+Then limits can be aimed at to the octet.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.clients.activemq_statistics import Statistics
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import Duration, Instant, ms
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
+from brokerproof.harness.protocols.conversation import (
+    PATIENCE,
+    ControlFailed,
+    Conversation,
+    Requirements,
+)
+from brokerproof.harness.protocols.openwire.codec import Structure
+from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, answer
+from brokerproof.harness.protocols.openwire.raw_peer import queue as openwire_queue
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer, frame
+from brokerproof.harness.targets.activemq import config as activemq_config
+from brokerproof.harness.targets.activemq.config import Policy
+from brokerproof.harness.trace.events import FrameReceived
+from brokerproof.suites.steps.address_full import SMALLEST, body, number_of
+
+QUIET: Duration = ms(400)
+"""How long an answer that should not come is waited for."""
+PLAIN = ""
+"""The kind of place of which the configuration says nothing: it has the limits of all of the
+broker."""
+
+PROMPTLY: Duration = ms(500)
+"""How long a broker may take for an answer that needs no waiting."""
+POLLING: Duration = ms(100)
+"""How often a real broker may look whether a time is up."""
+
+Answer = Literal["taken", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue or topic nobody has used before, by its name, and what the configuration says of
+    it."""
+
+    name: str
+    routing: RoutingType
+    policy: Policy
+    to: Destination
+    node: Node
+
+
+def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) -> Place:
+    """A fresh place of that kind: vm, file, off (fixtures/brokers/activemq), or :data:`PLAIN`."""
+    name = f"full.{kind}.{target.fresh_name()}" if kind else target.fresh_name()
+    config = getattr(target.target, "config", None)
+    if not isinstance(config, Path):
+        raise ControlFailed(
+            f"target {target.target.identity.name} has no configuration file, so its limits are"
+            " unknown"
+        )
+    about = activemq_config.policy(config, routing, name)
+    return Place(
+        name,
+        routing,
+        about,
+        target.destination(routing, name=name),
+        target.node(routing, name=name),
+    )
+
+
+def waits_for(target: Bench) -> Duration:
+    """sendFailIfNoSpaceAfterTimeout of the target's configuration."""
+    wait = target.parameters()["send_fail_if_no_space_after_timeout_ms"]
+    assert isinstance(wait, int)
+    return ms(wait)
+
+
+def slack(target: Bench, wait: Duration) -> Duration:
+    """How much later than a time of that length is up a broker may say so: in virtual time it
+    cannot be late."""
+    return 0 if target.virtual else POLLING + target.punctuality(wait)
+
+
+def broker_limit(target: Bench, kind: str) -> int:
+    """How much of its memory, store or temp store all of the broker may use; of a small disk no
+    more than there is. Octets."""
+    about = target.parameters()
+    limit, disk = about[f"{kind}_usage_limit"], about.get("disk_space")
+    assert isinstance(limit, int)
+    return min(limit, disk) if isinstance(disk, int) and kind != "memory" else limit
+
+
+class Producer:
+    """One connection that sends, to any number of places, and hears what became of it."""
+
+    protocol: ClassVar[str]
+    peer: Conversation[Any]
+
+    def __init__(self, target: Bench) -> None:
+        self.target = target
+
+    @abstractmethod
+    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> Any:
+        """Sends a message whose answer is wanted, and waits for nothing. Returns what
+        :meth:`answer` is asked with."""
+
+    @abstractmethod
+    def answer(self, offered: Any) -> Answer | None:
+        """What became of it; None: nothing yet."""
+
+    @abstractmethod
+    def answers(self, offered: Any, command: str, fields: Mapping[str, str]) -> bool:
+        """Whether a frame of the trace, which came to this connection, is what answered it."""
+
+    @property
+    def conn(self) -> int:
+        """The number of its connection."""
+        return self.peer.conn
+
+    def answered_at(self, offered: Any) -> Instant:
+        """When its answer arrived, however much later it is asked for. It has to have come."""
+        return next(
+            each.at_ns
+            for each in reversed(self.target.outcome.events)
+            if isinstance(each, FrameReceived)
+            and each.conn == self.conn
+            and self.answers(offered, each.command, dict(each.headers))
+        )
+
+    def instead(self) -> str:
+        """What came otherwise, in words."""
+        return self.peer.instead()
+
+    def ended(self) -> bool:
+        """Whether the connection is gone."""
+        return self.peer.ended is not None
+
+    def heard(self, offered: Any, within: Duration = PATIENCE) -> Answer | None:
+        """Its answer, waited for."""
+        self.target.wait_until(lambda: self.answer(offered) is not None or self.ended(), within)
+        return self.answer(offered)
+
+    def send(
+        self,
+        to: Place,
+        octets: bytes,
+        *,
+        persistent: bool = False,
+        proves: Requirements | None = None,
+    ) -> None:
+        """Sends a message that has to be taken."""
+        self.expect(
+            self.offer(to, octets, persistent=persistent),
+            "taken",
+            f"a message to {to.name}",
+            proves,
+        )
+
+    def expect(
+        self, offered: Any, wanted: Answer, what: str, proves: Requirements | None = None
+    ) -> None:
+        """The answer has to be ``wanted``."""
+        came = self.heard(offered)
+        detail = (
+            f"{what} was {came}"
+            if came is not None
+            else f"{what} was not answered; {self.instead()}"
+        )
+        if proves is None:
+            self.target.control(came == wanted, f"{detail}, should be {wanted}")
+        else:
+            self.target.require(proves, came == wanted, f"{detail}, should be {wanted}")
+
+    def taken_in_time(
+        self, offered: Any, proves: Requirements, early: Duration, since: Instant
+    ) -> bool:
+        """It has to be taken, because there was room ``early`` before its time was up; it was sent
+        at ``since``. A host that was late by a good part of that proves nothing."""
+        came = self.heard(offered)
+        busy = self.target.world.lateness(since) > early // 4
+        detail = (
+            f"a message for which there was room {early // ms(1)} ms before its time was {came};"
+            f" {self.instead()}"
+        )
+        return self.target.judge(
+            proves, came == "taken", detail, uncertain="the host was late" if busy else None
+        )
+
+    def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
+        """No answer has to come, and the connection has to stay."""
+        came = self.heard(offered, QUIET)
+        held = came is None and not self.ended()
+        what = "was not answered" if came is None else f"was {came}"
+        return self.target.judge(proves, held, f"{why}: a message {what}; {self.instead()}")
+
+
+class StompProducer(Producer):
+    """Asks for a receipt for each SEND."""
+
+    protocol = "stomp"
+
+    def __init__(self, target: Bench) -> None:
+        super().__init__(target)
+        self.peer: StompPeer = target.stomp()
+        self._answers: dict[str, Answer] = {}
+
+    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> str:
+        receipt = self.peer.next_receipt()
+        headers = {"receipt": receipt, "persistent": str(persistent).lower()}
+        self.peer.publish(to.to, octets, headers, receipt=False)
+        return receipt
+
+    def push(self, to: Place, octets: bytes) -> None:
+        """A SEND for which nothing is asked."""
+        self.peer.publish(to.to, octets, receipt=False)
+
+    def answer(self, offered: str) -> Answer | None:
+        if self.peer.take(frame("RECEIPT", {"receipt-id": offered})) is not None:
+            self._answers[offered] = "taken"
+        elif self.peer.take(frame("ERROR", {"receipt-id": offered})) is not None:
+            self._answers[offered] = "refused"
+        return self._answers.get(offered)
+
+    def answers(self, offered: str, command: str, fields: Mapping[str, str]) -> bool:
+        return fields.get("receipt-id") == offered
+
+
+class AmqpProducer(Producer):
+    """Sends transfers that are not settled, over one link for each place."""
+
+    protocol = "amqp"
+
+    def __init__(self, target: Bench) -> None:
+        super().__init__(target)
+        self.peer: AmqpPeer = target.amqp()
+        self._links: dict[str, Link] = {}
+
+    def link(self, to: Place) -> Link:
+        if to.name not in self._links:
+            self._links[to.name] = self.peer.sender(to.node)
+        return self._links[to.name]
+
+    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> tuple[Link, int]:
+        link = self.link(to)
+        self.target.wait_until(lambda: link.credit > 0 or self.ended(), PATIENCE)
+        self.target.control(link.credit > 0, f"no credit for {to.name}; {self.peer.instead()}")
+        return link, self.peer.post(link, octets, sections={"header": {"durable": persistent}})
+
+    def answer(self, offered: tuple[Link, int]) -> Answer | None:
+        link, delivery = offered
+        outcome = link.session.outcomes.get(delivery)
+        if outcome is None:
+            return None
+        return "taken" if outcome.kind("state") == "accepted" else "refused"
+
+    def answers(self, offered: tuple[Link, int], command: str, fields: Mapping[str, str]) -> bool:
+        if command != "disposition" or fields["role"] != "receiver":
+            return False
+        return int(fields["first"]) <= offered[1] <= int(fields.get("last", fields["first"]))
+
+
+class OpenWireProducer(Producer):
+    """Asks for a Response to each message; ``window`` is that of each of its producers, 0 for
+    none."""
+
+    protocol = "openwire"
+
+    def __init__(self, target: Bench, *, window: int = 0) -> None:
+        super().__init__(target)
+        self.peer: OpenWirePeer = target.openwire()
+        self.window = window
+        self._producers: dict[str, Structure] = {}
+        self._answers: dict[int, Structure] = {}
+
+    def producer(self, to: Place) -> Structure:
+        """Its producer for ``to``."""
+        if to.name not in self._producers:
+            self._producers[to.name] = self.peer.open_producer(
+                openwire_queue(to.name), window=self.window
+            )
+        return self._producers[to.name]
+
+    def message(self, to: Place, octets: bytes, *, persistent: bool = False) -> Structure:
+        """The next message of its producer for ``to``, not yet sent."""
+        return self.peer.message(
+            self.producer(to), openwire_queue(to.name), octets, persistent=persistent
+        )
+
+    def offer(self, to: Place, octets: bytes, *, persistent: bool = False) -> int:
+        return self.peer.publish(self.message(to, octets, persistent=persistent), response=True)
+
+    def push(self, to: Place, octets: bytes) -> None:
+        """A message for which no Response is asked."""
+        self.peer.publish(self.message(to, octets))
+
+    def answer(self, offered: int) -> Answer | None:
+        if offered not in self._answers and (came := self.peer.take(answer(offered))) is not None:
+            self._answers[offered] = came
+        found = self._answers.get(offered)
+        return None if found is None else "taken" if found.name == "Response" else "refused"
+
+    def answers(self, offered: int, command: str, fields: Mapping[str, str]) -> bool:
+        return fields.get("correlationId") == str(offered)
+
+    def reason(self, offered: int) -> str:
+        """With which exception it was refused."""
+        return str(self._answers[offered]["exception"].name)
+
+
+PRODUCERS: dict[str, type[Producer]] = {
+    "stomp": StompProducer,
+    "amqp": AmqpProducer,
+    "openwire": OpenWireProducer,
+}
+"""By the name of their protocol."""
+
+
+class Consumer:
+    """Takes what a place has, and acknowledges each message as it comes."""
+
+    def __init__(self, target: Bench) -> None:
+        self.target = target
+        self.numbers: list[int] = []
+        """The numbers of what came so far, in order."""
+
+    @abstractmethod
+    def next(self, within: Duration = PATIENCE) -> int | None:
+        """The number of the next message; None when none comes."""
+
+    def take(self, count: int, within: Duration = PATIENCE) -> list[int]:
+        """The next ``count`` messages, fewer where they do not come."""
+        found: list[int] = []
+        while len(found) < count and (number := self.next(within)) is not None:
+            found.append(number)
+        self.numbers += found
+        return found
+
+    def rest(self, count: int) -> list[int]:
+        """All that came, when ``count`` messages should, and what comes a little later besides."""
+        self.take(count - len(self.numbers))
+        self.take(1, QUIET)
+        return self.numbers
+
+
+class StompConsumer(Consumer):
+    """A subscription; ``prefetch`` messages may be out at a time."""
+
+    def __init__(self, target: Bench, at: Place, *, prefetch: int = 1000) -> None:
+        super().__init__(target)
+        self.peer = target.stomp()
+        headers = {str(target.profile.parameters["prefetch_header"]): str(prefetch)}
+        self.peer.subscribe(at.to, ack="client-individual", headers=headers)
+
+    def next(self, within: Duration = PATIENCE) -> int | None:
+        message = self.peer.watch_for(frame("MESSAGE"), within=within)
+        if message is None:
+            return None
+        self.peer.ack(message)
+        return number_of(message.body)
+
+
+class AmqpConsumer(Consumer):
+    """A link of an AMQP connection: of ``peer``, or one of its own. It gives one credit at a
+    time."""
+
+    def __init__(self, target: Bench, at: Place, *, peer: AmqpPeer | None = None) -> None:
+        super().__init__(target)
+        self.peer = target.amqp() if peer is None else peer
+        self.link = self.peer.receiver(at.node)
+
+    def next(self, within: Duration = PATIENCE) -> int | None:
+        if self.link.credit == 0:
+            self.peer.flow(self.link, link_credit=1)
+        here = self.peer.deliveries
+        self.target.wait_until(
+            lambda: any(each.link is self.link for each in here) or self.peer.ended is not None,
+            within,
+        )
+        found = self.peer.take_deliveries(self.link)
+        for each in found:
+            self.peer.disposition(each)
+        return number_of(found[0].message.body) if found else None
+
+
+CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
+    "stomp": StompConsumer,
+    "amqp": AmqpConsumer,
+}
+"""By the name of their protocol: what came by one is only read by the same here."""
+
+
+class Scale:
+    """What a producer's message is charged above the octets of its body: weighed with two sizes at
+    a fresh place."""
+
+    SIZES = (300, 1000)
+
+    def __init__(
+        self, target: Bench, producer: Producer, statistics: Statistics, kind: str = "vm"
+    ) -> None:
+        scratch, found, before = place(target, kind), set(), 0
+        for size in self.SIZES:
+            producer.send(scratch, body(0, size))
+            held, fine = statistics.until(
+                scratch.name, lambda each, least=before + size: each.memory.used >= least
+            )  # type: ignore[misc]
+            target.control(
+                fine, f"a message of {size} octets is charged {held.memory.used - before} octets"
+            )
+            found.add(held.memory.used - before - size)
+            before = held.memory.used
+        target.control(
+            len(found) == 1,
+            f"messages of {self.SIZES} octets are charged {sorted(found)} octets more",
+        )
+        self.extra = found.pop()
+        target.note(
+            f"a message over {producer.protocol} is charged the octets of its body and {self.extra}"
+            " more"
+        )
+
+    def weight(self, size: int) -> int:
+        """What a body of ``size`` octets is charged."""
+        return size + self.extra
+
+    def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:
+        """Bodies of these sizes, none below ``SMALLEST``, and one more, which together are charged
+        ``total`` octets."""
+        last = total - self.extra - sum(map(self.weight, sizes))
+        if last < SMALLEST:
+            raise ValueError(f"{list(sizes)} leave no room for a last body within {total} octets")
+        return [body(number, size) for number, size in enumerate([*sizes, last])]
+
+
+def filled(target: Bench, producer: Producer, statistics: Statistics, to: Place, size: int) -> int:
+    """Sends messages of ``size`` octets, each of which has to be taken, until the broker says that
+    the place is full. Returns how many there were; that it gets full is a control."""
+    count, most = 0, 2 + to.policy.memory_limit // size
+    while count == 0 or not statistics.destination(to.name, to.routing).memory.full:
+        target.control(count < most, f"{count} messages of {size} octets did not fill {to.name}")
+        producer.send(to, body(count, size))
+        count += 1
+    return count

@@ -1,0 +1,119 @@
+"""What properties draw: values at limits, instants at deadlines, places with particular parameters.
+
+Uniform draws almost never meet an off-by-one fault, so everything here aims: one below, at, one
+above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.case import Where
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.oracles import liveness
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.target import RECONFIGURABLE, Parameters, Target
+
+LONGEST_REAL_TTL_MS = 4000
+"""In real time a case waits for no longer TTL than this."""
+
+
+def near(points: Iterable[int], low: int = 0) -> st.SearchStrategy[int]:
+    """One below, at, or one above one of ``points``, never below ``low``."""
+    candidates = {point + step for point in points for step in (-1, 0, 1)}
+    return st.sampled_from(sorted(each for each in candidates if each >= low))
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A connection that will fall silent: where, in which version, with which heart-beat header
+    (None: none)."""
+
+    where: Where
+    version: str
+    heart_beat: tuple[int, int] | None
+
+
+def silences(target: Target) -> st.SearchStrategy[Silence]:
+    """Connections whose TTL the target can be held to, aimed at the corners of the TTL
+    arithmetic."""
+    real = target.clock is Clock.REAL
+
+    @st.composite
+    def draw_silence(draw: st.DrawFn) -> Silence:
+        where = draw(places(target))
+        about = target.acceptors(where.overrides)[where.acceptor]
+        low, high = _int(about["connection_ttl_min_ms"]), _int(about["connection_ttl_max_ms"])
+        modifier = float(about["heart_beat_to_connection_ttl_modifier"] or 1)
+        corners = [1, 250, 500, 1000, int(low / modifier), int(min(high, 10**9) / modifier)]
+        cx = st.one_of(near(corners), st.integers(0, 60_000))
+        cy = st.one_of(near([1, 500, 1000]), st.integers(0, 60_000))
+        version = draw(st.sampled_from(["1.0", "1.1", "1.2"]))
+        heart_beat = draw(st.one_of(st.none(), st.tuples(cx, cy)))
+        if heart_beat is not None and heart_beat[1]:
+            # A server that beats twice a second through a TTL of days would fill the trace with
+            # nothing but beats.
+            ttl = liveness.negotiate(about, heart_beat, version).ttl_ms
+            heart_beat = (heart_beat[0], max(heart_beat[1], min(ttl, 2**31) // 50))
+        return Silence(where, version, heart_beat)
+
+    drawn = draw_silence()
+    if not real:
+        return drawn
+    return drawn.filter(
+        lambda each: (
+            liveness.negotiate(
+                target.acceptors(each.where.overrides)[each.where.acceptor],
+                each.heart_beat,
+                each.version,
+            ).ttl_ms
+            <= LONGEST_REAL_TTL_MS
+        )
+    )
+
+
+def places(target: Target) -> st.SearchStrategy[Where]:
+    """STOMP acceptors: any parameters where the target can be reconfigured, else those that it
+    has."""
+    if RECONFIGURABLE not in target.identity.capabilities:
+        return st.sampled_from(
+            [Where(name) for name in sorted(speaking(target.acceptors(), "STOMP"))]
+        )
+    return st.builds(
+        lambda acceptor, broker: Where(
+            target.identity.default_acceptor, {"acceptor": acceptor, "broker": broker}
+        ),
+        _acceptor_parameters(),
+        _broker_parameters(),
+    )
+
+
+def _acceptor_parameters() -> st.SearchStrategy[Parameters]:
+    bounds = st.one_of(near([500, 1000, 1500, 5000, 30_000], low=1), st.integers(1, 10**7))
+    return st.fixed_dictionaries(
+        {
+            "connection_ttl_ms": st.one_of(st.none(), near([1, 500, 1000, 2000, 60_000], low=1)),
+            "connection_ttl_min_ms": st.one_of(st.just(1000), bounds),
+            "connection_ttl_max_ms": st.one_of(st.just(liveness.LONG_MAX), bounds),
+            "heart_beat_to_connection_ttl_modifier": st.sampled_from(
+                [0.5, 1.0, 1.1, 1.5, 2.0, 2.5, 10.0, 1e15]
+            ),
+        }
+    )
+
+
+def _broker_parameters() -> st.SearchStrategy[Parameters]:
+    return st.fixed_dictionaries(
+        {
+            "connection_ttl_override_ms": st.sampled_from([-1, -1, 1, 1999, 2000, 2001, 5000]),
+            "connection_ttl_check_interval_ms": st.sampled_from([1, 500, 999, 2000, 2000, 7000]),
+        }
+    )
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

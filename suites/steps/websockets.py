@@ -1,0 +1,192 @@
+"""What the WebSocket suites share: who else must not notice, how a connection was failed, what the
+server sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Where
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.conversation import PATIENCE
+from brokerproof.harness.protocols.stomp import codec
+from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
+from brokerproof.harness.protocols.websocket.codec import Op, WsFrame
+from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
+from brokerproof.harness.targets.parameters import speaking
+from brokerproof.harness.targets.target import RECONFIGURABLE, Target
+
+SERVER_RULES = (
+    "RFC6455-FRAME-02",
+    "RFC6455-FRAME-05",
+    "RFC6455-FRAME-06",
+    "RFC6455-FRAG-03",
+    "RFC6455-CTRL-01",
+)
+"""What holds for every frame that a server sends, and is judged by :func:`judge_frames`."""
+
+
+def connect_frame(target: Bench, version: str = "1.2") -> bytes:
+    """The octets of a CONNECT that this target accepts."""
+    return codec.encode("CONNECT", target.connect_headers(version), version=version)
+
+
+def send_frame(to: Destination, body: bytes, receipt: str | None = None) -> bytes:
+    """The octets of a SEND, with content-length."""
+    asked = () if receipt is None else (("receipt", receipt),)
+    headers = (("destination", to.name), *to.send_headers, ("content-length", len(body)), *asked)
+    return codec.encode("SEND", headers, body)
+
+
+def padded_send(to: Destination, size: int) -> bytes:
+    """A SEND whose octets are exactly ``size``, with the receipt ``padded``."""
+    body = b"x" * (size - len(send_frame(to, b"", "padded")))
+    return send_frame(
+        to, body[: size - (len(send_frame(to, body, "padded")) - len(body))], "padded"
+    )
+
+
+class Victim:
+    """A STOMP session over a WebSocket that is about to be wronged, and a queue that would tell if
+    it were served."""
+
+    def __init__(self, target: Bench, *, acceptor: str | None = None) -> None:
+        self.target = target
+        self.socket = target.websocket(acceptor=acceptor)
+        self.stomp = target.stomp(over=self.socket)
+        self.to = target.destination(RoutingType.ANYCAST)
+        self._witness = target.stomp()
+        self._witness.subscribe(self.to)
+        self.stomp.publish(self.to, b"before")  # the positive control: until here everything works
+        self._witness.message(body=b"before")
+
+    def drain(self, count: int) -> None:
+        """So many messages have been served by now; they must have arrived."""
+        for _ in range(count):
+            self._witness.message()
+
+    def tell_on(self) -> None:
+        """A well-formed SEND behind the misdeed; nobody may serve it (:meth:`judge_failed`)."""
+        self.socket.message(send_frame(self.to, b"behind"))
+
+    def judge_failed(self, failed: str | tuple[str, ...], code: int | None, what: str) -> None:
+        """The connection must have ended (``failed``), with a Close of that ``code`` first
+        (RFC6455-CLOSE-05), and what came behind must not have been served (RFC6455-CLOSE-07), as
+        far as the case cites these two."""
+        target, socket = self.target, self.socket
+        target.wait_until(lambda: socket.ended is not None, PATIENCE)
+        ended = socket.ended
+        seen = ", ".join(each.brief() for each in socket.frames[-2:]) or "no frame"
+        how = "the server went on" if ended is None else f"the connection ended ({ended.how})"
+        target.judge(failed, ended is not None, f"{what}: {how}; last came {seen}")
+        if code is not None and "RFC6455-CLOSE-05" in target.cited:
+            codes = [each.code for each in socket.frames if each.op == Op.CLOSE]
+            said = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
+            target.judge("RFC6455-CLOSE-05", codes[:1] == [code], said)
+        self._witness.settle()
+        target.stomp().publish(self.to, b"after")
+        first = b""
+        while first not in (
+            b"behind",
+            b"after",
+        ):  # the misdeed itself may have been a SEND that was served in time
+            first = self._witness.message().body
+        if ended is not None and "RFC6455-CLOSE-07" in target.cited:
+            target.judge(
+                "RFC6455-CLOSE-07",
+                first == b"after",
+                f"{what}, and then a SEND: {first!r} came first",
+            )
+
+
+def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
+    """Holds everything a server sent against :data:`SERVER_RULES`, as far as the case cites
+    them."""
+
+    def judge(requirement: str, bad: list[WsFrame], what: str) -> None:
+        if requirement in target.cited:
+            target.judge(
+                requirement,
+                not bad,
+                f"{len(frames)} frames, {what}: {bad[0].brief() if bad else 'none'}",
+            )
+
+    judge("RFC6455-FRAME-02", [each for each in frames if each.masked], "masked")
+    judge(
+        "RFC6455-FRAME-05",
+        [each for each in frames if not each.shortest],
+        "with a length longer than needed",
+    )
+    judge("RFC6455-FRAME-06", [each for each in frames if each.reserved], "with a reserved bit")
+    control = [each for each in frames if each.is_control]
+    if control:
+        judge(
+            "RFC6455-CTRL-01",
+            [each for each in control if not each.fin or len(each.payload) > 125],
+            "bad control",
+        )
+    judge("RFC6455-FRAG-03", list(_out_of_order(frames)), "out of order")
+
+
+def _out_of_order(frames: list[WsFrame]) -> Iterator[WsFrame]:
+    """Continuations of nothing, and new messages before the last one was complete."""
+    open_ = False
+    for each in frames:
+        if not each.is_control:
+            if (each.op == Op.CONTINUATION) is not open_:
+                yield each
+            open_ = not each.fin
+
+
+def messages(frames: list[WsFrame]) -> Iterator[tuple[int, bytes]]:
+    """Type and payload of every complete message."""
+    op, payload = 0, b""
+    for each in frames:
+        if not each.is_control:
+            op = each.op if each.op != Op.CONTINUATION else op
+            payload += each.payload
+            if each.fin:
+                yield op, payload
+                payload = b""
+
+
+def limited_places(target: Target) -> st.SearchStrategy[Where]:
+    """STOMP acceptors with any limit of frames where the target can be reconfigured, else those
+    that it has."""
+    if RECONFIGURABLE not in target.identity.capabilities:
+        own = target.identity.profile.parameters.get("websocket_acceptor")
+        names = sorted(speaking(target.acceptors(), "STOMP")) if own is None else [str(own)]
+        return st.sampled_from([Where(name) for name in names])
+    sizes = st.one_of(
+        st.sampled_from([1000, 65_535, 65_536, 65_537, 200_000]), st.integers(1000, 100_000)
+    )
+    return st.builds(
+        lambda size, kind: Where(
+            target.identity.default_acceptor,
+            {
+                "acceptor": {
+                    "web_socket_max_frame_payload_length": size,
+                    "web_socket_encoder_type": kind,
+                }
+            },
+        ),
+        sizes,
+        st.sampled_from(["binary", "text"]),
+    )
+
+
+def limit_of(target: Bench, acceptor: str) -> int:
+    """The octets of payload that one frame may have on this acceptor."""
+    limit = target.parameters(acceptor)["web_socket_max_frame_payload_length"]
+    assert isinstance(limit, int)
+    return limit
+
+
+def session(
+    target: Bench, acceptor: str | None = None, version: str = "1.2"
+) -> tuple[WebSocketPeer, StompPeer]:
+    """A WebSocket and the STOMP session over it."""
+    socket = target.websocket(acceptor=acceptor)
+    return socket, target.stomp(version, over=socket)

@@ -1,0 +1,107 @@
+"""What became of a connection that misbehaved, and whether anybody else noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Duration, ms
+from brokerproof.harness.protocols.conversation import PATIENCE, Match, Requirements
+from brokerproof.harness.protocols.stomp.codec import Frame
+from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
+
+MOMENT: Duration = ms(300)
+"""How long a broker is given to speak up by itself before it is asked."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What a broker did with a connection: said ERROR, ended it, or went on with it."""
+
+    error: Frame | None
+    ended: CloseHow | None
+    answered: bool
+    """Whether a frame sent afterwards was answered as if nothing had happened."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the broker showed that something was wrong."""
+        return self.error is not None or self.ended is not None
+
+    @property
+    def explained(self) -> bool:
+        """Whether ERROR came. Where a reset may have overtaken it (STOMP11-CONNECT-05,
+        STOMP12-LINGER-02) the bench knows."""
+        return self.error is not None
+
+    def __str__(self) -> str:
+        said = [] if self.error is None else [f"the broker said {self.error.brief()}"]
+        said += [] if self.ended is None else [f"the connection ended ({self.ended})"]
+        said += (
+            ["the connection stayed open"] if self.error is not None and self.ended is None else []
+        )
+        if not said:
+            said = ["the broker went on" if self.answered else "the broker fell silent"]
+        return " and ".join(said)
+
+
+def fate(
+    target: Bench, peer: StompPeer, *, within: Duration = PATIENCE, end_within: Duration = PATIENCE
+) -> Fate:
+    """What became of one connection: see :func:`fates`."""
+    return fates(target, [peer], within=within, end_within=end_within)[0]
+
+
+def fates(
+    target: Bench,
+    peers: Sequence[StompPeer],
+    *,
+    within: Duration = PATIENCE,
+    end_within: Duration = PATIENCE,
+) -> list[Fate]:
+    """Gives the broker a moment to speak up; where it does not, asks for a receipt (an empty
+    transaction) and waits ``within``. After an ERROR the end of the connection is waited for;
+    whether it had to come is for the caller."""
+
+    def refused(peer: StompPeer) -> bool:
+        return peer.ended is not None or any(each.command == "ERROR" for each in peer.inbox)
+
+    target.wait_until(lambda: all(refused(peer) for peer in peers), MOMENT)
+    probes: dict[int, Match[Frame]] = {}
+    for peer in peers:
+        if not refused(peer):
+            receipt = peer.next_receipt()
+            probes[peer.conn] = frame("RECEIPT", {"receipt-id": receipt})
+            peer.send("BEGIN", {"transaction": f"probe-{receipt}", "receipt": receipt})
+
+    def answered(peer: StompPeer) -> bool:
+        return peer.conn in probes and any(probes[peer.conn].accepts(each) for each in peer.inbox)
+
+    target.wait_until(lambda: all(refused(peer) or answered(peer) for peer in peers), within)
+    errors = {peer.conn: peer.take(ERROR) for peer in peers}
+    told = [peer for peer in peers if errors[peer.conn] is not None]
+    target.wait_until(lambda: all(peer.ended is not None for peer in told), end_within)
+    return [
+        Fate(errors[peer.conn], None if peer.ended is None else peer.ended.how, answered(peer))
+        for peer in peers
+    ]
+
+
+class Bystander:
+    """A connection that did nothing wrong: it publishes to itself, before and after."""
+
+    def __init__(self, target: Bench, version: str) -> None:
+        self._peer = target.stomp(version)
+        self._to = target.destination()
+        self._peer.subscribe(self._to, "bystander")
+        self._said = 0
+        self.check()
+
+    def check(self, *, proves: Requirements | None = None) -> None:
+        """Publishes once more: the receipt must come (that is what is proved), and the message."""
+        self._said += 1
+        body = b"bystander %d" % self._said
+        self._peer.publish(self._to, body, proves=proves)
+        self._peer.message(body=body, proves=proves)

@@ -1,0 +1,1 @@
+"""Drivers and doubles that several unit tests share."""

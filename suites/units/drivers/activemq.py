@@ -1,0 +1,129 @@
+"""A reference broker of ActiveMQ's kind in unit tests, configured by hand: destinations Q, T and
+others under policies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from brokerproof.harness.model.broker_io import (
+    Effect,
+    LoadFile,
+    ResumeReading,
+    StopReading,
+    StoreFiles,
+)
+from brokerproof.reference_broker.config.activemq import activemq_xml, connector
+from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.persistence.factory import store
+from brokerproof.reference_broker.persistence.memory import MemoryDisk
+from brokerproof.reference_broker.settings.activemq import ActiveMq, DestinationPolicy, SystemUsage
+from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.units.drivers.broker import Driver, Received, frames
+
+COST = 1024 + 4 + 1
+"""Of a text message of one octet."""
+SPOOLED = 78
+"""Octets of such a message to Q in the temporary store."""
+RECEIPT = "receipt:{}\n"
+
+
+def policy(pattern: str, **fields: Any) -> DestinationPolicy:
+    return DestinationPolicy(pattern, **fields)
+
+
+def configured(*policies: DestinationPolicy, persistent: bool = True, **usage: Any) -> ActiveMq:
+    return ActiveMq(
+        persistent=persistent, policies=policies, usage=SystemUsage(**usage), statistics=True
+    )
+
+
+def settings(activemq: ActiveMq, **fields: Any) -> Settings:
+    """Acceptors ``stomp`` and ``amqp``; ``fields`` of :class:`Settings`."""
+    acceptors = tuple(connector.acceptor(each, (each.upper(),)) for each in ("stomp", "amqp"))
+    return replace(activemq_xml.default(), activemq=activemq, acceptors=acceptors, **fields)
+
+
+class SpoolingDriver(Driver):
+    """A driver whose broker has a disk, in memory, that answers at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.disk = MemoryDisk()
+        self.broker = Broker(settings, start=self.now, store=store(settings))
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        every = list(effects)
+        for each in every:  # which grows meanwhile
+            if isinstance(each, StoreFiles | LoadFile):
+                every += self.broker.handle(self.now, self.disk.carry(self.now, each)[1])
+        return super().note(every)
+
+
+def broker(activemq: ActiveMq, conns: int = 1, **fields: Any) -> SpoolingDriver:
+    """A broker with STOMP sessions 1 up to ``conns``."""
+    driver = SpoolingDriver(settings(activemq, **fields))
+    for conn in range(1, conns + 1):
+        driver.connect(conn)
+    return driver
+
+
+def send(body: str = "m", to: str = "/queue/Q", headers: str = "") -> str:
+    return f"SEND\ndestination:{to}\n{headers}\n{body}\0"
+
+
+def sync(number: int, to: str = "/queue/Q", headers: str = "", body: str = "m") -> str:
+    """A SEND that wants receipt ``number``."""
+    return send(body, to, RECEIPT.format(number) + headers)
+
+
+def subscribe(
+    to: str = "/queue/Q", ack: str = "client-individual", headers: str = "", id: str = "0"
+) -> str:
+    return f"SUBSCRIBE\nid:{id}\ndestination:{to}\nack:{ack}\n{headers}\n\0"
+
+
+def ack(message: Received) -> str:
+    return f"ACK\nid:{message['ack']}\n\n\0"
+
+
+def receipts(effects: list[Effect], conn: int = 1) -> list[int]:
+    return [int(each["receipt-id"]) for each in frames(effects, conn) if each.command == "RECEIPT"]
+
+
+def errors(effects: list[Effect], conn: int = 1) -> list[str | None]:
+    """The receipt-ids of the ERRORs, None for one without."""
+    return [
+        each.headers.get("receipt-id") for each in frames(effects, conn) if each.command == "ERROR"
+    ]
+
+
+def messages(effects: list[Effect], conn: int = 1) -> list[Received]:
+    return [each for each in frames(effects, conn) if each.command == "MESSAGE"]
+
+
+def reading(effects: list[Effect], conn: int = 1) -> list[type]:
+    """What was asked for about reading a connection."""
+    return [
+        type(each)
+        for each in effects
+        if isinstance(each, StopReading | ResumeReading) and each.conn == conn
+    ]
+
+
+def account(driver: Any, name: str = "queue://Q") -> UsageAccount:
+    found = driver.broker._shared.accounting.find(name)
+    assert isinstance(found, UsageAccount)
+    return found
+
+
+def used(driver: Any, name: str = "queue://Q") -> tuple[int, int, int]:
+    """Memory of the destination, store and temporary store of the broker, in messages of one
+    octet."""
+    usage = account(driver, name)
+    return (
+        usage.memory.used // COST,
+        usage.usage.store.used // COST,
+        usage.usage.temp.used // SPOOLED,
+    )

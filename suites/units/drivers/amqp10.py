@@ -1,0 +1,397 @@
+"""Drives a reference broker with AMQP in unit tests: Proton's engine in memory, or frames made by
+hand.
+
+Both are on a virtual clock in nanoseconds that only the test moves. Proton wants seconds since some
+epoch; it gets the same instant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proton import Connection, Message, Receiver, Sender, Session, Transport
+
+from brokerproof.harness.model.broker_io import (
+    BytesReceived,
+    Close,
+    Connected,
+    Effect,
+    Observe,
+    PeerGone,
+    SendBytes,
+    TimerFired,
+)
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.protocols.amqp10 import headers
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite, descriptor
+from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH
+from brokerproof.reference_broker.protocols.amqp10.framing import FrameParser, frame
+from brokerproof.reference_broker.protocols.amqp10.messaging import Header, Source, Target
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    RECEIVER,
+    SENDER,
+    Attach,
+    Begin,
+    Disposition,
+    Flow,
+    Open,
+    Transfer,
+)
+from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+
+AMQP = Settings(
+    acceptors=(
+        Acceptor("amqp", protocols=("AMQP",)),
+        Acceptor("stomp"),
+        Acceptor("both", protocols=("STOMP", "AMQP")),
+    )
+)
+
+
+def settings(**fields: Any) -> Settings:
+    """An acceptor ``amqp`` with these fields, and ``stomp`` beside it."""
+    return Settings(acceptors=(Acceptor("amqp", protocols=("AMQP",), **fields), Acceptor("stomp")))
+
+
+class Desk:
+    """One broker; what it sent waits for each connection until it is asked for."""
+
+    def __init__(
+        self, settings: Settings = AMQP, parts: Parts = STANDARD, start: Instant = 0
+    ) -> None:
+        self.broker = Broker(settings, parts, start=start)
+        self.now: Instant = start
+        self.out: dict[int, bytes] = {}
+        self.closed: list[int] = []
+        self.observed: list[str] = []
+        self._conns = 0
+
+    def note(self, effects: list[Effect]) -> None:
+        for each in effects:
+            match each:
+                case SendBytes(conn, data):
+                    self.out[conn] = self.out.get(conn, b"") + data
+                case Close(conn):
+                    self.closed.append(conn)
+                case Observe(_, requirement, _):
+                    self.observed.append(requirement)
+
+    def connect(self, acceptor: str = "amqp") -> int:
+        self._conns += 1
+        self.note(self.broker.handle(self.now, Connected(self._conns, acceptor, "test")))
+        return self._conns
+
+    def feed(self, conn: int, data: bytes) -> None:
+        self.note(self.broker.handle(self.now, BytesReceived(conn, data)))
+
+    def take(self, conn: int) -> bytes:
+        return self.out.pop(conn, b"")
+
+    def gone(self, conn: int) -> None:
+        self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))
+
+    def settle(self) -> None:
+        """Carries out what was asked for outside of any input."""
+        self.note(self.broker.handle(self.now, TimerFired()))
+
+    def run(self, until: Instant) -> None:
+        """Fires the timer at each deadline up to ``until``."""
+        while (due := self.broker.next_deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.note(self.broker.handle(self.now, TimerFired()))
+        self.now = until
+
+
+class Frame:
+    """A frame as a test sees it; ``value`` is None for an empty one."""
+
+    def __init__(self, type: int, channel: int, body: bytes) -> None:
+        self.type, self.channel = type, channel
+        self.value: Any = None
+        self.payload = b""
+        if body:
+            from brokerproof.reference_broker.protocols.amqp10.composite import BY_CODE
+
+            code, at = descriptor(body, 1)
+            assert code is not None
+            self.value, at = BY_CODE[code].read(body, at, DEPTH)
+            self.payload = body[at:]
+
+    def __repr__(self) -> str:
+        return f"{self.channel}: {self.value} {self.payload!r}"
+
+
+class Peer:
+    """Frames by hand on one connection; every field can be wrong."""
+
+    def __init__(self, desk: Desk, acceptor: str = "amqp") -> None:
+        self.desk = desk
+        self.conn = desk.connect(acceptor)
+        self.parser = FrameParser(2**32 - 1)
+        self.headers: list[bytes] = []
+
+    def raw(self, octets: bytes) -> list[Frame]:
+        self.desk.feed(self.conn, octets)
+        return self.read()
+
+    def read(self) -> list[Frame]:
+        self.parser.feed(self.desk.take(self.conn))
+        frames = []
+        while True:
+            if self.parser.peek(4) == b"AMQP":
+                header = self.parser.take(8)
+                assert header is not None
+                self.headers.append(header)
+                continue
+            received = self.parser.next()
+            if received is None:
+                return frames
+            frames.append(Frame(*received))
+
+    def send(
+        self, *performatives: Composite, channel: int = 0, payload: bytes = b""
+    ) -> list[Frame]:
+        return self.raw(b"".join(frame(channel, each.encode() + payload) for each in performatives))
+
+    def open(self, **fields: Any) -> list[Frame]:
+        fields.setdefault("container_id", "peer")
+        return self.raw(headers.AMQP + frame(0, Open(**fields).encode()))
+
+    def begin(self, channel: int = 0, **fields: Any) -> list[Frame]:
+        fields = {"next_outgoing_id": 0, "incoming_window": 1000, "outgoing_window": 1000} | fields
+        return self.send(Begin(**fields), channel=channel)
+
+    def attach_sender(self, address: str | None = "q", **fields: Any) -> list[Frame]:
+        channel = fields.pop("channel", 0)
+        fields = {
+            "name": "s",
+            "handle": 0,
+            "role": SENDER,
+            "initial_delivery_count": 0,
+            "source": Source(),
+            "target": Target(address=address, capabilities=("queue",)),
+        } | fields
+        return self.send(Attach(**fields), channel=channel)
+
+    def attach_receiver(self, address: str | None = "q", **fields: Any) -> list[Frame]:
+        channel = fields.pop("channel", 0)
+        fields = {
+            "name": "r",
+            "handle": 1,
+            "role": RECEIVER,
+            "source": Source(address=address, capabilities=("queue",)),
+            "target": Target(),
+        } | fields
+        return self.send(Attach(**fields), channel=channel)
+
+    def flow(self, credit: int | None = None, **fields: Any) -> list[Frame]:
+        channel = fields.pop("channel", 0)
+        fields = {
+            "next_incoming_id": 0,
+            "incoming_window": 1000,
+            "next_outgoing_id": 0,
+            "outgoing_window": 1000,
+            "handle": 1,
+            "delivery_count": 0,
+            "link_credit": credit,
+        } | fields
+        return self.send(Flow(**fields), channel=channel)
+
+    def transfer(self, number: int, payload: bytes | None = None, **fields: Any) -> list[Frame]:
+        channel = fields.pop("channel", 0)
+        fields = {
+            "handle": 0,
+            "delivery_id": number,
+            "delivery_tag": number.to_bytes(4),
+            "message_format": 0,
+        } | fields
+        body = message(f"m{number}") if payload is None else payload
+        return self.send(Transfer(**fields), channel=channel, payload=body)
+
+    def ready(self, **fields: Any) -> Peer:
+        """Open and a session on channel 0."""
+        self.open(**fields)
+        self.begin()
+        return self
+
+
+def message(text: str) -> bytes:
+    """A message whose body is an amqp-value."""
+    octets = text.encode()
+    return (
+        b"\0\x53\x77"
+        + (bytes((0xA1, len(octets))) if len(octets) < 256 else b"\xb1" + len(octets).to_bytes(4))
+        + octets
+    )
+
+
+def text(payload: bytes) -> str:
+    """The body of a message that is a string, by Proton's decoder."""
+    decoded = Message()
+    decoded.decode(payload)
+    return str(decoded.body)
+
+
+def kinds(frames: list[Frame]) -> list[type]:
+    """What the frames are."""
+    return [type(each.value) for each in frames]
+
+
+def bodies(frames: list[Frame]) -> list[str]:
+    """The texts of the messages among the frames."""
+    return [text(each.payload) for each in frames if isinstance(each.value, Transfer)]
+
+
+def error_of(frames: list[Frame], kind: type) -> str:
+    """The condition in the last frame, which must be of that kind."""
+    last = frames[-1].value
+    assert isinstance(last, kind), frames
+    return str(last.error.condition)  # type: ignore[attr-defined]
+
+
+def ids(frames: list[Frame]) -> list[int]:
+    """The delivery-ids of the transfers among the frames."""
+    return [each.value.delivery_id for each in frames if isinstance(each.value, Transfer)]
+
+
+def header(frame: Frame) -> Header:
+    """The header section of a message from the broker, which always has one."""
+    return Header.read(frame.payload, 3, 9)[0]
+
+
+def settle(
+    peer: Peer, first: int, state: Any, last: int | None = None, settled: bool = True
+) -> list[Frame]:
+    """The peer's disposition as a receiver, and what it is answered."""
+    return peer.send(
+        Disposition(role=RECEIVER, first=first, last=last, settled=settled, state=state)
+    )
+
+
+def stocked(count: int, settings: Settings = AMQP, address: str = "q") -> tuple[Desk, Peer]:
+    """A broker with messages m0, m1 … and a peer with a session."""
+    desk = Desk(settings)
+    producer = Peer(desk).ready(container_id="producer")
+    producer.attach_sender(address)
+    for number in range(count):
+        producer.transfer(number, settled=True)
+    return desk, Peer(desk).ready()
+
+
+def received(desk: Desk, address: str = "q") -> list[str]:
+    """What waits at an address, taken by a new connection."""
+    peer = Peer(desk).ready()
+    peer.attach_receiver(address)
+    return bodies(peer.flow(100))
+
+
+class Proton:
+    """Proton's engine as a client of a :class:`Desk`."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        acceptor: str = "amqp",
+        *,
+        sasl: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        idle_s: float | None = None,
+        max_frame_size: int | None = None,
+        container: str = "proton",
+    ) -> None:
+        self.desk = desk
+        self.conn = desk.connect(acceptor)
+        self.transport = Transport()
+        if sasl is not None:
+            self.transport.sasl().allowed_mechs(sasl)
+            self.transport.sasl().allow_insecure_mechs = True
+        if idle_s is not None:
+            self.transport.idle_timeout = idle_s
+        if max_frame_size is not None:
+            self.transport.max_frame_size = max_frame_size
+        self.connection = Connection()
+        self.connection.container = container
+        self.connection.hostname = "broker"
+        if user is not None:
+            self.connection.user = user
+            self.connection.password = password
+        self.transport.bind(self.connection)
+        self.connection.open()
+        self.session: Session = self.connection.session()
+        self.session.open()
+        self.pump()
+
+    def pump(self) -> None:
+        """Moves octets both ways until neither side has any."""
+        desk, transport = self.desk, self.transport
+        while True:
+            moved = False
+            pending = transport.pending()
+            if pending > 0:
+                data = transport.peek(pending)
+                transport.pop(len(data))
+                if self.conn not in desk.closed:
+                    desk.feed(self.conn, bytes(data))
+                moved = True
+            octets = desk.take(self.conn)
+            while octets:
+                room = transport.capacity()
+                if room <= 0:
+                    octets = b""
+                    break
+                transport.push(octets[:room])
+                octets = octets[room:]
+                moved = True
+            if self.conn in desk.closed and transport.capacity() >= 0:
+                transport.close_tail()
+            if not moved:
+                return
+
+    def tick(self) -> float:
+        return float(self.transport.tick(self.desk.now / NS_PER_S))
+
+    def sender(self, address: str | None = "q", name: str = "s") -> Sender:
+        sender = self.session.sender(name)
+        sender.target.address = address
+        if address is not None:
+            sender.target.capabilities.put_array(False, 21)
+            sender.target.capabilities.enter()
+            sender.target.capabilities.put_symbol("queue")
+            sender.target.capabilities.exit()
+        sender.open()
+        self.pump()
+        return sender
+
+    def receiver(self, address: str | None = "q", credit: int = 0, name: str = "r") -> Receiver:
+        receiver = self.session.receiver(name)
+        receiver.source.address = address
+        if address is not None:
+            receiver.source.capabilities.put_array(False, 21)
+            receiver.source.capabilities.enter()
+            receiver.source.capabilities.put_symbol("queue")
+            receiver.source.capabilities.exit()
+        receiver.open()
+        if credit:
+            receiver.flow(credit)
+        self.pump()
+        return receiver
+
+    def post(self, sender: Sender, body: object = "hello", **fields: Any) -> Any:
+        """Sends one message; its delivery."""
+        delivery = sender.send(Message(body=body, **fields))
+        self.pump()
+        return delivery
+
+    def get(self, receiver: Receiver) -> tuple[Any, Message]:
+        """The current delivery and its message."""
+        delivery = receiver.current
+        assert delivery is not None, "nothing has arrived"
+        assert not delivery.partial
+        message = Message()
+        message.decode(receiver.recv(delivery.pending))
+        receiver.advance()
+        return delivery, message

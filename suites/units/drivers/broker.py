@@ -1,0 +1,127 @@
+"""Drives a reference broker by hand in unit tests: octets in, effects out, an instant that only the
+test moves."""
+
+from __future__ import annotations
+
+from hypothesis import settings as hypothesis_settings
+
+from brokerproof.harness.model.broker_io import (
+    BytesReceived,
+    Close,
+    Connected,
+    Effect,
+    Observe,
+    PeerGone,
+    SendBytes,
+    TimerFired,
+)
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import Instant
+from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.settings.settings import Settings
+
+SERVER = "server:brokerproof/0.1.0\n"
+
+
+patient = hypothesis_settings(deadline=None)
+"""For properties: the machine may be busy, and how long an example takes is not what they are
+about."""
+
+
+class Received:
+    """A frame as a test sees it, split by the simplest means: no escapes are undone."""
+
+    def __init__(self, raw: bytes) -> None:
+        head, _, self.body = raw.partition(b"\n\n")
+        command, *lines = head.decode().split("\n")
+        self.command = command
+        self.headers = dict(reversed([tuple(line.split(":", 1)) for line in lines]))
+        self.size = len(raw) + 1
+
+    def __getitem__(self, name: str) -> str:
+        return self.headers[name]
+
+    def __repr__(self) -> str:
+        return f"{self.command} {self.headers} {self.body!r}"
+
+
+class Driver:
+    """One broker, and what it sent to whom. Bodies in these tests contain no NUL unless a test
+    looks at raw effects."""
+
+    def __init__(
+        self, settings: Settings | None = None, parts: Parts = STANDARD, start: Instant = 0
+    ) -> None:
+        self.broker = Broker(settings or Settings(), parts, start=start)
+        self.now: Instant = start
+        self.closed: list[int] = []
+        self.observed: list[str] = []
+
+    def note(self, effects: list[Effect]) -> list[Effect]:
+        self.closed += [each.conn for each in effects if isinstance(each, Close)]
+        self.observed += [each.requirement for each in effects if isinstance(each, Observe)]
+        return effects
+
+    def open(self, *conns: int, acceptor: str = "stomp") -> list[Effect]:
+        return [
+            each
+            for conn in conns
+            for each in self.note(self.broker.handle(self.now, Connected(conn, acceptor, "test")))
+        ]
+
+    def feed(self, conn: int, data: bytes | str) -> list[Effect]:
+        octets = data.encode() if isinstance(data, str) else data
+        return self.note(self.broker.handle(self.now, BytesReceived(conn, octets)))
+
+    def connect(self, conn: int, version: str = "1.2", headers: str = "") -> list[Effect]:
+        """Opens a connection and a session."""
+        self.open(conn)
+        return self.feed(conn, f"CONNECT\naccept-version:{version}\nhost:h\n{headers}\n\0")
+
+    def gone(self, conn: int) -> list[Effect]:
+        return self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))
+
+    def at(self, now: Instant) -> list[Effect]:
+        """Fires the timer at ``now``, whatever was due before."""
+        self.now = now
+        return self.note(self.broker.handle(now, TimerFired()))
+
+    def run(self, until: Instant) -> list[tuple[Instant, Effect]]:
+        """Fires the timer at each deadline up to ``until``, as a world does."""
+        seen: list[tuple[Instant, Effect]] = []
+        while (due := self.broker.next_deadline()) is not None and due <= until:
+            seen += [(due, each) for each in self.at(due)]
+        self.now = until
+        return seen
+
+
+def frames(effects: list[Effect], conn: int) -> list[Received]:
+    """The frames that the effects carry to ``conn``."""
+    octets = b"".join(
+        each.data for each in effects if isinstance(each, SendBytes) and each.conn == conn
+    )
+    return [Received(part.lstrip(b"\n")) for part in octets.split(b"\0")[:-1]]
+
+
+def only(effects: list[Effect], conn: int) -> Received:
+    """The one frame that the effects carry to ``conn``."""
+    (frame,) = frames(effects, conn)
+    return frame
+
+
+def bodies(effects: list[Effect], conn: int) -> list[str]:
+    """The bodies of the MESSAGE frames that the effects carry to ``conn``."""
+    return [each.body.decode() for each in frames(effects, conn) if each.command == "MESSAGE"]
+
+
+def send(body: str, destination: str = "q", headers: str = "") -> str:
+    """A SEND frame to an ANYCAST destination unless ``headers`` say otherwise."""
+    kind = "" if "destination-type" in headers else "destination-type:ANYCAST\n"
+    return f"SEND\ndestination:{destination}\n{kind}{headers}\n{body}\0"
+
+
+def subscribe(id: str = "0", ack: str = "auto", destination: str = "q", headers: str = "") -> str:
+    """A SUBSCRIBE frame to an ANYCAST destination unless ``headers`` say otherwise."""
+    kind = "" if "subscription-type" in headers else "subscription-type:ANYCAST\n"
+    return f"SUBSCRIBE\nid:{id}\ndestination:{destination}\nack:{ack}\n{kind}{headers}\n\0"

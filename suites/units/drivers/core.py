@@ -1,0 +1,152 @@
+"""A CORE client for unit tests of the reference broker: packets in, packets out, written and read
+by the harness's codec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings as hypothesis_settings
+
+from brokerproof.harness.model.broker_io import Effect, SendBytes
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import Instant
+from brokerproof.harness.protocols.core.codec import (
+    FIRST,
+    LIVENESS,
+    MAGIC,
+    SESSIONS,
+    Packet,
+    Reader,
+    encode_packet,
+)
+from brokerproof.harness.protocols.core.messages import FORCED, Message
+from brokerproof.harness.protocols.core.tables import NEWEST
+from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.suites.units.drivers.broker import Driver
+
+CORE = Acceptor("core", protocols=("CORE",))
+few = hypothesis_settings(deadline=None, max_examples=40)
+"""For properties that make a broker for each example."""
+
+
+class CoreClient:
+    """One connection of ``driver``; ``inbox`` has what came and nobody took. ``beside`` is another
+    client of it."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        conn: int = 1,
+        acceptor: str = "core",
+        version: int = NEWEST,
+        beside: CoreClient | None = None,
+    ) -> None:
+        self.driver, self.conn, self.version = driver, conn, version
+        self._all: list[CoreClient] = [] if beside is None else beside._all
+        self._all.append(self)
+        self.inbox: list[Packet] = []
+        self._reader = Reader()
+        self.saw(driver.open(conn, acceptor=acceptor))
+
+    def saw(self, effects: list[Effect]) -> None:
+        """Effects that may carry something for this client."""
+        for each in effects:
+            if isinstance(each, SendBytes) and each.conn == self.conn:
+                for read in self._reader.feed(each.data):
+                    assert isinstance(read, Packet), read
+                    self.inbox.append(read)
+
+    def feed(self, octets: bytes) -> list[Packet]:
+        """Octets for the broker; returns what came since somebody last took anything. Others see
+        what is for them."""
+        effects = self.driver.feed(self.conn, octets)
+        for each in self._all:
+            each.saw(effects)
+        return self.taken()
+
+    def taken(self) -> list[Packet]:
+        """What came."""
+        found, self.inbox = self.inbox, []
+        return found
+
+    def say(self, name: str, channel: int = FIRST, /, **fields: Any) -> list[Packet]:
+        """A packet; returns what came."""
+        return self.feed(encode_packet(name, fields, channel=channel, version=self.version))
+
+    def session(self, channel: int = FIRST, *, start: bool = True, **fields: Any) -> list[Packet]:
+        """Makes a session, behind the magic if this is the first."""
+        said = {"name": "s", "session_channel": channel, "version": self.version, "window_size": -1}
+        said |= {"auto_commit_sends": True, "auto_commit_acks": True}
+        octets = encode_packet(
+            "create-session", said | fields, channel=SESSIONS, version=self.version
+        )
+        came = self.feed((MAGIC if channel == FIRST else b"") + octets)
+        if start:
+            self.say("session-start", channel)
+        return came
+
+    def queue(
+        self,
+        name: str,
+        address: str = "",
+        routing: RoutingType = RoutingType.ANYCAST,
+        **fields: Any,
+    ) -> list[Packet]:
+        """Makes a queue."""
+        said = {
+            "address": address or name,
+            "queue": name,
+            "requires_response": True,
+            "max_consumers": -1,
+        }
+        said |= {"routing_type": int(routing is RoutingType.ANYCAST), "auto_delete": False}
+        return self.say("create-queue-v2", **said | fields)
+
+    def consumer(
+        self, queue: str, id: int = 0, *, credit: int | None = None, **fields: Any
+    ) -> list[Packet]:
+        """Makes a consumer, with so much credit."""
+        came = self.say(
+            "create-consumer", consumer=id, queue=queue, requires_response=True, **fields
+        )
+        return came if credit is None else came + self.credit(credit, id)
+
+    def credit(self, credits: int, id: int = 0) -> list[Packet]:
+        """Credit for a consumer; returns what came."""
+        return self.say("consumer-credits", consumer=id, credits=credits)
+
+    def publish(self, address: str, body: bytes = b"", **fields: Any) -> list[Packet]:
+        """Sends a message and asks for an answer; returns what came."""
+        return self.say(
+            "send", message=Message(address, body, **fields), requires_response=True, correlation=7
+        )
+
+    def ping(self, ttl_ms: int) -> list[Packet]:
+        """A ping; returns what came."""
+        return self.say("ping", LIVENESS, connection_ttl=ttl_ms)
+
+    def at(self, now: Instant) -> None:
+        """Time passes."""
+        self.saw(self.driver.at(now))
+
+
+def client(settings: Settings | None = None, **session: Any) -> CoreClient:
+    """A client with a session, of a broker of its own."""
+    one = CoreClient(Driver(settings or Settings(acceptors=(CORE,))))
+    one.session(**session)
+    one.taken()
+    return one
+
+
+def names(packets: list[Packet]) -> list[str]:
+    """What they are called."""
+    return [each.name for each in packets]
+
+
+def bodies(packets: list[Packet]) -> list[bytes]:
+    """The bodies of the messages among them."""
+    return [
+        each.message.body
+        for each in packets
+        if each.name == "receive" and FORCED not in each.message.properties
+    ]

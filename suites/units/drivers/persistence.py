@@ -1,0 +1,216 @@
+"""Drives a broker with a disk in memory by hand: octets in, frames out, restarts, and an instant
+that only the test moves."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+
+from brokerproof.harness.model.broker_io import (
+    BytesReceived,
+    Close,
+    Connected,
+    Effect,
+    Input,
+    LoadFile,
+    Report,
+    ResumeReading,
+    SendBytes,
+    StopReading,
+    StoreFiles,
+    TimerFired,
+)
+from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.harness.model.time import NS_PER_MS, Instant, seconds
+from brokerproof.reference_broker.assembly import STANDARD, Parts
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.persistence.factory import store
+from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
+from brokerproof.reference_broker.persistence.store import StoreOptions
+from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
+from brokerproof.suites.units.drivers.broker import Received
+
+SMALL = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
+"""Segments so small that there are many of them."""
+
+
+def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Settings:
+    """Every address pages from ``max_size`` octets on."""
+    setting = AddressSetting(
+        "#",
+        max_size_bytes=max_size,
+        address_full_policy=FullPolicy.PAGE,
+        page_size_bytes=page_size,
+        auto_delete_queues=False,
+        default_address_routing_type=RoutingType.ANYCAST,
+        **more,  # type: ignore[arg-type]
+    )
+    return Settings(address_settings=(setting,))
+
+
+class StoringDriver:
+    """A broker with a disk. ``options`` None is a broker without a journal."""
+
+    prefix = ""
+    """What the name of a queue begins with."""
+    wide = "consumer-window-size:-1\n"
+    """A header of whoever takes any number of messages."""
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        options: StoreOptions | None = SMALL,
+        seed: int = 0,
+        faults: DiskFaults | None = None,
+        parts: Parts = STANDARD,
+    ) -> None:
+        self.settings = paging(-1) if settings is None else settings
+        self.options, self.parts = options, parts
+        self.disk = MemoryDisk(
+            seed, DiskFaults(write=NS_PER_MS, read=NS_PER_MS) if faults is None else faults
+        )
+        self.now: Instant = 0
+        self.reports: list[str] = []
+        self.stores: list[StoreFiles] = []
+        self.loads: list[LoadFile] = []
+        self.conn = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._answers: list[tuple[Instant, int, Input]] = []
+        self._order = 0
+        self._got: dict[int, bytes] = {}
+        self.closed: list[int] = []
+        self.unread: set[int] = set()
+        found = None if self.options is None else self.disk
+        self.broker = Broker(
+            self.settings,
+            self.parts,
+            start=self.now,
+            store=store(self.settings, found, self.options),
+        )
+        self.feed(TimerFired())
+
+    def feed(self, event: Input) -> None:
+        """One input; what it asks of the disk is done, and answered when :meth:`settle` or
+        :meth:`step` comes to it."""
+        self._note(self.broker.handle(self.now, event))
+
+    def _note(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SendBytes(conn, data):
+                    self._got[conn] = self._got.get(conn, b"") + data
+                case Close(conn):
+                    self.closed.append(conn)
+                case StopReading(conn):
+                    self.unread.add(conn)
+                case ResumeReading(conn):
+                    self.unread.discard(conn)
+                case Report(sentence):
+                    self.reports.append(sentence)
+                case StoreFiles() | LoadFile():
+                    (self.stores if isinstance(effect, StoreFiles) else self.loads).append(effect)  # type: ignore[arg-type]
+                    at, answer = self.disk.carry(self.now, effect)
+                    self._order += 1
+                    heapq.heappush(self._answers, (at, self._order, answer))
+
+    def step(self) -> bool:
+        """The next answer of the disk; False if there is none to come."""
+        if not self._answers:
+            return False
+        at, _, answer = heapq.heappop(self._answers)
+        self.now = max(self.now, at)
+        self.feed(answer)
+        return True
+
+    def settle(self) -> None:
+        """All answers of the disk."""
+        while self.step():
+            pass
+
+    def wait(self, duration: int = seconds(1)) -> None:
+        """Time passes, and what is due happens."""
+        until = self.now + duration
+        self.settle()
+        while (due := self.broker.next_deadline()) is not None and due <= until:
+            self.now = max(self.now, due)
+            self.feed(TimerFired())
+            self.settle()
+        self.now = until
+
+    # --- restarts ---------------------------------------------------------------------------------
+
+    def power_loss(self) -> None:
+        """The machine stops, and another broker begins on what the disk has."""
+        self.disk.power_loss(self.now)
+        self._begin()
+
+    def kill(self) -> None:
+        """The process stops, and another broker begins."""
+        self.disk.killed(self.now)
+        self._begin()
+
+    def restart(self) -> None:
+        """The broker ends in order, and another begins."""
+        self._note(self.broker.end())
+        while not self.broker.is_idle and self.step():
+            pass
+        self._begin()
+
+    # --- peers ------------------------------------------------------------------------------------
+
+    def connect(self, headers: str = "") -> int:
+        """A STOMP session on a new connection."""
+        self.conn += 1
+        self.feed(Connected(self.conn, "stomp", "test"))
+        self.say(self.conn, f"CONNECT\naccept-version:1.2\nhost:h\n{headers}\n\0")
+        self.settle()
+        self.take(self.conn)
+        return self.conn
+
+    def say(self, conn: int, frame: str) -> None:
+        """One or more frames."""
+        self.feed(BytesReceived(conn, frame.encode()))
+
+    def take(self, conn: int) -> list[Received]:
+        """The frames that came since this was asked last."""
+        octets = self._got.pop(conn, b"")
+        return [Received(part.lstrip(b"\n")) for part in octets.split(b"\0")[:-1]]
+
+    def send(
+        self, conn: int, *bodies: str, to: str = "q", persistent: bool = True, headers: str = ""
+    ) -> None:
+        """Messages, each with a receipt of its body's name."""
+        kept = "persistent:true\n" if persistent else ""
+        head = f"SEND\ndestination:{self.prefix}{to}\n{kept}{headers}"
+        self.say(conn, "".join(f"{head}receipt:{each}\n\n{each}\0" for each in bodies))
+
+    def receipts(self, conn: int) -> list[str]:
+        """The receipts that came since something was asked last."""
+        return [each["receipt-id"] for each in self.take(conn) if each.command == "RECEIPT"]
+
+    def subscribe(
+        self, conn: int, ack: str = "auto", to: str = "q", headers: str = ""
+    ) -> list[Received]:
+        """A subscription; what came at once."""
+        self.say(
+            conn, f"SUBSCRIBE\nid:{to}\ndestination:{self.prefix}{to}\nack:{ack}\n{headers}\n\0"
+        )
+        self.settle()
+        return [each for each in self.take(conn) if each.command == "MESSAGE"]
+
+    def drain(self, to: str = "q") -> list[str]:
+        """Everything that is in ``to``, by a consumer of its own, which acknowledges nothing."""
+        conn = self.connect()
+        got = self.subscribe(conn, "client", to, self.wide)
+        self.wait(1)
+        got += [each for each in self.take(conn) if each.command == "MESSAGE"]
+        self.say(conn, "DISCONNECT\n\n\0")
+        self.settle()
+        return [each.body.decode() for each in got]
+
+
+def numbered(count: int, name: Callable[[int], str] = str) -> list[str]:
+    """``count`` bodies."""
+    return [name(each) for each in range(count)]

@@ -1,0 +1,283 @@
+"""Recordings of a queue broker that works, and of one that does not: drawn step by step, for judges
+to agree on.
+
+A little model of a broker with queues and consumers writes the frames that would have crossed the
+wire, and may then do one of the things that a broker must not do. It is no broker of ours, so that
+a judge cannot share its mistakes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.stamp import stamp
+
+PRODUCERS, CONSUMERS, QUEUES = 2, 3, 2
+MODES = ("auto", "client", "client-individual")
+STEPS = (
+    "send",
+    "send",
+    "send",
+    "deliver",
+    "deliver",
+    "deliver",
+    "ack",
+    "ack",
+    "nack",
+    "leave",
+    "unsubscribe",
+    "wait",
+)
+FAULTS = (
+    "lose",
+    "double",
+    "overtake",
+    "invent",
+    "mark",
+    "unmark",
+    "overrun",
+    "revive",
+    "mute",
+    "hang up",
+)
+
+
+@dataclass
+class Message:
+    """One message of the model: its body, and whether it was delivered before."""
+
+    body: bytes
+    again: bool = False
+
+
+@dataclass
+class Consumer:
+    """One consumer on a connection of its own."""
+
+    conn: int
+    queue: int
+    mode: str
+    window: int
+    held: list[tuple[str, Message, int]] = field(default_factory=list)
+
+    @property
+    def room(self) -> bool:
+        """Whether its window lets one more delivery begin."""
+        octets = sum(size for _, _, size in self.held)
+        return self.window < 0 or (not self.held if self.window == 0 else octets < self.window)
+
+
+@dataclass
+class Player:
+    """Writes the recording."""
+
+    random: Random
+    stamped: bool
+    events: list[ev.Event] = field(default_factory=list)
+    waiting: list[list[Message]] = field(default_factory=lambda: [[] for _ in range(QUEUES)])
+    consumers: list[Consumer | None] = field(default_factory=list)
+    settled: list[tuple[int, Message]] = field(default_factory=list)
+    now: int = 0
+    conns: int = 0
+    sent: dict[tuple[int, int], int] = field(default_factory=dict)
+    tokens: int = 0
+
+    def tell(self, kind: type[ev.Event], conn: int, **fields: object) -> None:
+        self.now += ms(1)
+        self.events.append(kind(at_ns=self.now, conn=conn, **fields))
+
+    def frame(
+        self,
+        conn: int,
+        command: str,
+        headers: dict[str, str],
+        body: bytes = b"",
+        *,
+        got: bool = False,
+    ) -> int:
+        size = 40 + len(body) + sum(len(name) + len(value) + 2 for name, value in headers.items())
+        kind = ev.FrameReceived if got else ev.FrameSent
+        fields = {
+            "headers": tuple(headers.items()),
+            "body": body,
+            "body_size": len(body),
+            "size": size,
+        }
+        self.tell(kind, conn, protocol="STOMP", command=command, **fields)
+        return size
+
+    def connect(self) -> int:
+        self.conns += 1
+        self.tell(ev.ConnectionOpened, self.conns, protocol="STOMP", acceptor="stomp")
+        self.frame(self.conns, "CONNECT", {"accept-version": "1.2", "heart-beat": "1000,1000"})
+        self.frame(self.conns, "CONNECTED", {"version": "1.2", "heart-beat": "1000,1000"}, got=True)
+        return self.conns
+
+    def send(self, producer: int, queue: int) -> None:
+        number = self.sent.get((producer, queue), 0)
+        self.sent[producer, queue] = number + 1
+        body = stamp(producer, number) if self.stamped else f"{producer}/{queue}/{number}".encode()
+        receipt = f"r{queue}-{number}"
+        self.frame(
+            1 + producer, "SEND", {"destination": f"/queue/{queue}", "receipt": receipt}, body
+        )
+        if self.random.randrange(10):
+            self.frame(1 + producer, "RECEIPT", {"receipt-id": receipt}, got=True)
+        self.waiting[queue].append(Message(body))
+
+    def join(self) -> None:
+        mode, window = self.random.choice(MODES), self.random.choice([-1, 0, 1, 150, 300, 10_000])
+        consumer = Consumer(self.connect(), self.random.randrange(QUEUES), mode, window)
+        named = {"id": "s", "destination": f"/queue/{consumer.queue}", "ack": mode}
+        self.frame(consumer.conn, "SUBSCRIBE", {**named, "consumer-window-size": str(window)})
+        self.consumers.append(consumer)
+
+    def hand(self, consumer: Consumer, message: Message, *, marked: bool | None = None) -> None:
+        self.tokens += 1
+        token = f"t{self.tokens}"
+        named = {
+            "subscription": "s",
+            "message-id": f"m{self.tokens}",
+            "destination": f"/queue/{consumer.queue}",
+        }
+        if consumer.mode != "auto":
+            named["ack"] = token
+        if message.again if marked is None else marked:
+            named["redelivered"] = "true"
+        size = self.frame(consumer.conn, "MESSAGE", named, message.body, got=True)
+        if consumer.mode == "auto":
+            self.settled.append((consumer.queue, message))
+        else:
+            consumer.held.append((token, message, size))
+
+    def deliver(self, consumer: Consumer) -> None:
+        if self.waiting[consumer.queue] and (consumer.mode == "auto" or consumer.room):
+            self.hand(consumer, self.waiting[consumer.queue].pop(0))
+
+    def answer(self, consumer: Consumer, command: str) -> None:
+        if not consumer.held:
+            return
+        at = self.random.randrange(len(consumer.held))
+        first = 0 if consumer.mode == "client" else at
+        covered = consumer.held[first : at + 1]
+        headers = {"id": consumer.held[at][0]}
+        receipt = self.random.random() < 0.5
+        if receipt:
+            headers["receipt"] = f"a{self.tokens}-{self.now}"
+        del consumer.held[first : at + 1]
+        self.frame(consumer.conn, command, headers)
+        if receipt:
+            self.frame(consumer.conn, "RECEIPT", {"receipt-id": headers["receipt"]}, got=True)
+        if command == "ACK":
+            self.settled += [(consumer.queue, message) for _, message, _ in covered]
+        else:
+            self.give_back(consumer, [message for _, message, _ in covered])
+
+    def give_back(self, consumer: Consumer, messages: list[Message]) -> None:
+        for message in messages:
+            message.again = True
+        self.waiting[consumer.queue][:0] = messages
+
+    def leave(self, place: int, how: str) -> None:
+        consumer = self.consumers[place]
+        if consumer is None:
+            return
+        if how == "leave":
+            self.tell(ev.ConnectionAbandoned, consumer.conn, how=self.random.choice(list(CloseHow)))
+        else:
+            self.frame(consumer.conn, "UNSUBSCRIBE", {"id": "s", "receipt": f"u{consumer.conn}"})
+            self.frame(consumer.conn, "RECEIPT", {"receipt-id": f"u{consumer.conn}"}, got=True)
+        self.give_back(consumer, [message for _, message, _ in consumer.held])
+        self.consumers[place] = None
+
+    def wait(self) -> None:
+        """A second passes, in which the broker beats as it promised."""
+        self.now += ms(900)
+        for conn in range(1, self.conns + 1):
+            self.tell(ev.HeartBeatReceived, conn, protocol="STOMP", size=1)
+
+    def wrong(self, fault: str) -> bool:
+        """Does something that no broker may do; False while there is no occasion."""
+        consumers = [each for each in self.consumers if each is not None]
+        for consumer in consumers:
+            waiting = self.waiting[consumer.queue]
+            fresh = [message for message in waiting if not message.again]
+            match fault:
+                case "lose" if fresh:
+                    waiting.remove(fresh[0])
+                case "double" if consumer.held:
+                    self.hand(consumers[-1], consumer.held[0][1])
+                case "overtake" if len(waiting) > 1:
+                    waiting[0], waiting[1] = waiting[1], waiting[0]
+                case "invent":
+                    self.hand(consumer, Message(stamp(77, 7) if self.stamped else b"invented"))
+                case "mark" if fresh:
+                    waiting.remove(fresh[0])
+                    self.hand(consumer, fresh[0], marked=True)
+                case "unmark" if waiting and waiting[0].again:
+                    self.hand(consumer, waiting.pop(0), marked=False)
+                case "overrun" if waiting and not consumer.room:
+                    self.hand(consumer, waiting.pop(0))
+                case "revive" if self.settled and self.settled[0][0] == consumer.queue:
+                    self.hand(consumer, self.settled[0][1])
+                case "mute":
+                    self.now += seconds(9)
+                    self.frame(consumer.conn, "RECEIPT", {"receipt-id": "late"}, got=True)
+                case "hang up":
+                    self.tell(ev.ConnectionClosed, consumer.conn, how=CloseHow.EOF)
+                    self.give_back(consumer, [message for _, message, _ in consumer.held])
+                    self.consumers[self.consumers.index(consumer)] = None
+                case _:
+                    continue
+            return True
+        return False
+
+    def step(self, step: str) -> None:
+        """Does one of :data:`STEPS`."""
+        place = self.random.randrange(len(self.consumers))
+        consumer = self.consumers[place]
+        match step:
+            case "send":
+                self.send(self.random.randrange(PRODUCERS), self.random.randrange(QUEUES))
+            case "deliver" if consumer is not None:
+                self.deliver(consumer)
+            case "ack" | "nack" if consumer is not None and consumer.mode != "auto":
+                self.answer(consumer, step.upper())
+            case "leave" | "unsubscribe":
+                self.leave(place, step)
+                self.join()
+            case "wait":
+                self.wait()
+
+
+def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
+    """A recording of so many steps; the broker does ``fault`` at the first occasion after a third
+    of them."""
+    player = Player(Random(seed), stamped=seed % 2 == 0)
+    # Few consumers go in half of them: once one has gone, most that a broker does may be right.
+    calm = [each for each in STEPS if each not in ("leave", "unsubscribe", "nack")]
+    kinds = STEPS if seed % 4 < 2 else calm
+    for _ in range(PRODUCERS):
+        player.connect()
+    for _ in range(CONSUMERS):
+        player.join()
+    done = fault is None
+    for number in range(steps):
+        if not done and number > steps // 3:
+            done = player.wrong(str(fault))
+        player.step(player.random.choice(kinds))
+    for _ in range(steps):  # what is left is delivered, as far as windows let it
+        player.step("deliver")
+    return player.events
+
+
+def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
+    """Recordings of a broker, with one fault in it unless it is to be ``right``."""
+    faults = st.none() if right else st.sampled_from(FAULTS)
+    return st.builds(recording, st.integers(0, 2**32), faults, st.integers(10, 150))

@@ -1,0 +1,361 @@
+"""Recordings of a broker that speaks AMQP 0-9-1 and works, and of one that does not, like
+:mod:`brokerproof.suites.units.drivers.played`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.amqp091 import values
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.stamp import stamp
+
+PRODUCERS, CONSUMERS, QUEUES = 2, 3, 2
+CONFIRMED = (b"bp1:00000000:", b"0/")
+"""How the bodies of the producer begin whose messages are confirmed."""
+WAYS = ("one by one", "multiple", "none")
+STEPS = (
+    "send",
+    "send",
+    "send",
+    "deliver",
+    "deliver",
+    "deliver",
+    "ack",
+    "ack",
+    "nack",
+    "reject",
+    "leave",
+    "close",
+    "get",
+    "wait",
+)
+FAULTS = (
+    "lose",
+    "double",
+    "overtake",
+    "invent",
+    "mark",
+    "unmark",
+    "overrun",
+    "revive",
+    "mute",
+    "same tag",
+    "acknowledged twice",
+    "unblock",
+)
+
+
+@dataclass
+class Message:
+    """One message of the model."""
+
+    body: bytes
+    exchange: str
+    key: str
+    again: bool = False
+
+
+@dataclass
+class Consumer:
+    """One consumer on channel 1 of a connection of its own; what it holds, by delivery-tag."""
+
+    conn: int
+    queue: int
+    way: str
+    prefetch: int
+    tag: int = 0
+    held: dict[int, Message] = field(default_factory=dict)
+
+    @property
+    def room(self) -> bool:
+        """Whether its prefetch lets one more delivery come."""
+        return self.way == "none" or not self.prefetch or len(self.held) < self.prefetch
+
+
+@dataclass
+class Player:
+    """Writes the recording."""
+
+    random: Random
+    stamped: bool
+    exchange: str
+    """Messages go through this one; each of its keys has one queue."""
+    events: list[ev.Event] = field(default_factory=list)
+    waiting: list[list[Message]] = field(default_factory=lambda: [[] for _ in range(QUEUES)])
+    consumers: list[Consumer] = field(default_factory=list)
+    settled: list[tuple[int, Message]] = field(default_factory=list)
+    now: int = 0
+    conns: int = 0
+    sent: dict[tuple[int, int], int] = field(default_factory=dict)
+    confirms: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By producer: how many messages it published, and how many were confirmed."""
+
+    def tell(self, kind: type[ev.Event], conn: int, **fields: object) -> None:
+        self.now += ms(1)
+        self.events.append(kind(at_ns=self.now, conn=conn, **fields))
+
+    def method(
+        self,
+        conn: int,
+        command: str,
+        body: bytes = b"",
+        *,
+        got: bool = False,
+        on: int = 1,
+        **fields: object,
+    ) -> None:
+        named = [(name.replace("_", "-"), values.words(each)) for name, each in fields.items()]
+        headers = (("channel", str(on)), *named)
+        kind = ev.FrameReceived if got else ev.FrameSent
+        size = {"body": body, "body_size": len(body), "size": 40 + len(body)}
+        self.tell(kind, conn, protocol="AMQP091", command=command, headers=headers, **size)
+
+    def connect(self) -> int:
+        self.conns += 1
+        conn = self.conns
+        self.tell(ev.ConnectionOpened, conn, protocol="AMQP091", acceptor="amqp091")
+        self.method(conn, "protocol-header", on=0, id=0)
+        self.method(conn, "connection.start", on=0, got=True)
+        able = "{'capabilities': {'connection.blocked': True}}" if conn % 2 else "{}"
+        self.method(conn, "connection.start-ok", on=0, client_properties=able)
+        self.method(conn, "connection.tune", on=0, got=True, heartbeat=2)
+        self.method(conn, "connection.tune-ok", on=0, heartbeat=2)
+        self.method(conn, "channel.open")
+        self.method(conn, "channel.open-ok", got=True)
+        return conn
+
+    def producer(self, number: int) -> None:
+        conn = self.connect()
+        for queue in range(QUEUES):
+            self.method(conn, "queue.declare", queue=f"q{queue}", arguments="{}")
+            self.method(conn, "queue.declare-ok", got=True, queue=f"q{queue}")
+        if number == 0:
+            self.method(conn, "confirm.select")
+            self.method(conn, "confirm.select-ok", got=True)
+            self.confirms[0] = (0, 0)
+
+    def send(self, producer: int, queue: int) -> None:
+        number = self.sent.get((producer, queue), 0)
+        self.sent[producer, queue] = number + 1
+        body = stamp(producer, number) if self.stamped else f"{producer}/{queue}/{number}".encode()
+        message = Message(body, self.exchange, f"q{queue}")
+        self.method(
+            1 + producer,
+            "basic.publish",
+            body,
+            exchange=message.exchange,
+            routing_key=message.key,
+            mandatory=False,
+        )
+        if producer in self.confirms:
+            count, confirmed = self.confirms[producer]
+            if self.random.randrange(3):
+                fields = {"delivery_tag": count + 1, "multiple": count > confirmed}
+                self.method(1 + producer, "basic.ack", got=True, **fields)
+                confirmed = count + 1
+            self.confirms[producer] = (count + 1, confirmed)
+        self.waiting[queue].append(message)
+
+    def join(self) -> None:
+        way, prefetch = self.random.choice(WAYS), self.random.choice([0, 1, 2, 5])
+        consumer = Consumer(self.connect(), self.random.randrange(QUEUES), way, prefetch)
+        self.method(consumer.conn, "basic.qos", prefetch_size=0, prefetch_count=prefetch)
+        self.method(consumer.conn, "basic.qos-ok", got=True)
+        named = {"queue": f"q{consumer.queue}", "consumer_tag": "c", "no_ack": way == "none"}
+        self.method(consumer.conn, "basic.consume", **named)
+        self.method(consumer.conn, "basic.consume-ok", got=True, consumer_tag="c")
+        self.consumers.append(consumer)
+
+    def hand(
+        self,
+        consumer: Consumer,
+        message: Message,
+        *,
+        marked: bool | None = None,
+        fresh: bool = True,
+    ) -> None:
+        consumer.tag += fresh
+        again = message.again if marked is None else marked
+        fields = {
+            "delivery_tag": consumer.tag,
+            "redelivered": again,
+            "exchange": message.exchange,
+            "routing_key": message.key,
+        }
+        self.method(
+            consumer.conn, "basic.deliver", message.body, got=True, consumer_tag="c", **fields
+        )
+        if consumer.way == "none":
+            self.settled.append((consumer.queue, message))
+        else:
+            consumer.held[consumer.tag] = message
+
+    def deliver(self, consumer: Consumer) -> None:
+        if self.waiting[consumer.queue] and consumer.room:
+            self.hand(consumer, self.waiting[consumer.queue].pop(0))
+
+    def get(self, consumer: Consumer) -> None:
+        self.method(consumer.conn, "basic.get", queue=f"q{consumer.queue}", no_ack=True)
+        if not self.waiting[consumer.queue]:
+            self.method(consumer.conn, "basic.get-empty", got=True)
+            return
+        message = self.waiting[consumer.queue].pop(0)
+        consumer.tag += 1
+        about = {
+            "delivery_tag": consumer.tag,
+            "redelivered": message.again,
+            "exchange": message.exchange,
+        }
+        self.method(
+            consumer.conn, "basic.get-ok", message.body, got=True, routing_key=message.key, **about
+        )
+        self.settled.append((consumer.queue, message))
+
+    def answer(self, consumer: Consumer, command: str) -> None:
+        if not consumer.held:
+            return
+        tag = (
+            self.random.choice(list(consumer.held))
+            if self.random.randrange(3)
+            else min(consumer.held)
+        )
+        multiple = command != "reject" and consumer.way == "multiple"
+        covered = [each for each in consumer.held if each == tag or (multiple and each < tag)]
+        fields = {"delivery_tag": tag} | ({} if command == "reject" else {"multiple": multiple})
+        back = command == "nack"
+        if command != "ack":
+            fields["requeue"] = back
+        self.method(consumer.conn, f"basic.{command}", **fields)
+        messages = [consumer.held.pop(each) for each in covered]
+        if back:
+            self.give_back(consumer, messages)
+        elif command == "ack":
+            self.settled += [(consumer.queue, message) for message in messages]
+
+    def give_back(self, consumer: Consumer, messages: list[Message]) -> None:
+        for message in messages:
+            message.again = True
+        self.waiting[consumer.queue][:0] = messages
+
+    def leave(self, place: int, how: str) -> None:
+        consumer = self.consumers.pop(place)
+        if how == "leave":
+            self.tell(ev.ConnectionAbandoned, consumer.conn, how=self.random.choice(list(CloseHow)))
+        else:
+            self.method(consumer.conn, "channel.close", reply_code=200)
+            self.method(consumer.conn, "channel.close-ok", got=True)
+        self.give_back(consumer, list(consumer.held.values()))
+
+    def wait(self) -> None:
+        """A second passes, in which the broker beats as it promised."""
+        self.now += ms(900)
+        for conn in range(1, self.conns + 1):
+            self.tell(ev.HeartBeatReceived, conn, protocol="AMQP091", size=8)
+
+    def behind(self, waiting: list[Message]) -> int:
+        """Where the next message stands that the producer of the first one sent; 0 for none."""
+        digits = 12 if self.stamped else 1
+        first = waiting[0].body[:digits] if waiting else b""
+        return next(
+            (at for at, each in enumerate(waiting) if at and each.body[:digits] == first), 0
+        )
+
+    def wrong(self, fault: str) -> bool:
+        """Does something that no broker may do; False while there is no occasion."""
+        for consumer in self.consumers:
+            waiting = self.waiting[consumer.queue]
+            fresh = [message for message in waiting if not message.again]
+            acknowledged = consumer.way != "none"
+            match fault:
+                case "lose" if of_confirmed := [
+                    each for each in fresh if each.body.startswith(CONFIRMED)
+                ]:
+                    waiting.remove(of_confirmed[0])
+                case "double" if consumer.held:
+                    self.hand(consumer, next(iter(consumer.held.values())))
+                case "overtake" if (behind := self.behind(waiting)) > 0:
+                    waiting[0], waiting[behind] = waiting[behind], waiting[0]
+                case "invent":
+                    body = stamp(77, 7) if self.stamped else b"invented"
+                    self.hand(consumer, Message(body, self.exchange, f"q{consumer.queue}"))
+                case "mark" if fresh:
+                    waiting.remove(fresh[0])
+                    self.hand(consumer, fresh[0], marked=True)
+                case "unmark" if waiting and waiting[0].again:
+                    self.hand(consumer, waiting.pop(0), marked=False)
+                case "overrun" if waiting and not consumer.room:
+                    self.hand(consumer, waiting.pop(0))
+                case "revive" if self.settled and self.settled[0][0] == consumer.queue:
+                    self.hand(consumer, self.settled[0][1])
+                case "mute":
+                    self.now += seconds(20)
+                    self.method(consumer.conn, "basic.qos-ok", got=True)
+                case "same tag" if waiting and consumer.tag and acknowledged:
+                    self.hand(consumer, waiting.pop(0), fresh=False)
+                case "acknowledged twice" if consumer.tag and acknowledged and not consumer.held:
+                    self.method(
+                        consumer.conn, "basic.ack", delivery_tag=consumer.tag, multiple=False
+                    )
+                    self.method(
+                        consumer.conn,
+                        "basic.qos",
+                        prefetch_size=0,
+                        prefetch_count=consumer.prefetch,
+                    )
+                    self.method(consumer.conn, "basic.qos-ok", got=True)
+                case "unblock":
+                    self.method(consumer.conn, "connection.unblocked", on=0, got=True)
+                case _:
+                    continue
+            return True
+        return False
+
+    def step(self, step: str) -> None:
+        """Does one of :data:`STEPS`."""
+        place = self.random.randrange(len(self.consumers))
+        consumer = self.consumers[place]
+        match step:
+            case "send":
+                self.send(self.random.randrange(PRODUCERS), self.random.randrange(QUEUES))
+            case "deliver":
+                self.deliver(consumer)
+            case "ack" | "nack" | "reject" if consumer.way != "none":
+                self.answer(consumer, step)
+            case "leave" | "close":
+                self.leave(place, step)
+                self.join()
+            case "get":
+                self.get(consumer)
+            case "wait":
+                self.wait()
+
+
+def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
+    """A recording of so many steps; the broker does ``fault`` at the first occasion after a third
+    of them."""
+    player = Player(Random(seed), stamped=seed % 2 == 0, exchange="x" if seed % 8 in (2, 3) else "")
+    calm = [each for each in STEPS if each not in ("leave", "close", "nack", "reject", "get")]
+    kinds = STEPS if seed % 4 < 2 else calm
+    for number in range(PRODUCERS):
+        player.producer(number)
+    for _ in range(CONSUMERS):
+        player.join()
+    done = fault is None
+    for number in range(steps):
+        if not done and number > steps // 3:
+            done = player.wrong(str(fault))
+        player.step(player.random.choice(kinds))
+    for _ in range(steps):  # what is left is delivered, as far as the prefetch lets it
+        player.step("deliver")
+    return player.events
+
+
+def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
+    """Recordings of a broker, with one fault in it unless it is to be ``right``."""
+    faults = st.none() if right else st.sampled_from(FAULTS)
+    return st.builds(recording, st.integers(0, 2**32), faults, st.integers(10, 150))

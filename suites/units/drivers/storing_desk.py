@@ -1,0 +1,43 @@
+"""An AMQP desk whose broker has a disk, in memory, that answers when it is told to."""
+
+from __future__ import annotations
+
+from brokerproof.harness.model.broker_io import Effect, LoadFile, StoreFiles
+from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.persistence.factory import store
+from brokerproof.reference_broker.persistence.memory import DiskFaults, MemoryDisk
+from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.units.drivers.amqp10 import Desk
+from brokerproof.suites.units.drivers.persistence import SMALL
+
+
+class StoringDesk(Desk):
+    """A desk with a disk, whose answers come when :meth:`answer` is called."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.disk = MemoryDisk(faults=DiskFaults(write=NS_PER_MS, read=NS_PER_MS))
+        self.settings = settings
+        self.asked: list[StoreFiles | LoadFile] = []
+        super().__init__(settings)
+        self.begin()
+
+    def begin(self) -> None:
+        """A broker on what the disk has."""
+        self.asked.clear()
+        self.out.clear()
+        self.broker = Broker(
+            self.settings, start=self.now, store=store(self.settings, self.disk, SMALL)
+        )
+        self.answer()
+
+    def note(self, effects: list[Effect]) -> None:
+        super().note(effects)
+        self.asked += [each for each in effects if isinstance(each, StoreFiles | LoadFile)]
+
+    def answer(self) -> None:
+        """All answers of the disk, in order."""
+        while self.asked:
+            at, answer = self.disk.carry(self.now, self.asked.pop(0))
+            self.now = max(self.now, at)
+            self.note(self.broker.handle(self.now, answer))

@@ -1,0 +1,378 @@
+"""Writes a run folder without running anything: the reports' tests need every kind of verdict and
+event in one place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from brokerproof.harness.model.enums import Clock, CloseHow, Vantage
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.results.records import Result, append
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.columns import FINGERPRINT
+from brokerproof.harness.trace.recorder import Recorder
+
+TTL = "ARTEMIS-STOMP-ttl-3"
+BEAT = "STOMP12-HB-04"
+UNKNOWN = "NOWHERE-SPEC-01"
+
+
+def header(
+    name: str, *, targets: Iterable[str] = ("reference",), finished: bool = True
+) -> dict[str, Any]:
+    """What run.json holds."""
+    values: dict[str, Any] = {
+        "format": 1,
+        "run": name,
+        "brokerproof": "0.1.0",
+        "fingerprint": FINGERPRINT,
+        "started": "2026-11-21T12:00:00+00:00",
+        "command": ["brokerproof", "run", "--suite", "stomp"],
+        "seed": 123,
+        "effort": "normal",
+        "host": {
+            "python": "3.11.7",
+            "platform": "Linux-6.1-x86_64",
+            "cores": 2,
+            "canary_p99_ns": 81_250,
+        },
+        "targets": [
+            {
+                "name": target,
+                "kind": "virtual",
+                "broker": "brokerproof reference",
+                "version": "0.1.0",
+                "profile": "artemis",
+                "configuration": "broker.xml sha256 0f1e2d",
+                "endpoint": "stomp://127.0.0.1:61613",
+            }
+            for target in targets
+        ],
+    }
+    if finished:
+        values["footer"] = {
+            "finished": "2026-11-21T12:00:09+00:00",
+            "exit_code": 1,
+            "cases": 8,
+            "verdicts": {"PASS": 3},
+        }
+    return values
+
+
+def write_header(folder: Path, values: dict[str, Any]) -> None:
+    """Makes ``folder`` a run folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(values), "utf-8")
+
+
+def connection(conn: int, heart_beat: str, *, at: int = 0) -> list[ev.Event]:
+    """A connection that is opened and connected."""
+    return [
+        ev.ConnectionOpened(
+            at_ns=at, conn=conn, protocol="STOMP", acceptor="stomp", remote="127.0.0.1:61613"
+        ),
+        ev.FrameSent(
+            at_ns=at + ms(1),
+            conn=conn,
+            protocol="STOMP",
+            command="CONNECT",
+            headers=(("accept-version", "1.2"), ("host", "localhost"), ("heart-beat", heart_beat)),
+            size=62,
+        ),
+        ev.FrameReceived(
+            at_ns=at + ms(2),
+            conn=conn,
+            protocol="STOMP",
+            command="CONNECTED",
+            headers=(
+                ("version", "1.2"),
+                ("heart-beat", "0,500"),
+                ("server", "<script>alert(1)</script>"),
+            ),
+            size=70,
+        ),
+    ]
+
+
+def silence(
+    closed_at: int, *, example: int | None = None, verdict: Seen = Seen.HELD
+) -> list[ev.Event]:
+    """A silent connection that is closed at ``closed_at``, judged against 2 s to 4 s."""
+    start: ev.Event = (
+        ev.CaseStarted(at_ns=0, detail="silence")
+        if example is None
+        else ev.ExampleStarted(
+            at_ns=0, example=example, detail=f"heart_beat=(1000, 0), check={closed_at % 7}"
+        )
+    )
+    beats = [
+        ev.HeartBeatReceived(at_ns=ms(2) + each * ms(500), conn=1, protocol="STOMP", size=1)
+        for each in range(1, 20)
+    ]
+    return [
+        start,
+        *connection(1, "1000,0"),
+        ev.IntervalExpected(
+            at_ns=ms(2),
+            conn=1,
+            label="connection TTL",
+            requirement=TTL,
+            lo_ns=seconds(2),
+            hi_ns=seconds(4),
+        ),
+        ev.IntervalExpected(
+            at_ns=ms(2),
+            conn=1,
+            label="connection TTL",
+            requirement=BEAT,
+            lo_ns=seconds(2),
+            hi_ns=seconds(4),
+        ),
+        ev.IntervalExpected(at_ns=ms(2), conn=1, label="a broker's ERROR", lo_ns=seconds(2)),
+        ev.Noted(at_ns=ms(2), detail="the client stays silent from here on"),
+        *[each for each in beats if each.at_ns < closed_at],
+        ev.JitterMeasured(at_ns=closed_at // 2, late_ns=120_000),
+        ev.Observed(
+            at_ns=closed_at,
+            conn=1,
+            vantage=Vantage.BROKER,
+            requirement=TTL,
+            detail="TTL of 2000 ms ran out",
+        ),
+        ev.FrameReceived(
+            at_ns=closed_at,
+            conn=1,
+            protocol="STOMP",
+            command="ERROR",
+            headers=(("message", "connection timed out"), ("content-type", "text/plain")),
+            body=b"AMQ229014: no data\n\x00\xff<b>",
+            body_size=23,
+            size=88,
+        ),
+        ev.ConnectionClosed(at_ns=closed_at, conn=1, how=CloseHow.EOF),
+        ev.Measured(
+            at_ns=closed_at,
+            label="connection TTL",
+            requirement=TTL,
+            value=closed_at - ms(1),
+            lo=seconds(2),
+            hi=seconds(4),
+            margin=ms(50),
+            unit="ns",
+        ),
+        ev.Judged(
+            at_ns=closed_at,
+            requirement=TTL,
+            seen=verdict.value,
+            detail=f"closed after {closed_at // 10**6} ms",
+        ),
+    ]
+
+
+def measured(closed_at: int) -> dict[str, dict[str, Any]]:
+    """``measured`` and ``expected`` of :func:`silence` as a result has them."""
+    return {
+        "measured": {"connection TTL": {"value": closed_at - ms(1), "unit": "ns"}},
+        "expected": {
+            "connection TTL": {"lo": seconds(2), "hi": seconds(4), "margin": ms(50), "unit": "ns"}
+        },
+    }
+
+
+def two_connections() -> list[ev.Event]:
+    """Two consumers, one frame of loose octets, one reset, and octets that nobody can read."""
+    busy = [
+        ev.FrameReceived(
+            at_ns=ms(20 + each),
+            conn=1 + each % 2,
+            protocol="STOMP",
+            command="MESSAGE",
+            headers=(("message-id", str(each)), ("destination", "/queue/a")),
+            body=b"x" * 64,
+            body_size=1024,
+            size=1100,
+        )
+        for each in range(30)
+    ]
+    return [
+        ev.CaseStarted(at_ns=0, detail="windows"),
+        *connection(1, "0,0"),
+        *connection(2, "0,0", at=ms(5)),
+        ev.FrameSent(
+            at_ns=ms(10),
+            conn=1,
+            protocol="STOMP",
+            command="SUBSCRIBE",
+            headers=(("id", "1"), ("destination", "/queue/a"), ("consumer-window-size", "0")),
+            size=80,
+        ),
+        *busy,
+        ev.OctetsSent(at_ns=ms(60), conn=2, data=b"SEND\nbad header\n\n\x00", size=17),
+        ev.OctetsRefused(
+            at_ns=ms(61), conn=2, data=b"\xc3\x28 not STOMP", detail="the command is not UTF-8"
+        ),
+        ev.ConnectionClosed(at_ns=ms(62), conn=2, how=CloseHow.RESET),
+        ev.Measured(
+            at_ns=ms(63),
+            label="messages outstanding",
+            requirement="ARTEMIS-STOMP-window-2",
+            value=30,
+            lo=1,
+            hi=1,
+            unit="messages",
+        ),
+        ev.Judged(
+            at_ns=ms(63),
+            requirement="ARTEMIS-STOMP-window-2",
+            seen="VIOLATED",
+            detail="30 messages, should be 1",
+        ),
+        ev.ConnectionAbandoned(at_ns=ms(64), conn=1, how=CloseHow.EOF),
+    ]
+
+
+def held(requirement: str, detail: str = "as it should be") -> Finding:
+    """A finding that held."""
+    return Finding(requirement, Seen.HELD, detail)
+
+
+def violated(requirement: str, detail: str, uncertain: str | None = None) -> Finding:
+    """A finding that was violated."""
+    return Finding(requirement, Seen.VIOLATED, detail, uncertain)
+
+
+def full_run(
+    folder: Path, *, targets: tuple[str, ...] = ("reference", "artemis"), finished: bool = True
+) -> Path:
+    """A run with every verdict on the last target, and mostly PASS on the others."""
+    name = folder.name
+    write_header(folder, header(name, targets=targets, finished=finished))
+    docs: dict[str, Any] = {}
+    for target in targets:
+        recorder = Recorder(folder, name, target, Clock.VIRTUAL)
+        for result, doc, trace in _cases(target, worst=target == targets[-1]):
+            recorder.write(result.case, trace)
+            append(folder, result)
+            docs[result.case] = {
+                "doc": doc,
+                "requirements": list(result.requirements),
+                "source": "suites/stomp/test_x.py:12",
+            }
+        recorder.flush()
+    (folder / "cases.json").write_text(json.dumps(docs), "utf-8")
+    return folder
+
+
+def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.Event]]]:
+    late = seconds(9) if worst else seconds(3)
+    seen = Seen.VIOLATED if worst else Seen.HELD
+    finding = violated if worst else held
+
+    def result(case: str, verdict: Verdict, detail: str, *findings: Finding, **more: Any) -> Result:
+        own = verdict if worst else Verdict.PASS
+        ids = tuple(dict.fromkeys(each.requirement for each in findings))
+        return Result(
+            case,
+            target,
+            ids,
+            own,
+            detail if worst else "",
+            findings,
+            duration_s=0.25,
+            trace_ref="trace",
+            **more,
+        )
+
+    yield (
+        result(
+            "stomp.liveness.a_silent_connection_is_closed[1.2]",
+            Verdict.FAIL,
+            "closed after 9000 ms, should be between 2000 and 4000 ms",
+            finding(TTL, "closed after 9000 ms"),
+            held(BEAT),
+            **measured(late),
+        ),
+        (
+            "A client that promised a beat and stays silent is closed after its TTL,\nneither"
+            " earlier nor later."
+        ),
+        silence(late, verdict=seen),
+    )
+    examples = [
+        event
+        for number in range(12)
+        for event in silence(seconds(2) + ms(50 * number), example=number)
+    ]
+    examples += silence(late, example=12, verdict=seen)
+    yield (
+        result(
+            "stomp.liveness.the_ttl_follows_the_arithmetic",
+            Verdict.KNOWN,
+            "the window is [ttl, 2 ttl) (known: the release differs)",
+            finding(TTL, "closed late"),
+            **measured(late),
+        ),
+        "For any heart-beat header the connection lives as long as the arithmetic says.",
+        examples,
+    )
+    yield (
+        result(
+            "flow.window.zero_gives_one_message_per_ack",
+            Verdict.FAIL,
+            "30 messages, should be 1",
+            finding("ARTEMIS-STOMP-window-2", "30 messages, should be 1"),
+            held(UNKNOWN),
+        ),
+        "A window of zero gives one message per ACK.",
+        two_connections(),
+    )
+    yield (
+        result("stomp.frames.trailing_eols", Verdict.PASS, "", held("STOMP12-FRAME-03")),
+        "EOLs between frames are ignored.",
+        two_connections(),
+    )
+    yield (
+        result(
+            "stomp.frames.a_should",
+            Verdict.WARN,
+            "no content-type",
+            finding("STOMP12-SEND-03", "no content-type"),
+        ),
+        "",
+        silence(seconds(3)),
+    )
+    yield (
+        result(
+            "stomp.selectors.needs_selectors",
+            Verdict.SKIP,
+            "the target has no selectors",
+            Finding("STOMP10-SUB-03", Seen.NEVER_REACHED, ""),
+        ),
+        "",
+        [],
+    )
+    yield (
+        result(
+            "stomp.liveness.in_the_margin",
+            Verdict.INCONCLUSIVE,
+            "within the margin",
+            finding(BEAT, "4020 ms", "within the margin of 50 ms") if worst else held(BEAT),
+        ),
+        "",
+        silence(seconds(4) + ms(20)),
+    )
+    yield (
+        result(
+            "stomp.connect.control",
+            Verdict.ERROR,
+            "control failed: <b>no CONNECTED</b> within 5 s",
+            held("STOMP12-CONN-01"),
+        ),
+        "",
+        connection(1, "0,0"),
+    )

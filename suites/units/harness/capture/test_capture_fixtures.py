@@ -1,0 +1,30 @@
+"""Captures of real sessions that are kept: read as they were recorded live when they were made, and
+judged the same."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.catalogue import profiles
+from brokerproof.harness.oracles.expectations import NOTHING, ground
+from brokerproof.suites.scale.tcpdump import events, told
+
+FOLDER = Path(str(files("brokerproof.fixtures"))) / "captures"
+CAPTURES = sorted(FOLDER.glob("*.pcap"))
+
+
+def test_there_are_captures() -> None:
+    assert len(CAPTURES) >= 4
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_a_capture_tells_what_was_recorded_live(path: Path) -> None:
+    live = json.loads(path.with_suffix(".json").read_text("utf-8"))
+    named = live["profile"]
+    against = ground(named, profiles.load(named).parameters) if named else NOTHING
+    assert told(events(path), against) == live
+    assert live["frames"], "frames crossed the wire"

@@ -1,0 +1,55 @@
+"""Threads that parse sources at the same time, while collections of garbage let others go on."""
+
+import ast
+import gc
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.cases import ast_parse_lock
+
+SOURCE = "\n".join(
+    f"def f{each}(a, b={each}): return [(a + b) * {each} for b in (lambda: a)()]"
+    for each in range(60)
+)
+
+
+def looked(phase: str, about: dict[str, Any]) -> None:
+    """Hypothesis notes collections too; while a function like this one runs, another thread's turn
+    may come."""
+    sum(range(50))
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Collections and changes of threads as often as can be."""
+    before, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(looked)
+    gc.set_threshold(5)
+    sys.setswitchinterval(1e-6)
+    yield
+    gc.set_threshold(*before)
+    sys.setswitchinterval(interval)
+    gc.callbacks.remove(looked)
+
+
+def test_threads_parse_one_after_the_other(restless: None) -> None:
+    ast_parse_lock.one_at_a_time()
+    problems: list[SystemError] = []
+
+    def parses() -> None:
+        try:
+            for _ in range(3):
+                ast.parse(SOURCE)
+        except SystemError as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=parses) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not problems

@@ -1,0 +1,452 @@
+"""How a case becomes a result: proofs and controls, requirements never reached, examples, attempts,
+deviations."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.cases.case import Case, Over, Where, case, registry
+from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
+from brokerproof.harness.cases.health_probe import PlainMessage
+from brokerproof.harness.catalogue import requirements
+from brokerproof.harness.catalogue.deviations import Deviation
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.model.verdicts import Seen, Verdict
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
+from brokerproof.harness.results.records import Result
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Identity, Target
+from brokerproof.harness.trace import read
+from brokerproof.harness.trace.events import CaseEnded, ExampleStarted, FrameReceived
+from brokerproof.harness.trace.recorder import Recorder
+
+MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    target = target_file.load("reference")
+    target.start(tmp_path_factory.mktemp("logs"))
+    yield target
+    target.stop()
+
+
+def made(
+    function: Callable[..., Any],
+    *cited: str,
+    over: Over | None = None,
+    needs: frozenset[str] = frozenset(),
+) -> Call:
+    """A call of a case that is not registered, so that the catalogue does not hear of it."""
+    about = Case("units.example", "units", function, {None: cited}, needs, "", "here:1", over)
+    return Call(about, None, {}, "units.example")
+
+
+def run_of(
+    target: Target, folder: Path | None = None, deviations: tuple[Deviation, ...] = ()
+) -> Run:
+    facts = target.start(Path())
+    recorder = Recorder(folder, run="run", target=target.identity.name, clock=target.clock)
+    return Run(target, facts, requirements.load(), deviations, recorder, effort="normal", seed=7)
+
+
+def result(target: Target, function: Callable[..., Any], *cited: str, **kwargs: Any) -> Result:
+    return execute(run_of(target), made(function, *cited, **kwargs))
+
+
+def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(reference: Target) -> None:
+    def lost(target: Bench) -> None:
+        target.control(False, "the message never came")
+
+    def half(target: Bench) -> None:
+        target.judge(MUST, True, "so far")
+        lost(target)
+
+    def judged(target: Bench) -> None:
+        target.judge(MUST, False, "the message never came")
+        target.control(False, "the message never came")
+
+    known = Deviation(
+        "units.*",
+        "",
+        "",
+        "the message never came",
+        "it is lost",
+        "https://here",
+        "x:1",
+        control=True,
+    )
+    found = execute(run_of(reference, deviations=(known,)), made(lost, MUST))
+    assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
+    assert found.detail == "control failed: the message never came (known: it is lost)"
+    found = execute(run_of(reference, deviations=(known,)), made(half, MUST))
+    assert [each.seen for each in found.findings] == [
+        Seen.NEVER_REACHED
+    ]  # or the list would seem out of date
+    assert (
+        execute(run_of(reference, deviations=(known,)), made(judged, MUST)).verdict is Verdict.FAIL
+    )
+    for other in (
+        replace(known, control=False),
+        replace(known, expected="another"),
+        replace(known, case="else.*"),
+    ):
+        assert (
+            execute(run_of(reference, deviations=(other,)), made(lost, MUST)).verdict
+            is Verdict.ERROR
+        )
+
+
+def test_a_proof_that_succeeds_is_a_pass_with_what_was_seen(reference: Target) -> None:
+    def good(target: Bench) -> None:
+        target.stomp("1.2").request("BEGIN", {"transaction": "t"}, proves=MUST)
+
+    found = result(reference, good, MUST)
+    assert found.verdict is Verdict.PASS
+    assert found.findings[0].detail == "got RECEIPT [receipt-id:r1]"
+
+
+@pytest.mark.parametrize(("cited", "verdict"), [(MUST, "FAIL"), (SHOULD, "WARN"), (MAY, "NOTE")])
+def test_a_proof_that_fails_weighs_by_level(reference: Target, cited: str, verdict: str) -> None:
+    def bad(target: Bench) -> None:
+        target.stomp("1.2").expect(MESSAGE, within=ms(50), proves=cited)
+
+    found = result(reference, bad, cited)
+    assert found.verdict is Verdict(verdict)
+    assert found.detail == f"{cited}: expected MESSAGE within 50 ms, nothing came"
+
+
+def test_a_control_that_fails_is_our_error(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.stomp("1.2").expect(MESSAGE, within=ms(50))
+
+    found = result(reference, bad, MUST)
+    assert found.verdict is Verdict.ERROR
+    assert found.detail.startswith("control failed: expected MESSAGE within 50 ms")
+
+
+def test_what_was_cited_and_never_judged_is_inconclusive(reference: Target) -> None:
+    def half(target: Bench) -> None:
+        target.judge(MUST, True, "seen")
+
+    found = result(reference, half, MUST, SHOULD)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert [each.seen for each in found.findings] == [Seen.HELD, Seen.NEVER_REACHED]
+
+
+def test_a_case_that_does_nothing_is_inconclusive(reference: Target) -> None:
+    assert result(reference, lambda target: None, MUST).verdict is Verdict.INCONCLUSIVE
+
+
+def test_judging_what_is_not_cited_is_our_error(reference: Target) -> None:
+    found = result(reference, lambda target: target.judge(SHOULD, True, ""), MUST)
+    assert found.verdict is Verdict.ERROR
+    assert "add it to @case" in found.detail
+
+
+def test_a_crash_of_the_case_is_our_error_and_says_where(reference: Target) -> None:
+    def crash(target: Bench) -> None:
+        raise RuntimeError("boom")
+
+    found = result(reference, crash, MUST)
+    assert found.verdict is Verdict.ERROR
+    assert found.detail.startswith("RuntimeError: boom (test_execution.py:")
+
+
+def test_a_missing_capability_is_a_skip_that_names_it(reference: Target) -> None:
+    found = result(reference, lambda target: None, MUST, needs=frozenset({"antigravity"}))
+    assert (found.verdict, found.detail) == (Verdict.SKIP, "the target has no antigravity")
+
+
+def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.judge(MUST, False, "no receipt came")
+
+    def deviations(expected: str) -> tuple[Deviation, ...]:
+        return (
+            Deviation(
+                "units.*", MUST, "", expected, "on purpose", "https://example.invalid", "here:1"
+            ),
+        )
+
+    call = made(bad, MUST)
+    assert (
+        execute(run_of(reference, deviations=deviations("no receipt")), call).verdict
+        is Verdict.KNOWN
+    )
+    assert (
+        execute(run_of(reference, deviations=deviations("two receipts")), call).verdict
+        is Verdict.FAIL
+    )
+
+
+def test_a_property_shrinks_to_its_smallest_violation(reference: Target) -> None:
+    def bad(target: Bench, size: int) -> None:
+        target.judge(MUST, size < 37, f"size {size}")
+
+    found = result(reference, bad, MUST, over=Over({"size": st.integers(0, 1000)}, 100))
+    assert found.verdict is Verdict.FAIL
+    assert found.detail == f"{MUST}: size 37"
+
+
+def test_what_is_drawn_is_a_function_of_the_seed_alone(
+    reference: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[list[int]] = []
+
+    def notes(target: Bench, number: int) -> None:
+        drawn[-1].append(number)
+        target.judge(MUST, True, "seen")
+
+    call = made(notes, MUST, over=Over({"number": st.integers()}, 400))
+    # Between the two a module is loaded whose constants Hypothesis draws, if it is let.
+    (tmp_path / "telling_constants.py").write_text(
+        "".join(f"A{each} = {77_000 + each}\n" for each in range(300))
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("json", "telling_constants"):
+        importlib.import_module(module)
+        drawn.append([])
+        execute(run_of(reference), call)
+    assert len(drawn[0]) == int(400 * EFFORTS["normal"][0])
+    assert drawn[0] == drawn[1]
+
+
+def test_a_property_holds_over_what_its_examples_reached(reference: Target) -> None:
+    def some(target: Bench, size: int) -> None:
+        target.judge(MUST, True, "always")
+        if size > 5:
+            target.judge(SHOULD, True, "sometimes")
+
+    over = Over({"size": st.integers(0, 10)}, 50, always=lambda target: [{"size": 10}])
+    assert result(reference, some, MUST, SHOULD, over=over).verdict is Verdict.PASS
+
+
+def test_examples_in_real_time_run_at_once_and_report_the_worst() -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    seen: list[int] = []
+
+    def bad(bench: Bench, size: int) -> None:
+        seen.append(size)
+        bench.judge(MUST, size != 3, f"size {size}")
+
+    over = Over({"size": st.integers(0, 1000)}, 100, always=lambda target: [{"size": 3}])
+    found = execute(run_of(target), made(bad, MUST, over=over))
+    assert 3 in seen
+    assert found.detail == f"{MUST}: size 3"
+
+
+def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    tries: list[int] = []
+
+    def late(bench: Bench) -> None:
+        tries.append(1)
+        bench.judge(MUST, False, "late", uncertain="within the margin")
+
+    def late_once(bench: Bench) -> None:
+        tries.append(1)
+        bench.judge(MUST, len(tries) > 1, "late", uncertain="within the margin")
+
+    found = execute(run_of(target), made(late, MUST))
+    assert (found.verdict, found.attempts, len(tries)) == (Verdict.INCONCLUSIVE, 3, 3)
+    assert found.detail == f"{MUST}: late (within the margin)"
+    tries.clear()
+    found = execute(run_of(target), made(late_once, MUST))
+    assert (found.verdict, found.attempts) == (Verdict.PASS, 2)
+
+
+def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_told() -> None:
+    target = RealTimeTwin(target_file.load("reference"))
+    tries: list[int] = []
+
+    def fails(bench: Bench) -> None:
+        tries.append(1)
+        bench.control(False, "it raced")
+
+    def fails_once(bench: Bench) -> None:
+        tries.append(1)
+        bench.control(len(tries) > 1, "it raced")
+        bench.judge(MUST, True, "seen")
+
+    def crashes(bench: Bench) -> None:
+        tries.append(1)
+        raise RuntimeError("boom")
+
+    found = execute(run_of(target), made(fails, MUST))
+    assert (found.verdict, found.attempts, len(tries)) == (Verdict.ERROR, 3, 3)
+    tries.clear()
+    found = execute(run_of(target), made(fails_once, MUST))
+    assert (found.verdict, found.attempts) == (Verdict.PASS, 2)
+    assert found.detail == f"{MUST}: seen (attempt 1: control failed: it raced)"
+    tries.clear()
+    assert execute(run_of(target), made(crashes, MUST)).verdict is Verdict.ERROR
+    assert len(tries) == 1
+
+
+class RealTimeTwin:
+    """The reference in virtual time that says it is real, to test what real time changes in the
+    bookkeeping."""
+
+    clock = Clock.REAL
+
+    def __init__(self, inner: Target) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+class Shut(RealTimeTwin):
+    """A broker that lets nobody in while it is ``shut``."""
+
+    shut = False
+
+    @property
+    def identity(self) -> Identity:
+        identity = self._inner.identity
+        return replace(identity, passcode="changed meanwhile") if self.shut else identity
+
+
+def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
+    reference: Target,
+) -> None:
+    def shuts(target: Bench) -> None:
+        target.judge(MUST, False, "broken")
+        target.target.shut = True  # type: ignore[attr-defined]
+
+    def bad(target: Bench) -> None:
+        target.judge(MUST, False, "broken")
+
+    broker = Shut(reference)
+    run = replace(run_of(broker), plain=PlainMessage(broker, 7))
+    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
+    found = execute(run, made(shuts, MUST))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert (
+        "a plain STOMP message, which passed when the run began, does not pass now: expected"
+        " CONNECTED" in found.detail
+    )
+    broker.shut = False
+    assert execute(run, made(bad, MUST)).verdict is Verdict.FAIL
+
+
+def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.judge(MUST, False, "broken")
+
+    broker = Shut(reference)
+    broker.shut = True
+    assert (
+        execute(replace(run_of(broker), plain=PlainMessage(broker, 7)), made(bad, MUST)).verdict
+        is Verdict.FAIL
+    )
+
+
+def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_path: Path) -> None:
+    def good(target: Bench, size: int) -> None:
+        peer = target.stomp("1.2")
+        peer.publish(target.destination(), b"x" * size, proves=MUST)
+
+    run = run_of(reference, tmp_path)
+    found = execute(run, made(good, MUST, over=Over({"size": st.integers(0, 5)}, 5)))
+    run.recorder.flush()
+    events = read.case(tmp_path, "reference", "units.example")
+    assert found.trace_ref == "trace/target=reference#case=units.example"
+    assert sum(isinstance(each, ExampleStarted) for each in events) == 5
+    assert any(isinstance(each, FrameReceived) and each.command == "RECEIPT" for each in events)
+    assert isinstance(events[-1], CaseEnded)
+    assert events[-1].detail == "PASS"
+
+
+def test_where_configures_the_broker_of_its_example(reference: Target) -> None:
+    def good(target: Bench, where: Where) -> None:
+        peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat="0,0")
+        target.judge(
+            MUST,
+            peer.connected is not None and peer.connected["heart-beat"] == "0,2000",
+            "asked for 2000",
+        )
+
+    where = Where("stomp", {"acceptor": {"connection_ttl_ms": 4000}, "broker": {}})
+    assert (
+        result(reference, good, MUST, over=Over({"where": st.just(where)}, 5)).verdict
+        is Verdict.PASS
+    )
+
+
+def test_where_configures_the_broker_also_as_a_part_of_what_was_drawn(reference: Target) -> None:
+    @dataclass(frozen=True)
+    class Plan:
+        where: Where
+
+    def good(target: Bench, plan: Plan) -> None:
+        peer = target.stomp("1.2", acceptor=plan.where.acceptor, heart_beat="0,0")
+        target.judge(
+            MUST,
+            peer.connected is not None and peer.connected["heart-beat"] == "0,2000",
+            "asked for 2000",
+        )
+
+    plan = Plan(Where("stomp", {"acceptor": {"connection_ttl_ms": 4000}}))
+    assert (
+        result(reference, good, MUST, over=Over({"plan": st.just(plan)}, 5)).verdict is Verdict.PASS
+    )
+
+
+def test_durations_are_judged_on_both_sides(reference: Target) -> None:
+    def judge(value: int) -> Result:
+        return result(
+            reference,
+            lambda target: target.judge_duration(MUST, "gap", value, (ms(10), ms(20)), 0),
+            MUST,
+        )
+
+    assert [judge(ms(each)).verdict.value for each in (9, 10, 20, 21)] == [
+        "FAIL",
+        "PASS",
+        "PASS",
+        "FAIL",
+    ]
+    found = judge(ms(21))
+    assert found.measured == {"gap": {"value": ms(21), "unit": "ns"}}
+    assert found.expected == {"gap": {"lo": ms(10), "hi": ms(20), "margin": 0, "unit": "ns"}}
+
+
+@pytest.mark.parametrize(
+    ("decorate", "words"),
+    [
+        (lambda: case()(lambda target: None), "at least one requirement"),
+        (lambda: case({"1.2": MUST})(lambda target: None), "argument named version"),
+        (lambda: case(MUST)(lambda target, version: None), "one map of them by version"),
+    ],
+)
+def test_a_case_that_is_put_together_wrongly_is_refused(
+    decorate: Callable[[], object], words: str
+) -> None:
+    before: Mapping[str, Case] = dict(registry())
+    with pytest.raises(TypeError, match=words):
+        decorate()
+    assert registry() == before
+
+
+def test_expectations_leave_other_frames_where_they_are(reference: Target) -> None:
+    def good(target: Bench) -> None:
+        to = target.destination()
+        peer = target.stomp("1.2")
+        peer.subscribe(to, "a")
+        peer.publish(to, b"one")
+        peer.publish(to, b"two")
+        peer.expect(frame("MESSAGE", body=b"two"))
+        target.require(MUST, peer.message().body == b"one", "the first is still there")
+
+    assert result(reference, good, MUST).verdict is Verdict.PASS

@@ -1,0 +1,152 @@
+"""What ``list`` and ``explain`` show."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from brokerproof.harness.catalogue import cases, requirements, show
+from brokerproof.harness.catalogue.cases import CaseInfo
+from brokerproof.harness.catalogue.requirements import UnknownRequirement
+
+CATALOGUE = requirements.load()
+
+
+def made(name: str, by_version: dict[str | None, tuple[str, ...]], doc: str = "") -> CaseInfo:
+    registered = SimpleNamespace(
+        name=name,
+        suite="stomp",
+        by_version=by_version,
+        needs=frozenset({"nack"}),
+        doc=doc,
+        source="suites/stomp/test_x.py:7",
+        function=SimpleNamespace(__qualname__="test_x"),
+    )
+    return cases.describe([registered])[name]  # type: ignore[list-item]
+
+
+CASES = {
+    "stomp.x": made(
+        "stomp.x",
+        {"1.1": ("STOMP11-HB-07",), "1.2": ("STOMP12-HB-07",)},
+        "The server beats.\n\nAnd more.",
+    ),
+    "stomp.y": made("stomp.y", {None: ("STOMP12-HB-07", "STOMP12-HB-09")}),
+}
+
+
+def test_a_case_is_described_across_its_versions() -> None:
+    assert CASES["stomp.x"].requirements == ("STOMP11-HB-07", "STOMP12-HB-07")
+    assert CASES["stomp.x"].versions == ("1.1", "1.2")
+    assert CASES["stomp.x"].summary == "The server beats."
+    assert CASES["stomp.y"].versions == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["stomp12", "STOMP 1.2", "stomp12.toml", "STOMP12", "fixtures/requirements/stomp12.toml"],
+)
+def test_a_source_goes_by_its_file_its_name_or_its_prefix(name: str) -> None:
+    found = show.rows(CATALOGUE, CASES, source=name)
+    assert {row.requirement.document.name for row in found} == {"stomp12"}
+    assert len(found) > 100
+
+
+def test_a_group_of_documents_goes_by_its_name() -> None:
+    found = show.rows(CATALOGUE, CASES, source="seeds")
+    assert {"artemis-stomp", "artemis-flow", "artemis-paging"} <= {
+        row.requirement.document.name for row in found
+    }
+    assert all(row.requirement.document.group == "seeds" for row in found)
+
+
+def test_what_has_no_case_says_why() -> None:
+    listed = {"STOMP12-HB-10": "A reason of its own.", "STOMP12-HB-07": "Out of date."}
+    found = show.rows(CATALOGUE, CASES, listed, source="stomp12")
+    text = show.rows_text(found, 200)
+    assert "no case: A reason of its own." in text
+    assert "Out of date." not in text
+    untestable = next(row for row in found if row.coverage == "untestable")
+    assert f"no case: {untestable.requirement.why_not}"[:60] in text
+    by_id = {each["id"]: each["uncovered_reason"] for each in show.rows_json(found)}
+    assert (by_id["STOMP12-HB-10"], by_id["STOMP12-HB-12"]) == ("A reason of its own.", None)
+
+
+def test_an_unknown_source_is_answered_with_those_there_are() -> None:
+    with pytest.raises(
+        show.UnknownSource, match=r"no document is called 'stomp13'; did you mean 'stomp1\d'\?"
+    ):
+        show.rows(CATALOGUE, CASES, source="stomp13")
+    with pytest.raises(
+        show.UnknownSource, match=r"there are .*artemis-.*STOMP chapter.*seeds for all"
+    ):
+        show.rows(CATALOGUE, CASES, source="mqtt")
+
+
+def test_coverage_has_four_kinds() -> None:
+    kinds = {row.requirement.id: row.coverage for row in show.rows(CATALOGUE, CASES)}
+    assert kinds["STOMP12-HB-07"] == "covered"
+    assert kinds["STOMP12-HB-10"] == "uncovered"
+    assert kinds["STOMP12-HB-12"] == "optional"
+    assert kinds["STOMP12-CONNECT-06"] == "untestable"
+
+
+def test_uncovered_keeps_what_owes_a_case() -> None:
+    found = show.rows(CATALOGUE, CASES, source="stomp12", uncovered=True)
+    ids = [row.requirement.id for row in found]
+    assert "STOMP12-HB-10" in ids
+    assert not {"STOMP12-HB-07", "STOMP12-HB-12", "STOMP12-CONNECT-06"} & set(ids)
+
+
+def test_json_says_what_the_text_says() -> None:
+    found = show.rows(CATALOGUE, CASES, source="stomp12")
+    data = json.loads(json.dumps(show.rows_json(found)))
+    text = show.rows_text(found)
+    assert [each["id"] for each in data] == [row.requirement.id for row in found]
+    assert next(each["cases"] for each in data if each["id"] == "STOMP12-HB-07") == [
+        "stomp.x",
+        "stomp.y",
+    ]
+    assert all(each["id"] in text for each in data)
+    assert text.count("· stomp.") == 3
+    assert text.rstrip().endswith("untestable")
+
+
+def test_lines_keep_their_width_and_nothing_gets_an_empty_page() -> None:
+    assert max(map(len, show.rows_text(show.rows(CATALOGUE, CASES), 80).splitlines())) <= 80
+    assert show.rows_text([]) == "no requirement fits\n"
+
+
+def test_explain_has_the_statement_its_source_the_cases_and_how_to_contest() -> None:
+    facts = show.explanation(CATALOGUE, CASES, "stomp12-hb-07")
+    text = show.explanation_text(facts)
+    assert facts["link"] == "https://stomp.github.io/stomp-specification-1.2.html#Heart-beating"
+    assert [each["id"] for each in facts["cases"]] == ["stomp.x", "stomp.y"]
+    assert facts["cases"][0]["says"] == "The server beats."
+    for part in (
+        facts["link"],
+        "section 'Heart-beating'",
+        "level MUST",
+        "The server beats.",
+        "suites/stomp/test_x.py:7",
+    ):
+        assert part in text
+    assert "To contest it" in text
+    json.dumps(facts)
+
+
+def test_explain_says_why_there_is_no_case() -> None:
+    text = show.explanation_text(show.explanation(CATALOGUE, {}, "STOMP12-CONNECT-06"))
+    assert "Not tested: A duty of clients alone" in text
+    listed = {"ARTEMIS-STOMP-ws-1": "No WebSocket peer yet."}
+    text = show.explanation_text(show.explanation(CATALOGUE, {}, "ARTEMIS-STOMP-ws-1", listed))
+    assert "Listed as uncovered: No WebSocket peer yet." in text
+    assert "the vendor's documentation" in text
+    assert "those of profile artemis" in text
+
+
+def test_explain_of_an_unknown_id_is_a_sentence() -> None:
+    with pytest.raises(UnknownRequirement, match="did you mean"):
+        show.explanation(CATALOGUE, CASES, "STOMP12-HB-7")

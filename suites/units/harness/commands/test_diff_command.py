@@ -1,0 +1,241 @@
+"""``brokerproof diff`` from outside: what is listed, what is said beforehand, exit codes, one
+sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from brokerproof.harness.commands.cli import cli
+from brokerproof.harness.commands.diff import diff, plain
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result, append
+from brokerproof.suites.units.drivers.synthetic_run import TTL, header, held, violated, write_header
+
+V = Verdict
+
+
+def run(
+    folder: Path,
+    verdicts: dict[str, Verdict],
+    *,
+    target: str = "t",
+    finished: bool = True,
+    **more: Any,
+) -> Path:
+    """A run of one target with these verdicts; ``more`` goes into its header."""
+    write_header(folder, header(folder.name, targets=[target], finished=finished) | more)
+    for case, verdict in verdicts.items():
+        finding = violated(TTL, "late") if verdict is V.FAIL else held(TTL)
+        append(folder, Result(case, target, (TTL,), verdict, f"{verdict} here", (finding,)))
+    return folder
+
+
+def call(*arguments: str | Path) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error, as the console script gives them."""
+    result = CliRunner().invoke(diff, [str(each) for each in arguments], standalone_mode=False)
+    if result.exception is not None:
+        code = getattr(result.exception, "exit_code", None)
+        assert code is not None, result.exception
+        return code, result.output, str(result.exception)
+    assert isinstance(result.return_value, int)
+    return result.return_value, result.stdout, result.stderr
+
+
+def test_the_command_is_there() -> None:
+    assert "Compare RUN_A with RUN_B" in CliRunner().invoke(cli, ["diff", "--help"]).output
+
+
+def test_plain_lines_say_what_changed_and_both_details(tmp_path: Path) -> None:
+    a = run(
+        tmp_path / "a", {"c.same": V.PASS, "c.worse": V.PASS, "c.gone": V.PASS, "c.unclear": V.PASS}
+    )
+    b = run(
+        tmp_path / "b",
+        {"c.same": V.PASS, "c.worse": V.FAIL, "c.new": V.PASS, "c.unclear": V.INCONCLUSIVE},
+    )
+    code, out, _ = call(a, b)
+    assert code == 1
+    assert out.splitlines()[2:] == [
+        (
+            "cases: 1 added, 1 removed, 2 changed, 1 unchanged; of these 1 worse, 2 undecided, 0"
+            " better"
+        ),
+        "worse: t c.worse: PASS → FAIL",
+        "    A: PASS here",
+        "    B: FAIL here",
+        "undecided: t c.unclear: PASS → INCONCLUSIVE",
+        "    A: PASS here",
+        "    B: INCONCLUSIVE here",
+        "removed: t c.gone: PASS → absent",
+        "added: t c.new: absent → PASS",
+        f"requirement worse: t {TTL}: PASS → FAIL (other cases spoke of it)",
+    ]
+
+
+def test_filters_change_what_is_listed_and_never_the_exit_code(tmp_path: Path) -> None:
+    a = run(tmp_path / "a", {"c.worse": V.PASS, "c.better": V.FAIL, "c.warned": V.PASS})
+    b = run(tmp_path / "b", {"c.worse": V.FAIL, "c.better": V.PASS, "c.warned": V.WARN})
+    listed = {}
+    for option in ((), ("--regressions",), ("--only", "A"), ("--only", "B")):
+        code, out, _ = call(a, b, "--json", *option)
+        assert code == 1
+        listed[option] = [each["case"] for each in json.loads(out)["cases"]]
+    assert listed == {
+        (): ["c.warned", "c.worse", "c.better"],
+        ("--regressions",): ["c.warned", "c.worse"],
+        ("--only", "A"): ["c.better"],
+        ("--only", "B"): ["c.worse"],
+    }
+
+
+def test_json_has_both_sides_of_every_difference(tmp_path: Path) -> None:
+    a, b = run(tmp_path / "a", {"c": V.PASS}), run(tmp_path / "b", {})
+    append(b, Result("c", "t", (), V.PASS, "first"))
+    append(b, Result("c", "t", (), V.FAIL, "again", attempts=3))
+    found = json.loads(call(a, b, "--json")[1])
+    (only,) = found["cases"]
+    assert only["a"] == {"verdict": "PASS", "detail": "PASS here", "attempts": 1, "earlier": []}
+    assert only["b"] == {"verdict": "FAIL", "detail": "again", "attempts": 3, "earlier": ["PASS"]}
+    assert (only["kind"], only["course"], only["unsteady"], only["only"]) == (
+        "CHANGED",
+        "WORSE",
+        True,
+        "B",
+    )
+    assert found["counts"]["unsteady"] == 1
+    assert found["exit_code"] == 1
+    assert "unsteady: B took 3 attempts; B said PASS before" in call(a, b)[1]
+
+
+def test_nothing_worse_is_exit_0_and_nothing_certain_is_exit_2(tmp_path: Path) -> None:
+    a = run(tmp_path / "a", {"c": V.FAIL, "d": V.PASS})
+    better = run(tmp_path / "better", {"c": V.PASS, "d": V.PASS})
+    unclear = run(tmp_path / "unclear", {"c": V.INCONCLUSIVE, "d": V.PASS})
+    assert call(a, better)[0] == 0
+    assert call(a, unclear)[0] == 2
+
+
+def test_a_run_that_was_cut_off_and_a_torn_line_are_said_and_prove_nothing(tmp_path: Path) -> None:
+    a, b = run(tmp_path / "a", {"c": V.PASS}), run(tmp_path / "b", {"c": V.PASS}, finished=False)
+    with (b / "results.ndjson").open("a") as file:
+        file.write('{"case":"d","tar')
+    code, out, _ = call(a, b)
+    assert code == 2
+    assert "note: B was cut off before it ended" in out
+    assert "note: the last line of B's results was torn" in out
+    assert "1 unchanged" in out
+
+
+def test_what_was_not_alike_is_said(tmp_path: Path) -> None:
+    a = run(tmp_path / "a", {"c": V.PASS})
+    b = run(
+        tmp_path / "b",
+        {"c": V.PASS},
+        seed=7,
+        effort="deep",
+        brokerproof="0.2.0",
+        fingerprint="of another version",
+    )
+    values = json.loads((b / "run.json").read_text())
+    values["targets"][0]["version"] = "0.2.0"
+    (b / "run.json").write_text(json.dumps(values))
+    assert json.loads(call(a, b, "--json")[1])["notes"] == [
+        "different seeds: A 123, B 7",
+        "different efforts: A normal, B deep",
+        "different versions of brokerproof: A 0.1.0, B 0.2.0",
+        "t: different versions: A 0.1.0, B 0.2.0",
+    ]
+
+
+def test_two_brokers_are_compared_across(tmp_path: Path) -> None:
+    a, b = (
+        run(tmp_path / "a", {"c": V.PASS}, target="x"),
+        run(tmp_path / "b", {"c": V.FAIL}, target="y"),
+    )
+    code, out, _ = call(a, b)
+    assert code == 2
+    assert "note: no target is in both runs; --across compares two targets by case" in out
+    code, out, _ = call(a, b, "--across", "--only", "B")
+    assert code == 1
+    assert "violated on B and kept on the other: 1" in out
+    assert "worse: x / y c: PASS → FAIL" in out
+
+
+def test_a_target_that_is_in_one_run_only_is_said(tmp_path: Path) -> None:
+    a, b = run(tmp_path / "a", {"c": V.PASS}), run(tmp_path / "b", {"c": V.PASS})
+    append(b, Result("c", "u", (), V.PASS, ""))
+    code, out, _ = call(a, b)
+    assert code == 0
+    assert "note: only in B: u" in out
+
+
+def test_two_targets_of_one_run_are_compared_when_they_are_named(tmp_path: Path) -> None:
+    write_header(tmp_path, header("r", targets=["x", "y"]))
+    append(tmp_path, Result("c", "x", (), V.PASS, ""))
+    append(tmp_path, Result("c", "y", (), V.FAIL, ""))
+    code, _, said = call(tmp_path, tmp_path, "--across")
+    assert code == 4
+    assert "--across compares one target with one" in said
+    assert "has x, y; choose with --target-a NAME" in said
+    assert call(tmp_path, tmp_path, "--across", "--target-a", "x", "--target-b", "y")[0] == 1
+    assert call(tmp_path, tmp_path, "--across", "--target-a", "y", "--target-b", "x")[0] == 0
+
+
+@pytest.mark.parametrize("broken", ["no run", "no header", "no result", "no such target", "twice"])
+def test_bad_input_is_refused_in_one_sentence(tmp_path: Path, broken: str) -> None:
+    a = run(tmp_path / "a", {"c": V.PASS})
+    b = tmp_path / "b"
+    arguments: tuple[str | Path, ...] = (a, b)
+    if broken == "no run":
+        words = "should be a run folder"
+    elif broken == "no header":
+        b.mkdir()
+        (b / "run.json").write_text("{")
+        words = "is not the header of a run"
+    elif broken == "no result":
+        run(b, {})
+        (b / "results.ndjson").write_text('{"case":1}\n')
+        words = "results.ndjson, line 1: is no result"
+    elif broken == "no such target":
+        run(b, {})
+        arguments, words = (a, b, "--target-b", "u"), "has no target u; it has t"
+    else:
+        arguments, words = (a, a), "was given twice"
+    code, out, said = call(*arguments)
+    assert (code, out) == (4, "")
+    assert words in said
+    assert "\n" not in said
+
+
+def test_what_a_broker_sent_cannot_steer_the_terminal() -> None:
+    assert (
+        plain("a\n b\x1b[31m\x07\ud800")
+        == "a b\N{REPLACEMENT CHARACTER}[31m" + 2 * "\N{REPLACEMENT CHARACTER}"
+    )
+
+
+def test_a_terminal_gets_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    a, b = run(tmp_path / "a", {"c.one": V.PASS}), run(tmp_path / "b", {"c.one": V.FAIL})
+    code, out, _ = call(a, b)
+    assert code == 1
+    assert "┃" in out
+    assert "PASS → FAIL" in out
+    assert "Requirements" in out
+
+
+def test_a_narrow_terminal_gets_whole_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    a, b = run(tmp_path / "a", {"c.one": V.PASS}), run(tmp_path / "b", {"c.one": V.INCONCLUSIVE})
+    _, out, _ = call(a, b)
+    assert "┃" in out
+    assert "…" not in out

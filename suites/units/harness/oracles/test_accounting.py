@@ -1,0 +1,179 @@
+"""The oracle of accounting: every kind of wrong is noticed by its name, and nothing else is."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokerproof.harness.oracles.accounting import (
+    ILLEGAL,
+    Attempted,
+    Books,
+    Confirmed,
+    Delivered,
+    Fact,
+    Ledger,
+    Refused,
+    Returned,
+    Settled,
+    Withdrawn,
+    account,
+)
+
+A, B, C = b"a", b"b", b"c"
+
+
+def sent(*keys: bytes, producer: str = "p") -> list[Fact]:
+    return [fact for key in keys for fact in (Attempted(key, producer), Confirmed(key))]
+
+
+def got(consumer: str, *keys: bytes, marked: bool = False) -> list[Fact]:
+    return [Delivered(key, consumer, marked) for key in keys]
+
+
+def only(books: Books, **expected: tuple[bytes, ...]) -> None:
+    """Exactly these irregularities were noticed, and no other."""
+    assert {name: getattr(books, name) for name in ILLEGAL if getattr(books, name)} == expected
+
+
+def test_a_queue_that_works_balances() -> None:
+    books = account([*sent(A, B, C), *got("x", A, B), Settled((A, B)), *got("y", C), Settled((C,))])
+    assert books.balanced
+    assert (books.attempted, books.confirmed, books.delivered) == (3, 3, 3)
+
+
+def test_books_of_nothing_balance() -> None:
+    assert account([]).balanced
+
+
+@pytest.mark.parametrize(
+    ("facts", "name", "keys"),
+    [
+        ([*got("x", A)], "phantom", (A,)),
+        ([Attempted(A, "p"), Withdrawn(A), *got("x", A)], "phantom", (A,)),
+        ([*sent(A), *got("x", A), *got("y", A)], "shared", (A,)),
+        ([*sent(A), *got("x", A), *got("x", A)], "shared", (A,)),
+        ([*sent(A), *got("x", A), Settled((A,)), *got("y", A, marked=True)], "revived", (A,)),
+        ([*sent(A, B), *got("x", B)], "lost", (A,)),
+        ([*sent(A), *got("x", A), Returned("x", failed=True)], "abandoned", (A,)),
+        ([*sent(A, B), *got("x", B, A)], "disordered", (A,)),
+        ([*sent(A), *got("x", A), Returned("x", failed=True), *got("y", A)], "unmarked", (A,)),
+        ([*sent(A), *got("x", A), Refused((A,)), *got("y", A)], "unmarked", (A,)),
+        ([*sent(A, B), *got("x", A), Refused((A,)), *sent(C), *got("y", C, B)], "disordered", (B,)),
+        ([*sent(A), *got("x", A, marked=True)], "mismarked", (A,)),
+        (
+            [
+                *sent(A, B),
+                *got("x", A, B),
+                Returned("x", failed=True),
+                *got("y", B, A, marked=True),
+            ],
+            "disordered",
+            (A,),
+        ),
+    ],
+)
+def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[bytes, ...]) -> None:
+    books = account(facts)
+    only(books, **{name: keys})
+    assert name in str(books)
+    assert not books.balanced
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        # never confirmed: may come or not
+        [Attempted(A, "p")],
+        [Attempted(A, "p"), *got("x", A)],
+        # two producers, and two consumers, have no common order
+        [*sent(A, producer="p"), *sent(B, producer="q"), *got("x", B, A)],
+        [*sent(A, B), *got("x", B), *got("y", A)],
+        # refused: may be thrown away
+        [*sent(A), *got("x", A), Refused((A,))],
+        # a goodbye: marking is free
+        [*sent(A), *got("x", A), Returned("x", failed=False), *got("y", A)],
+        [*sent(A), *got("x", A), Returned("x", failed=False), *got("y", A, marked=True)],
+        # what came back goes behind what the other consumer already had
+        [
+            *sent(A, B),
+            *got("x", A),
+            *got("y", B),
+            Returned("x", failed=True),
+            *got("y", A, marked=True),
+        ],
+        # b was under way to x when x was lost: y sees it late, and marked, although nobody saw it
+        # before
+        [
+            *sent(A, B, C),
+            *got("x", A),
+            *got("y", C),
+            Returned("x", failed=True),
+            *got("y", A, B, marked=True),
+        ],
+        # x was lost and the broker has not noticed: b, sent then, went to x first and comes late,
+        # and marked
+        [
+            *sent(A),
+            *got("x", A),
+            Returned("x", failed=True),
+            *sent(B, C),
+            *got("y", C),
+            *got("y", B, A, marked=True),
+        ],
+        # a message that x still holds at the end was delivered
+        [*sent(A), *got("x", A)],
+        # aborted and never seen
+        [Attempted(A, "p"), Withdrawn(A)],
+    ],
+)
+def test_what_a_broker_is_free_to_do_is_not_noticed(facts: list[Fact]) -> None:
+    only(account(facts))
+
+
+def test_what_came_without_confirmation_is_recovered() -> None:
+    assert account([Attempted(A, "p"), *got("x", A)]).recovered == (A,)
+    assert account([*sent(A), *got("x", A)]).recovered == ()
+
+
+def test_returned_messages_go_out_again_in_their_order_together() -> None:
+    before = [*sent(A, B, C), *got("x", A, B, C), Returned("x", failed=True)]
+    only(account([*before, *got("y", A, B, C, marked=True)]))
+    only(account([*before, *got("y", A, C, B, marked=True)]), disordered=(B,))
+
+
+def test_the_doubt_about_a_lost_consumer_ends_when_another_gets_what_it_held() -> None:
+    before = [
+        *sent(A),
+        *got("x", A),
+        Returned("x", failed=True),
+        *got("y", A, marked=True),
+        *sent(B, C),
+    ]
+    only(account([*before, *got("y", C, B)]), disordered=(B,))
+    only(account([*before, *got("y", B, C, marked=True)]), mismarked=(B, C))
+
+
+def test_an_unsubscribe_that_was_confirmed_leaves_no_doubt() -> None:
+    before = [*sent(A, B, C), *got("x", A), Returned("x", noticed=True)]
+    only(account([*before, *got("y", A, B, C)]))
+    only(account([*before, *got("y", A, C, B)]), disordered=(B,))
+    only(
+        account([*before, *got("y", A, C), *got("y", B, marked=True)]),
+        disordered=(B,),
+        mismarked=(B,),
+    )
+
+
+def test_a_ledger_knows_what_is_still_to_come_and_who_holds_what() -> None:
+    ledger = Ledger()
+    for fact in [*sent(A, B), Attempted(C, "p"), *got("x", A)]:
+        ledger.note(fact)
+    assert ledger.must_come() == {B}
+    assert ledger.held_by("x") == [A]
+    ledger.note(Returned("x", failed=True))
+    assert ledger.must_come() == {A, B}
+
+
+def test_a_key_that_is_sent_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"b'a' was sent twice"):
+        account([*sent(A), *sent(A)])

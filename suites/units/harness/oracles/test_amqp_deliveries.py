@@ -1,0 +1,330 @@
+"""The AMQP oracles of deliveries, liveness, limits and errors on traces made by hand: each
+violation is seen."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.oracles import amqp_conditions, amqp_credit, amqp_deliveries, amqp_liveness
+from brokerproof.harness.protocols.amqp10.fact_reader import Side
+from brokerproof.harness.trace.events import (
+    ConnectionClosed,
+    Event,
+    HeartBeatReceived,
+    HeartBeatSent,
+    Noted,
+)
+from brokerproof.suites.units.drivers.amqp_traces import (
+    LAST,
+    begun,
+    broker,
+    delivery,
+    grant,
+    mirrored,
+    opened,
+    outcome,
+    receiving,
+    violations,
+    we,
+)
+
+# --- deliveries -----------------------------------------------------------------------------------
+
+
+def test_deliveries_named_well_hold() -> None:
+    events = [
+        *receiving(),
+        delivery(LAST),
+        delivery(0, more=True),
+        broker("transfer", handle=0, delivery_id=0),
+    ]
+    found = outcome(amqp_deliveries.delivery_ids, events)
+    assert set(found.values()) == {Seen.HELD}
+    assert amqp_deliveries.SAME_ID in found
+    assert amqp_deliveries.IN_ORDER in found
+
+
+@pytest.mark.parametrize(
+    ("transfers", "requirement"),
+    [
+        (
+            [broker("transfer", handle=0, delivery_tag="0x01", message_format=0)],
+            amqp_deliveries.HAS_ID,
+        ),
+        ([broker("transfer", handle=0, delivery_id=0, message_format=0)], amqp_deliveries.HAS_TAG),
+        (
+            [broker("transfer", handle=0, delivery_id=0, delivery_tag="0x01")],
+            amqp_deliveries.HAS_FORMAT,
+        ),
+        ([delivery(0, delivery_tag="0x" + "00" * 33)], amqp_deliveries.TAG_LENGTH),
+        (
+            [delivery(0, delivery_tag="0x01"), delivery(1, delivery_tag="0x01")],
+            amqp_deliveries.OWN_TAG,
+        ),
+        (
+            [delivery(0, more=True), broker("transfer", handle=0, delivery_id=1)],
+            amqp_deliveries.SAME_ID,
+        ),
+        ([delivery(0), delivery(2)], amqp_deliveries.IN_ORDER),
+        ([delivery(1), delivery(0)], amqp_deliveries.IN_ORDER),
+        ([delivery(1), delivery(1, delivery_tag="0x09")], amqp_deliveries.IN_ORDER),
+    ],
+    ids=[
+        "no id",
+        "no tag",
+        "no format",
+        "long tag",
+        "tag twice",
+        "other id",
+        "a gap",
+        "backwards",
+        "twice",
+    ],
+)
+def test_deliveries_named_badly_are_seen(transfers: list[Event], requirement: str) -> None:
+    assert violations(amqp_deliveries.delivery_ids, [*receiving(), *transfers]) == {requirement}
+
+
+def test_a_tag_may_come_again_once_both_sides_settled() -> None:
+    ours = we("disposition", role="receiver", first=0, settled=True, state="accepted()")
+    theirs = broker("disposition", role="sender", first=0, settled=True, state="accepted()")
+    again = delivery(1, delivery_tag="0x00000000")
+    assert not violations(
+        amqp_deliveries.delivery_ids, [*receiving(), delivery(0), ours, theirs, again]
+    )
+    assert not violations(
+        amqp_deliveries.delivery_ids, [*receiving(), delivery(0, settled=True), again]
+    )
+    assert violations(amqp_deliveries.delivery_ids, [*receiving(), delivery(0), again]) == {
+        amqp_deliveries.OWN_TAG
+    }
+
+
+# --- settlement -----------------------------------------------------------------------------------
+
+
+def sending(count: int, first: int = 0) -> list[Event]:
+    """We have sent ``count`` deliveries to the broker."""
+    numbers = [(first + each) % 2**32 for each in range(count)]
+    return mirrored([*receiving(), grant(count), *(delivery(each) for each in numbers)])
+
+
+def settled(first: int, last: int | None = None, state: str = "accepted()", **fields: Any) -> Event:
+    span = {} if last is None else {"last": last}
+    return broker(
+        "disposition",
+        **{"role": "receiver", "first": first, **span, "settled": True, "state": state, **fields},
+    )
+
+
+def test_settling_each_once_holds() -> None:
+    found = outcome(amqp_deliveries.settlement, [*sending(3, LAST), settled(LAST, 0), settled(1)])
+    assert found == {amqp_deliveries.DIRECTION: Seen.HELD, amqp_deliveries.ONCE: Seen.HELD}
+
+
+def test_a_state_first_and_settling_later_holds() -> None:
+    events = [*sending(1), settled(0, settled=False), settled(0)]
+    assert not violations(amqp_deliveries.settlement, events)
+
+
+@pytest.mark.parametrize(
+    ("dispositions", "requirement"),
+    [
+        ([settled(7)], amqp_deliveries.DIRECTION),
+        ([settled(0, role="sender")], amqp_deliveries.DIRECTION),
+        ([settled(0), settled(0)], amqp_deliveries.ONCE),
+        ([settled(0, settled=False), settled(0, state="rejected()")], amqp_deliveries.TERMINAL),
+    ],
+    ids=["unknown", "wrong direction", "twice", "another outcome"],
+)
+def test_settling_wrongly_is_seen(dispositions: list[Event], requirement: str) -> None:
+    assert requirement in violations(amqp_deliveries.settlement, [*sending(2), *dispositions])
+
+
+def test_no_disposition_is_no_evidence() -> None:
+    assert outcome(amqp_deliveries.settlement, sending(1)) == {
+        amqp_deliveries.ONCE: Seen.NEVER_REACHED
+    }
+
+
+# --- idle time-out --------------------------------------------------------------------------------
+
+
+def beats(*instants: int) -> list[Event]:
+    return [HeartBeatReceived(at_ns=ms(at), conn=1, protocol="AMQP", size=8) for at in instants]
+
+
+def trace_until(at: int) -> Event:
+    return Noted(at_ns=ms(at), detail="the end")
+
+
+def test_signs_of_life_in_time_hold() -> None:
+    events = [
+        *opened(idle_time_out=1000),
+        *beats(500, 1500),
+        broker("flow", 2400),
+        trace_until(3400),
+    ]
+    assert outcome(amqp_liveness.idle, events) == {amqp_liveness.SILENCE: Seen.HELD}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[*beats(500, 1501)], [*beats(900, 1900)], [], [we("flow", 500), we("flow", 1500)]],
+    ids=["one late", "none at the end", "none at all", "only ours"],
+)
+def test_silence_is_seen(events: list[Event]) -> None:
+    trace = [*opened(idle_time_out=1000), *events, trace_until(2901)]
+    assert violations(amqp_liveness.idle, trace) == {amqp_liveness.SILENCE}
+    assert not violations(amqp_liveness.idle, trace, slack=ms(2000))
+
+
+@pytest.mark.parametrize("asked", [{}, {"idle_time_out": 0}], ids=["absent", "0"])
+def test_nobody_asked_for_signs_of_life(asked: dict[str, int]) -> None:
+    events = [*opened(**asked), trace_until(99_999)]
+    assert outcome(amqp_liveness.idle, events) == {amqp_liveness.SILENCE: Seen.NEVER_REACHED}
+
+
+def test_silence_after_the_end_is_none() -> None:
+    ended = ConnectionClosed(at_ns=ms(900), conn=1, how=CloseHow.EOF)
+    assert not violations(
+        amqp_liveness.idle, [*opened(idle_time_out=1000), ended, trace_until(9000)]
+    )
+    closed = broker("close", 900)
+    assert not violations(
+        amqp_liveness.idle, [*opened(idle_time_out=1000), closed, trace_until(9000)]
+    )
+
+
+# --- what comes first and last, and limits --------------------------------------------------------
+
+
+def test_open_first_and_close_last_hold() -> None:
+    events = [broker("protocol-header", id=0), *opened(), *beats(1), broker("close", 2)]
+    assert set(outcome(amqp_liveness.order, events).values()) == {Seen.HELD}
+
+
+@pytest.mark.parametrize(
+    ("events", "requirement"),
+    [
+        ([broker("begin", next_outgoing_id=0)], amqp_liveness.FIRST),
+        ([*beats(0), broker("open")], amqp_liveness.NO_BEAT_BEFORE),
+        ([broker("open"), broker("close"), broker("flow")], amqp_liveness.LAST),
+        ([broker("open"), broker("close"), *beats(3)], amqp_liveness.NO_BEAT_AFTER),
+    ],
+    ids=["begin first", "a beat first", "flow last", "a beat last"],
+)
+def test_a_wrong_order_is_seen(events: list[Event], requirement: str) -> None:
+    assert violations(amqp_liveness.order, events) == {requirement}
+
+
+def test_our_own_beats_are_not_the_brokers() -> None:
+    events = [HeartBeatSent(at_ns=0, conn=1, protocol="AMQP", size=8), *opened()]
+    assert not violations(amqp_liveness.order, events)
+    assert violations(amqp_liveness.order, events, Side.OURS) == {amqp_liveness.NO_BEAT_BEFORE}
+
+
+def limited(**begin: Any) -> list[Event]:
+    return [
+        *opened(max_frame_size=600, channel_max=1),
+        we("begin", next_outgoing_id=0, incoming_window=1, outgoing_window=1, **begin),
+        broker("begin", remote_channel=0, next_outgoing_id=0, incoming_window=1, outgoing_window=1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "requirement"),
+    [
+        (broker("flow", size=601), amqp_liveness.FRAME_SIZE),
+        (broker("flow", channel=2), amqp_liveness.CHANNEL),
+        (broker("attach", name="l", handle=8, role="sender"), amqp_liveness.HANDLE),
+    ],
+    ids=["size", "channel", "handle"],
+)
+def test_limits_that_are_passed_are_seen(event: Event, requirement: str) -> None:
+    assert violations(amqp_liveness.limits, [*limited(handle_max=7), event]) == {requirement}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        broker("flow", size=600),
+        broker("flow", channel=1),
+        broker("attach", name="l", handle=7, role="sender"),
+    ],
+    ids=["size", "channel", "handle"],
+)
+def test_limits_that_are_reached_hold(event: Event) -> None:
+    assert not violations(amqp_liveness.limits, [*limited(handle_max=7), event])
+
+
+def test_other_connections_are_none_of_ours() -> None:
+    events = [*receiving(), delivery(0)]
+    assert amqp_credit.credit(events, 2) == [
+        Finding(amqp_credit.NOT_WITHOUT, Seen.NEVER_REACHED, "no delivery was sent")
+    ]
+
+
+# --- error conditions -----------------------------------------------------------------------------
+
+
+def failed(frame: str, condition: str) -> list[Event]:
+    error = f"error(condition={condition}, description=a, b (condition=amqp:none-of-this))"
+    told = (
+        {"state": f"rejected(error={error})", "role": "receiver", "first": 0}
+        if frame == "disposition"
+        else {"error": error}
+    )
+    return [*begun(), broker(frame, **told)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "condition", "requirement"),
+    [
+        ("close", "amqp:connection:framing-error", "AMQP10-ERR-02"),
+        ("close", "amqp:internal-error", "AMQP10-ERR-01"),
+        ("end", "amqp:session:window-violation", "AMQP10-ERR-03"),
+        ("end", "broker:own-trouble", "AMQP10-ERR-03"),
+        ("detach", "amqp:link:stolen", "AMQP10-ERR-04"),
+        ("detach", "amqp:transaction:rollback", "AMQP10-ERR-04"),
+        ("disposition", "amqp:not-found", "AMQP10-ERR-01"),
+    ],
+)
+def test_conditions_of_the_standard_and_own_ones_hold(
+    frame: str, condition: str, requirement: str
+) -> None:
+    seen = outcome(amqp_conditions.conditions, failed(frame, condition))
+    assert seen[requirement] is Seen.HELD
+    assert not violations(amqp_conditions.conditions, failed(frame, condition))
+
+
+@pytest.mark.parametrize(
+    ("frame", "condition", "requirement"),
+    [
+        ("close", "amqp:connection:framing-eror", "AMQP10-ERR-02"),
+        ("close", "amqp:forced", "AMQP10-ERR-01"),
+        ("end", "amqp:session:window-violations", "AMQP10-ERR-03"),
+        ("detach", "amqp:link:not-found", "AMQP10-ERR-04"),
+        ("disposition", "amqp:rejected", "AMQP10-ERR-01"),
+    ],
+)
+def test_conditions_that_no_list_has_are_seen(frame: str, condition: str, requirement: str) -> None:
+    assert violations(amqp_conditions.conditions, failed(frame, condition)) == {requirement}
+
+
+def test_no_error_is_no_evidence() -> None:
+    assert set(outcome(amqp_conditions.conditions, begun()).values()) == {Seen.NEVER_REACHED}
+
+
+def test_the_conditions_are_those_of_the_definition() -> None:
+    text = (files("brokerproof.fixtures") / "vectors" / "amqp10-definition.json").read_text("utf-8")
+    named = set(re.findall(r'"(amqp:(?:[a-z]+:)?[a-z-]+)"', text))
+    assert named >= amqp_conditions.LISTED

@@ -1,0 +1,112 @@
+"""The oracles of OpenWire: ProducerAcks against what was sent, and the interval in which a silent
+connection ends."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.finding import combine
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.oracles.openwire_acks import ONLY, TAKEN, acks, producers
+from brokerproof.harness.oracles.openwire_liveness import (
+    agreed_ms,
+    longest_silence,
+    silence_interval,
+)
+from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
+from brokerproof.suites.units.drivers.broker import patient
+
+
+def made(producer: str, window: int, conn: int = 1) -> Event:
+    headers = (("producerId", producer), ("windowSize", str(window)))
+    return FrameSent(
+        at_ns=0, conn=conn, protocol="OPENWIRE", command="ProducerInfo", headers=headers
+    )
+
+
+def sent(producer: str, cost: int, *, response: bool = False) -> Event:
+    headers = (
+        ("responseRequired", "true" if response else "false"),
+        ("producerId", producer),
+        ("cost", str(cost)),
+    )
+    return FrameSent(
+        at_ns=0, conn=1, protocol="OPENWIRE", command="ActiveMQTextMessage", headers=headers
+    )
+
+
+def acked(producer: str, size: int, conn: int = 1) -> Event:
+    headers = (("producerId", producer), ("size", str(size)))
+    return FrameReceived(
+        at_ns=0, conn=conn, protocol="OPENWIRE", command="ProducerAck", headers=headers
+    )
+
+
+def seen(*events: Event) -> dict[str, Seen]:
+    return {each.requirement: each.seen for each in combine(acks(events, 1))}
+
+
+def test_what_adds_up_holds() -> None:
+    events = (
+        made("a", 10),
+        made("b", 0),
+        sent("a", 7),
+        sent("b", 5),
+        acked("a", 7),
+        sent("a", 9, response=True),
+    )
+    assert seen(*events) == {ONLY: Seen.HELD, TAKEN: Seen.HELD}
+    found, wrong = producers(events, 1)
+    assert (found["a"].most, found["a"].taken, wrong) == (7, 7, [])
+
+
+def test_several_messages_may_share_an_ack() -> None:
+    assert seen(made("a", 10), sent("a", 7), sent("a", 8), acked("a", 15))[TAKEN] is Seen.HELD
+
+
+def test_what_is_missing_violates() -> None:
+    assert seen(made("a", 10), sent("a", 7), sent("a", 8), acked("a", 7)) == {
+        ONLY: Seen.HELD,
+        TAKEN: Seen.VIOLATED,
+    }
+
+
+def test_what_was_not_sent_yet_violates_also_when_it_is_sent_later() -> None:
+    assert seen(made("a", 10), acked("a", 7), sent("a", 7)) == {
+        ONLY: Seen.VIOLATED,
+        TAKEN: Seen.HELD,
+    }
+
+
+def test_who_has_no_window_and_who_is_not_there_must_not_be_told() -> None:
+    assert seen(made("a", 0), sent("a", 7), acked("a", 7))[ONLY] is Seen.VIOLATED
+    assert seen(made("a", 9), acked("b", 7))[ONLY] is Seen.VIOLATED
+    assert seen(made("a", 9), sent("a", 7, response=True), acked("a", 7))[ONLY] is Seen.VIOLATED
+
+
+def test_where_nobody_has_a_window_nothing_is_said_of_it() -> None:
+    assert seen() == {ONLY: Seen.NEVER_REACHED, TAKEN: Seen.NEVER_REACHED}
+    assert seen(made("a", 0), sent("a", 7)) == {ONLY: Seen.HELD, TAKEN: Seen.NEVER_REACHED}
+
+
+def test_other_connections_do_not_matter() -> None:
+    events = (
+        made("a", 9),
+        made("a", 0, conn=2),
+        acked("a", 5, conn=2),
+        sent("a", 3),
+        acked("a", 3),
+    )
+    assert seen(*events) == {ONLY: Seen.HELD, TAKEN: Seen.HELD}
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+@patient
+def test_the_interval_of_silence(duration: int, delay: int) -> None:
+    low, high = silence_interval(duration, delay)
+    assert low == ms(duration) == longest_silence(duration)
+    assert high >= 3 * low
+    assert high - ms(2 * duration) == ms(max(duration, delay))
+    assert agreed_ms(duration, delay) == agreed_ms(delay, duration) <= duration

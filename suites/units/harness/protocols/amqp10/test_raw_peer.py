@@ -1,0 +1,420 @@
+"""The AMQP peers: the raw one and its books, and Proton's engine, on the reference broker in
+virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.clients.proton_engine import ProtonPeer, told
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.amqp10 import codec, types
+from brokerproof.harness.protocols.amqp10.codec import Frame
+from brokerproof.harness.protocols.amqp10.endpoint_state import WRAP, Link, Session, plus
+from brokerproof.harness.protocols.amqp10.raw_peer import (
+    RECEIVER,
+    SENDER,
+    Node,
+    either,
+    ending,
+    frame,
+)
+from brokerproof.harness.protocols.conversation import ControlFailed, Violated
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.targets.target import Target
+from brokerproof.harness.trace.events import (
+    ConnectionAbandoned,
+    FrameReceived,
+    FrameSent,
+    HeartBeatReceived,
+    HeartBeatSent,
+    OctetsSent,
+)
+
+Made = Callable[..., Bench]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    found = target_file.load("reference")
+    found.start(Path(tmp_path_factory.mktemp("logs")))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def bench(reference: Target) -> Iterator[Bench]:
+    made = Bench(reference, ("X-1", "X-2"), label="unit", seed=1)
+    yield made
+    made.close()
+
+
+def sent(bench: Bench, name: str) -> list[dict[str, str]]:
+    return [
+        dict(each.headers)
+        for each in bench.outcome.events
+        if isinstance(each, FrameSent) and each.command == name
+    ]
+
+
+# --- books ----------------------------------------------------------------------------------------
+
+
+def received(name: str, channel: int = 0, /, **fields: object) -> Frame:
+    """A frame of the broker."""
+    made = codec.composite(name, dict(fields))
+    data = codec.encode_frame(types.encode(made), channel=channel)
+    (found,) = codec.Reader().feed(data)
+    assert isinstance(found, Frame)
+    return found
+
+
+def session_of(start: int = 0, window: int = 10) -> Session:
+    session = Session(0)
+    session.said({"next-outgoing-id": start, "incoming-window": window, "outgoing-window": 5})
+    session.begun(
+        received(
+            "begin", 4, remote_channel=0, next_outgoing_id=7, incoming_window=3, outgoing_window=9
+        )
+    )
+    return session
+
+
+def link_of(session: Session, role: bool, initial: int = 0) -> Link:
+    ours = {"initial-delivery-count": initial} if role is SENDER else {}
+    link = session.attaching({"name": "l", "handle": 0, "role": role, **ours})
+    theirs = {"initial_delivery_count": initial} if role is RECEIVER else {}
+    session.heard(received("attach", 4, name="l", handle=6, role=not role, **theirs))
+    return link
+
+
+@pytest.mark.parametrize(
+    ("number", "step", "expected"), [(WRAP - 1, 1, 0), (0, -1, WRAP - 1), (5, 7, 12)]
+)
+def test_serial_numbers(number: int, step: int, expected: int) -> None:
+    assert plus(number, step) == expected
+
+
+def test_windows_follow_begin_transfers_and_flows() -> None:
+    session = session_of(WRAP - 1)
+    assert (session.theirs, session.next_incoming_id, session.remote_incoming_window) == (4, 7, 3)
+    link = link_of(session, SENDER)
+    session.sending(link, {}, first=True)
+    assert (session.next_outgoing_id, session.remote_incoming_window) == (0, 2)
+    session.heard(
+        received(
+            "flow", 4, next_incoming_id=0, incoming_window=8, next_outgoing_id=7, outgoing_window=1
+        )
+    )
+    assert session.remote_incoming_window == 8
+    session.heard(received("flow", 4, incoming_window=8, next_outgoing_id=7, outgoing_window=1))
+    assert session.remote_incoming_window == 7  # counted from the start
+
+
+def test_credit_to_send_follows_flows_over_the_end() -> None:
+    session = session_of()
+    link = link_of(session, SENDER, WRAP - 1)
+    flow = {
+        "incoming_window": 9,
+        "next_outgoing_id": 7,
+        "outgoing_window": 1,
+        "next_incoming_id": 0,
+        "handle": 6,
+    }
+    session.heard(received("flow", 4, **flow, delivery_count=WRAP - 1, link_credit=3))
+    assert link.credit == 3
+    for _ in range(2):
+        session.sending(link, {}, first=True)
+    assert (link.delivery_count, link.credit) == (1, 1)
+    session.heard(received("flow", 4, **flow, delivery_count=0, link_credit=5, drain=True))
+    assert (link.credit, link.drain) == (4, True)
+
+
+def test_credit_to_receive_follows_grants_transfers_and_drains() -> None:
+    session = session_of()
+    link = link_of(session, RECEIVER, WRAP - 1)
+    link.granting({"delivery-count": WRAP - 1, "link-credit": 3})
+    first = {"handle": 6, "delivery_tag": b"t", "message_format": 0}
+    assert session.heard(received("transfer", 4, delivery_id=0, more=True, **first)) is None
+    delivery = session.heard(received("transfer", 4, handle=6, settled=True))
+    assert delivery is not None
+    assert (delivery.id, delivery.tag, delivery.settled, len(delivery.frames)) == (0, b"t", True, 2)
+    assert (
+        link.delivery_count,
+        link.credit,
+        session.next_incoming_id,
+        session.incoming_window,
+    ) == (0, 2, 9, 8)
+    session.heard(
+        received(
+            "flow",
+            4,
+            incoming_window=9,
+            next_outgoing_id=9,
+            outgoing_window=1,
+            handle=6,
+            delivery_count=2,
+            link_credit=0,
+        )
+    )
+    assert (link.delivery_count, link.credit) == (2, 0)
+
+
+def test_an_aborted_delivery_is_none() -> None:
+    session = session_of()
+    link = link_of(session, RECEIVER)
+    first = {"handle": 6, "delivery_tag": b"t", "message_format": 0, "delivery_id": 0}
+    assert session.heard(received("transfer", 4, more=True, **first)) is None
+    assert session.heard(received("transfer", 4, handle=6, aborted=True)) is None
+    assert session.heard(received("transfer", 4, **{**first, "delivery_id": 1})) is not None
+    assert link.delivery_count == 2
+
+
+def test_one_disposition_settles_many() -> None:
+    session = session_of(WRAP - 1)
+    link = link_of(session, SENDER)
+    ids = [session.sending(link, {}, first=True) for _ in range(3)]
+    assert ids == [WRAP - 1, 0, 1]
+    session.heard(received("disposition", 4, role=True, first=WRAP - 1, last=0, settled=True))
+    assert [bool(session.outcomes[each]) for each in ids] == [True, True, False]
+    session.heard(received("disposition", 4, role=True, first=1))
+    assert session.outcomes[1] is None  # not settled
+
+
+# --- the raw peer ---------------------------------------------------------------------------------
+
+
+def test_a_message_goes_and_comes_back(bench: Bench) -> None:
+    peer, node = bench.amqp(max_frame_size=512), bench.node()
+    sender, receiver = peer.sender(node), peer.receiver(node, credit=2)
+    bench.wait_until(lambda: sender.credit > 0, seconds(1))
+    peer.publish(sender, b"x" * 1500, sections={"properties": {"subject": "s"}})
+    delivery = peer.delivery(receiver, body=b"x" * 1500)
+    assert delivery.message.fields("properties")["subject"] == "s"
+    assert len(delivery.frames) > 2
+    assert not [each for each in peer.inbox if each.name == "transfer"]
+    peer.disposition(delivery)
+    peer.detach(receiver)
+    peer.end()
+    peer.close()
+    peer.expect_end()
+
+
+def test_large_messages_are_cut_as_the_broker_asks(bench: Bench) -> None:
+    peer = bench.amqp(acceptor="amqp-frame-1024")
+    link = peer.sender(bench.node())
+    bench.wait_until(lambda: link.credit > 0, seconds(1))
+    peer.publish(link, b"x" * 5000)
+    transfers = [
+        each
+        for each in bench.outcome.events
+        if isinstance(each, FrameSent) and each.command == "transfer"
+    ]
+    assert len(transfers) > 4
+    assert all(each.size <= 1024 for each in transfers)
+
+
+def test_every_field_can_be_given_or_left_out(bench: Bench) -> None:
+    peer = bench.amqp(begin=False)
+    peer.begin(3, answered=False, next_outgoing_id=9, handle_max=1, outgoing_window=None)
+    assert sent(bench, "begin") == [
+        {
+            "channel": "3",
+            "next-outgoing-id": "9",
+            "incoming-window": str(2**31 - 1),
+            "handle-max": "1",
+        }
+    ]
+
+
+def test_what_lies_is_recorded_as_octets(bench: Bench) -> None:
+    peer = bench.amqp()
+    before = len(sent(bench, "begin"))
+    peer.send("begin", {"next-outgoing-id": 0}, doff=1)
+    assert len(sent(bench, "begin")) == before
+    assert isinstance(bench.outcome.events[-1], OctetsSent)
+    peer.expect(ending("close", "amqp:connection:framing-error"))
+
+
+def test_an_error_ends_a_wait_at_once(bench: Bench) -> None:
+    peer = bench.amqp()
+    began = bench.now()
+    peer.write(codec.encode_frame(b"", size=3))
+    with pytest.raises(ControlFailed, match=r"expected attach within 10000 ms, got close\(0\)"):
+        peer.expect(frame("attach"))
+    assert bench.now() == began
+
+
+def test_an_unmet_proof_is_a_violation_and_a_met_one_a_finding(bench: Bench) -> None:
+    peer = bench.amqp()
+    with pytest.raises(Violated):
+        peer.delivery(peer.receiver(bench.node()), within=ms(10), proves="X-1")
+    peer.begin(1, proves="X-2")
+    assert [(each.requirement, each.seen) for each in bench.outcome.findings] == [
+        ("X-1", Seen.VIOLATED),
+        ("X-2", Seen.HELD),
+    ]
+
+
+def test_flows_do_not_disturb_silence(bench: Bench) -> None:
+    peer = bench.amqp()
+    peer.sender(bench.node())  # credit comes
+    peer.expect_nothing(for_=ms(100))
+    with pytest.raises(ControlFailed, match="expected no flow"):
+        peer.expect_nothing(for_=ms(100), of=frame("flow"))
+
+
+def test_a_wrong_outcome_is_named(bench: Bench) -> None:
+    peer = bench.amqp()
+    link = peer.sender(bench.node())
+    bench.wait_until(lambda: link.credit > 0, seconds(1))
+    delivery = peer.post(link, b"m")
+    with pytest.raises(ControlFailed, match=r"settled as released, got disposition"):
+        peer.confirmed(link.session, delivery, "released")
+
+
+def test_settle_leaves_nothing_behind(bench: Bench) -> None:
+    peer = bench.amqp()
+    peer.settle()
+    peer.settle()
+    assert list(peer.sessions) == [0]
+    assert not peer.inbox
+
+
+def test_matches_have_words() -> None:
+    assert str(frame("attach", name="a", role=True)) == "attach name=a role=True"
+    assert str(either(frame("end"), ending("close", "a:b"))) == "end or close with a:b"
+
+
+def test_beats_are_no_frames(bench: Bench) -> None:
+    peer = bench.amqp(idle_time_out=1000)
+    peer.beat()
+    bench.advance(seconds(2))
+    kinds = [type(each) for each in bench.outcome.events]
+    assert HeartBeatSent in kinds
+    assert HeartBeatReceived in kinds
+    assert not peer.inbox
+
+
+def test_each_peer_is_a_container_of_its_own(bench: Bench) -> None:
+    bench.amqp()
+    bench.amqp()
+    assert len({each["container-id"] for each in sent(bench, "open")}) == 2
+
+
+def test_without_an_amqp_acceptor_the_control_fails(bench: Bench) -> None:
+    with pytest.raises(ControlFailed, match="no acceptor 'nowhere'"):
+        bench.amqp(acceptor="nowhere")
+
+
+# --- Proton's engine ------------------------------------------------------------------------------
+
+
+def proton_pair(bench: Bench) -> tuple[ProtonPeer, Node, object, object]:
+    peer, node = bench.proton(), bench.node()
+    session = peer.session()
+    sender = peer.sender(session, node.address, capabilities=node.capabilities)
+    return peer, node, sender, peer.receiver(session, node.address, capabilities=node.capabilities)
+
+
+def test_proton_sends_receives_and_drains(bench: Bench) -> None:
+    peer, _, sender, receiver = proton_pair(bench)
+    peer.publish(sender, "hello", subject="s")
+    peer.grant(receiver, 1)
+    arrived = peer.message(receiver)
+    assert (arrived.message.body, arrived.message.subject, arrived.settled) == ("hello", "s", False)
+    peer.settle(arrived, "modified", failed=True)
+    assert peer.drain(receiver, 3) == 2
+    assert peer.take_messages(receiver)[0].message.delivery_count == 1
+    peer.close()
+    assert any(isinstance(each, ConnectionAbandoned) for each in bench.outcome.events)
+
+
+def test_proton_keeps_without_credit_what_it_is_to_send(bench: Bench) -> None:
+    peer = bench.proton(acceptor="amqp-credits-10")
+    node = bench.node()
+    sender = peer.sender(peer.session(), node.address, capabilities=node.capabilities)
+    waiting = [peer.send(sender, b"m") for _ in range(25)]
+    for each in waiting:
+        assert peer.confirmed(each).state == "accepted"
+
+
+def test_protons_timers_run_on_the_worlds_time(bench: Bench) -> None:
+    peer = bench.proton(acceptor="amqp-idle-2000", idle_timeout=seconds(3))
+    bench.advance(seconds(20))
+    assert peer.ended is None
+    beats = [each.at_ns for each in bench.outcome.events if isinstance(each, HeartBeatSent)]
+    assert len(beats) > 20
+    assert max(b - a for a, b in pairwise(beats)) <= ms(1000)
+
+
+def test_proton_gives_a_silent_broker_up(bench: Bench) -> None:
+    peer = bench.proton(idle_timeout=seconds(2))
+    peer.channel.hold_reading(True)
+    bench.advance(seconds(5))
+    assert peer.take(told("transport_error")) is not None
+    assert [each.command for each in bench.outcome.events if isinstance(each, FrameSent)][
+        -1
+    ] == "close"
+
+
+def test_protons_run_is_the_same_every_time(reference: Target) -> None:
+    def run() -> list[object]:
+        bench = Bench(reference, (), label="same", seed=5)
+        peer, _, sender, receiver = proton_pair(bench)
+        peer.publish(sender, b"x" * 3000)
+        peer.grant(receiver, 2)
+        peer.settle(peer.message(receiver))
+        bench.advance(seconds(100))
+        peer.close()
+        bench.close()
+        return list(bench.outcome.events)
+
+    assert run() == run()
+
+
+def test_a_refused_login_is_told(reference: Target) -> None:
+    bench = Bench(reference, (), label="refused", seed=1)
+    with pytest.raises(ControlFailed, match=r"transport_error \(amqp:unauthorized-access\)"):
+        bench.proton(passcode="wrong")
+    bench.close()
+
+
+def test_an_outcome_that_there_is_not_is_refused(bench: Bench) -> None:
+    peer, _, sender, receiver = proton_pair(bench)
+    peer.publish(sender, "m")
+    peer.grant(receiver, 1)
+    with pytest.raises(ControlFailed, match="'lost' is no outcome; there are accepted, rejected"):
+        peer.settle(peer.message(receiver), "lost")
+
+
+def test_over_sockets_there_must_be_sockets(bench: Bench) -> None:
+    for client in (bench.proton_blocking, bench.proton_container):
+        with pytest.raises(ControlFailed, match="needs a target that has sockets"):
+            client()
+
+
+def test_frames_of_both_directions_are_in_the_trace(bench: Bench) -> None:
+    peer, _, sender, _ = proton_pair(bench)
+    peer.publish(sender, "m")
+    names = {type(each): set() for each in bench.outcome.events}
+    for each in bench.outcome.events:
+        if isinstance(each, (FrameSent, FrameReceived)):
+            names[type(each)].add(each.command)
+    assert {"protocol-header", "sasl-init", "open", "begin", "attach", "transfer"} <= names[
+        FrameSent
+    ]
+    assert {
+        "protocol-header",
+        "sasl-outcome",
+        "open",
+        "begin",
+        "attach",
+        "flow",
+        "disposition",
+    } <= names[FrameReceived]

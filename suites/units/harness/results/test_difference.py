@@ -1,0 +1,202 @@
+"""Differences between two runs: which way a case went, and when nothing can be said."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+from brokerproof.harness.results.difference import Course, Kind, compare, course, exit_code, shifts
+from brokerproof.harness.results.records import Result, Told, last_of_each
+
+V = Verdict
+LEVELS = {"MUST-1": Level.MUST, "SHOULD-1": Level.SHOULD}
+
+
+def told(
+    case: str,
+    verdict: Verdict,
+    *,
+    target: str = "t",
+    attempts: int = 1,
+    earlier: tuple[Verdict, ...] = (),
+) -> Told:
+    return Told(
+        Result(case, target, (), verdict, f"{verdict} of {case}", attempts=attempts), earlier
+    )
+
+
+def judged(case: str, verdict: Verdict, *findings: Finding, target: str = "t") -> Told:
+    return Told(
+        Result(case, target, tuple(each.requirement for each in findings), verdict, "", findings)
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "went"),
+    [
+        (V.PASS, V.FAIL, Course.WORSE),
+        (V.FAIL, V.PASS, Course.BETTER),
+        (V.PASS, V.WARN, Course.WORSE),
+        (V.KNOWN, V.FAIL, Course.WORSE),
+        (V.FAIL, V.KNOWN, Course.BETTER),
+        (V.PASS, V.ERROR, Course.WORSE),
+        (V.FAIL, V.ERROR, Course.WORSE),
+        (V.ERROR, V.PASS, Course.BETTER),
+        (V.ERROR, V.FAIL, Course.UNDECIDED),
+        (V.ERROR, V.SKIP, Course.UNDECIDED),
+        (V.PASS, V.SKIP, Course.WORSE),
+        (V.SKIP, V.PASS, Course.BETTER),
+        (V.PASS, V.PASS, Course.SAME),
+        (V.INCONCLUSIVE, V.INCONCLUSIVE, Course.SAME),
+        (None, V.PASS, Course.SAME),
+        (None, V.SKIP, Course.SAME),
+        (None, V.FAIL, Course.UNDECIDED),
+        (None, V.WARN, Course.UNDECIDED),
+        (V.PASS, None, Course.UNDECIDED),
+        (V.FAIL, None, Course.UNDECIDED),
+        (V.SKIP, None, Course.SAME),
+        (V.ERROR, None, Course.SAME),
+    ],
+)
+def test_which_way_a_case_went(a: Verdict | None, b: Verdict | None, went: Course) -> None:
+    assert course(a, b) is went
+
+
+@pytest.mark.parametrize("other", [each for each in Verdict if each is not V.INCONCLUSIVE])
+def test_to_or_from_inconclusive_is_undecided(other: Verdict) -> None:
+    assert course(V.INCONCLUSIVE, other) is course(other, V.INCONCLUSIVE) is Course.UNDECIDED
+
+
+def test_what_is_worse_one_way_is_never_worse_the_other_way() -> None:
+    for a, b in itertools.product(Verdict, repeat=2):
+        assert {course(a, b), course(b, a)} != {Course.WORSE}
+        assert (course(a, b) is Course.SAME) is (a is b)
+
+
+def test_between_two_brokers_a_missing_capability_is_not_worse() -> None:
+    assert (
+        course(V.PASS, V.SKIP, across=True)
+        is course(V.SKIP, V.FAIL, across=True)
+        is Course.UNDECIDED
+    )
+    assert course(V.PASS, V.FAIL, across=True) is Course.WORSE
+
+
+def test_every_kind_of_difference_worse_first() -> None:
+    a = [told("gone", V.PASS), told("same", V.FAIL), told("mended", V.FAIL), told("broken", V.PASS)]
+    b = [told("same", V.FAIL), told("mended", V.PASS), told("broken", V.FAIL), told("new", V.PASS)]
+    found = compare(a, b)
+    assert [(each.case, each.kind, each.course) for each in found] == [
+        ("broken", Kind.CHANGED, Course.WORSE),
+        ("gone", Kind.REMOVED, Course.UNDECIDED),
+        ("mended", Kind.CHANGED, Course.BETTER),
+        ("new", Kind.ADDED, Course.SAME),
+        ("same", Kind.UNCHANGED, Course.SAME),
+    ]
+    assert found[0].a is a[3]
+    assert found[0].b is b[2]
+
+
+def test_one_case_on_two_targets_is_two_cases() -> None:
+    a = [told("c", V.PASS, target="x"), told("c", V.PASS, target="y")]
+    b = [told("c", V.FAIL, target="x"), told("c", V.PASS, target="y")]
+    assert [(each.target, each.kind) for each in compare(a, b)] == [
+        ("x", Kind.CHANGED),
+        ("y", Kind.UNCHANGED),
+    ]
+
+
+def test_across_pairs_by_case_whatever_the_targets_are_called() -> None:
+    a, b = [told("c", V.PASS, target="x")], [told("c", V.FAIL, target="y")]
+    assert {each.kind for each in compare(a, b)} == {Kind.ADDED, Kind.REMOVED}
+    (found,) = compare(a, b, across=True)
+    assert (found.target, found.kind, found.course) == ("x / y", Kind.CHANGED, Course.WORSE)
+
+
+def test_only_this_broker_is_a_violation_here_and_none_there() -> None:
+    pairs = {
+        "a": (V.FAIL, V.PASS),
+        "a known": (V.KNOWN, V.NOTE),
+        "b": (V.PASS, V.FAIL),
+        "both": (V.FAIL, V.KNOWN),
+        "skipped there": (V.FAIL, V.SKIP),
+        "unclear there": (V.FAIL, V.INCONCLUSIVE),
+        "our error": (V.ERROR, V.PASS),
+    }
+    found = compare(
+        [told(case, a) for case, (a, _) in pairs.items()],
+        [told(case, b) for case, (_, b) in pairs.items()],
+        across=True,
+    )
+    assert {each.case: each.only for each in found if each.only} == {
+        "a": "A",
+        "a known": "A",
+        "b": "B",
+    }
+
+
+def test_a_change_that_took_several_attempts_is_unsteady() -> None:
+    (found,) = compare([told("c", V.PASS, attempts=3)], [told("c", V.FAIL)])
+    assert found.unsteady
+    assert found.course is Course.WORSE
+    (steady,) = compare([told("c", V.PASS)], [told("c", V.FAIL)])
+    assert not steady.unsteady
+    (unchanged,) = compare([told("c", V.PASS, attempts=3)], [told("c", V.PASS, attempts=2)])
+    assert not unchanged.unsteady
+
+
+def test_of_a_case_judged_again_the_last_verdict_counts_and_the_others_are_kept() -> None:
+    lines = [Result("c", "t", (), each, "") for each in (V.FAIL, V.PASS)] + [
+        Result("d", "t", (), V.PASS, "")
+    ]
+    first, second = last_of_each([lines[0], lines[2], lines[1]])
+    assert (first.result, first.earlier, first.steady) == (lines[1], (V.FAIL,), False)
+    assert second.steady
+    (found,) = compare([first], [told("c", V.FAIL)])
+    assert found.unsteady
+
+
+def test_a_skipped_case_took_no_attempt_and_is_steady() -> None:
+    assert told("c", V.SKIP, attempts=0).steady
+
+
+def test_requirements_change_with_their_worst_case() -> None:
+    held, broken = Finding("MUST-1", Seen.HELD), Finding("MUST-1", Seen.VIOLATED)
+    should = Finding("SHOULD-1", Seen.VIOLATED)
+    a = [judged("c1", V.PASS, held), judged("c2", V.PASS, held)]
+    b = [judged("c1", V.PASS, held), judged("c2", V.FAIL, broken, should)]
+    found = shifts(a, b, LEVELS.get)
+    assert [
+        (each.requirement, *each.verdicts, each.course, each.other_cases) for each in found
+    ] == [
+        ("MUST-1", V.PASS, V.FAIL, Course.WORSE, False),
+        ("SHOULD-1", None, V.WARN, Course.UNDECIDED, True),
+    ]
+    assert shifts(a, a, LEVELS.get) == []
+
+
+def test_a_requirement_that_other_cases_speak_of_is_marked() -> None:
+    a = [judged("c1", V.PASS, Finding("MUST-1", Seen.HELD), target="x")]
+    b = [judged("c2", V.FAIL, Finding("MUST-1", Seen.VIOLATED), target="y")]
+    (found,) = shifts(a, b, LEVELS.get, across=True)
+    assert found.other_cases
+    assert found.course is Course.WORSE
+
+
+def test_the_exit_code_says_what_can_be_said() -> None:
+    same, worse = (
+        compare([told("c", V.PASS)], [told("c", V.PASS)]),
+        compare([told("c", V.PASS)], [told("c", V.FAIL)]),
+    )
+    undecided, better = (
+        compare([told("d", V.INCONCLUSIVE)], [told("d", V.PASS)]),
+        compare([told("e", V.FAIL)], [told("e", V.PASS)]),
+    )
+    assert exit_code(same + better) == 0
+    assert exit_code(same + undecided) == 2
+    assert exit_code(worse + undecided) == 1
+    assert exit_code(same, partial=True) == 2
+    assert exit_code(worse, partial=True) == 1

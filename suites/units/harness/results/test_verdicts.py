@@ -1,0 +1,114 @@
+"""From findings to verdicts, results and exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+from brokerproof.harness.results import records
+from brokerproof.harness.results.records import Result, UnreadableResults
+from brokerproof.harness.results.verdict import exit_code, judge, merge
+
+HELD = Finding("R-1", Seen.HELD, "yes")
+VIOLATED = Finding("R-1", Seen.VIOLATED, "no")
+LATE = Finding("R-1", Seen.VIOLATED, "no", uncertain="the host was late")
+NEVER = Finding("R-1", Seen.NEVER_REACHED)
+
+
+@pytest.mark.parametrize(
+    ("level", "verdict"),
+    [(Level.MUST, "FAIL"), (Level.DOC, "FAIL"), (Level.SHOULD, "WARN"), (Level.MAY, "NOTE")],
+)
+def test_a_violation_weighs_what_its_level_says(level: Level, verdict: str) -> None:
+    assert judge(level, VIOLATED) is Verdict(verdict)
+    assert judge(level, HELD) is Verdict.PASS
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_what_was_not_reached_or_not_certain_is_inconclusive(level: Level) -> None:
+    assert judge(level, NEVER) is judge(level, LATE) is Verdict.INCONCLUSIVE
+
+
+def test_merging_takes_the_worst_and_nothing_is_inconclusive() -> None:
+    order = ["ERROR", "FAIL", "INCONCLUSIVE", "KNOWN", "WARN", "SKIP", "NOTE", "PASS"]
+    assert [each.value for each in Verdict] == order
+    for position, worst in enumerate(order):
+        assert merge(Verdict(each) for each in reversed(order[position:])) is Verdict(worst)
+    assert merge([]) is Verdict.INCONCLUSIVE
+
+
+def test_one_finding_per_requirement_the_most_telling_one() -> None:
+    assert combine([NEVER, HELD, LATE, VIOLATED, HELD]) == [VIOLATED]
+    assert combine([HELD, LATE]) == [LATE]
+    assert combine([NEVER, HELD]) == [HELD]
+    assert [
+        each.requirement for each in combine([Finding("B", Seen.HELD), Finding("A", Seen.HELD)])
+    ] == ["B", "A"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        (["PASS", "WARN", "NOTE", "KNOWN", "SKIP"], 0),
+        (["PASS", "INCONCLUSIVE"], 2),
+        (["FAIL", "INCONCLUSIVE"], 1),
+        (["ERROR", "FAIL"], 5),
+        ([], 2),
+    ],
+)
+def test_exit_codes(verdicts: list[str], code: int) -> None:
+    assert exit_code(Verdict(each) for each in verdicts) == code
+
+
+def test_a_known_deviation_that_passes_fails_the_run() -> None:
+    assert exit_code([Verdict.PASS], known_that_passed=True) == 1
+
+
+RESULT = Result(
+    "c[1.2]",
+    "t",
+    ("R-1",),
+    Verdict.FAIL,
+    "no: ünïcode",
+    (VIOLATED,),
+    {"x": {"value": 1, "unit": "ns"}},
+)
+
+
+def test_results_come_back_as_written(tmp_path: Path) -> None:
+    records.append(tmp_path, RESULT)
+    records.append(tmp_path, RESULT)
+    assert list(records.read(tmp_path)) == [RESULT, RESULT]
+    assert list(records.read(tmp_path / "nowhere")) == []
+
+
+def test_results_are_followed_while_they_are_written(tmp_path: Path) -> None:
+    tail = records.Tail(tmp_path)
+    assert tail.new() == []
+    records.append(tmp_path, RESULT)
+    with (tmp_path / records.NAME).open("a") as file:
+        file.write(RESULT.line()[:40])
+    assert tail.new() == [RESULT]
+    assert tail.new() == []
+    with (tmp_path / records.NAME).open("a") as file:
+        file.write(RESULT.line()[40:] + "\nno result\n")
+    with pytest.raises(UnreadableResults, match=r"line 3: is no result"):
+        tail.new()
+
+
+def test_a_torn_tail_is_forgiven_or_named(tmp_path: Path) -> None:
+    records.append(tmp_path, RESULT)
+    with (tmp_path / records.NAME).open("a") as file:
+        file.write(RESULT.line()[:40])
+    assert list(records.read(tmp_path)) == [RESULT]
+    with pytest.raises(UnreadableResults, match="line 2: is cut off"):
+        list(records.read(tmp_path, forgive_torn_tail=False))
+
+
+def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / records.NAME).write_text('{"case": 1}\n')
+    with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is no result"):
+        list(records.read(tmp_path))

@@ -1,0 +1,268 @@
+"""Brokers as containers: what is sent to Docker, what is said when there is none, and how it
+ends."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from brokerproof.harness.commands.brokers import brokers
+from brokerproof.harness.commands.doctor import doctor
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.targets.brokers import Listed
+from brokerproof.harness.targets.container import engine
+from brokerproof.harness.targets.container.engine import Container
+from brokerproof.harness.targets.container.recipes import RECIPES
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.target_file import BadTarget, load
+from brokerproof.suites.units.drivers import docker_endpoint
+from brokerproof.suites.units.drivers.docker_endpoint import Docker
+
+pytest.importorskip("testcontainers", reason="the extra containers is not installed")
+
+from testcontainers.core.config import ConnectionMode, testcontainers_config
+
+READY = {
+    "rabbitmq": b"2026 [info] <0.9.0> Server startup complete; 5 plugins started.\n",
+    "artemis": b"INFO  [org.apache.activemq.artemis.core.server] AMQ221007: Server is now active\n",
+    "activemq": b" INFO | Apache ActiveMQ 6.3.1 (localhost, ID:x) started\n",
+}
+
+
+@pytest.fixture
+def docker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Docker]:
+    monkeypatch.setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
+    monkeypatch.setattr(
+        testcontainers_config, "connection_mode_override", ConnectionMode.docker_host
+    )
+    with docker_endpoint.serving() as served:
+        monkeypatch.setenv("DOCKER_HOST", served.url)
+        yield served
+
+
+@pytest.mark.parametrize("broker", READY)
+def test_a_broker_is_pulled_configured_started_and_removed(
+    docker: Docker, tmp_path: Path, broker: str
+) -> None:
+    docker.prints = b"starting\n" + READY[broker]
+    target = load(f"{broker}-container")
+    facts = target.start(tmp_path)
+    try:
+        assert facts.broker.endswith("in a container")
+        order = [each for each in docker.asked if each.startswith(("POST", "PUT", "DELETE"))]
+        copied = order.count("PUT /containers/c1/archive")
+        assert order == [
+            "POST /images/create",
+            "POST /containers/create",
+            *["PUT /containers/c1/archive"] * copied,
+            "POST /containers/c1/start",
+        ]
+        bound = docker.created["HostConfig"]["PortBindings"]
+        assert all(each == [{"HostIp": "127.0.0.1", "HostPort": ""}] for each in bound.values()), (
+            bound
+        )
+        for name in target.acceptors():
+            host, port = target.world(0, None, lambda _: None).endpoint(name)  # type: ignore[attr-defined]
+            with socket.create_connection((host, port), 5):
+                pass
+    finally:
+        target.stop()
+    assert docker.removed
+    assert (
+        tmp_path / f"{broker}-container" / "log" / "container.log"
+    ).read_bytes() == docker.prints
+    target.stop()
+
+
+def test_from_within_a_container_ports_are_reached_by_the_bridge(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        testcontainers_config, "connection_mode_override", ConnectionMode.gateway_ip
+    )
+    docker.prints = READY["activemq"]
+    target = load("activemq-container")
+    target.start(tmp_path)
+    target.stop()
+    assert all(
+        each[0]["HostIp"] == "" for each in docker.created["HostConfig"]["PortBindings"].values()
+    )
+
+
+def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
+    docker: Docker, tmp_path: Path
+) -> None:
+    docker.prints = READY["rabbitmq"]
+    target = load("rabbitmq-container")
+    target.start(tmp_path)
+    target.starve(target.world(0, None, lambda _: None), "memory", True)
+    docker.exit_code = 69
+    with pytest.raises(
+        SetUpFailed,
+        match=r"rabbitmqctl set_disk_free_limit 1000000: ended with 69 in rabbitmq:4.0-manag",
+    ):
+        target.starve(target.world(0, None, lambda _: None), "disk", False)
+    docker.listening["15672/tcp"].close()
+    with pytest.raises(SetUpFailed, match="management API did not answer"):
+        target.provide("q", RoutingType.ANYCAST)
+    target.stop()
+    assert docker.created["Image"] == "rabbitmq:4.0-management"
+    assert set(docker.created["ExposedPorts"]) == {
+        "5672/tcp",
+        "61613/tcp",
+        "15674/tcp",
+        "15672/tcp",
+    }
+    assert b"default_user = brokerproof" in docker.files["/etc/rabbitmq/rabbitmq.conf"]
+    assert (
+        b"listeners.tcp.1 = 0.0.0.0:5672\nstomp.listeners.tcp.1 = 0.0.0.0:61613\n"
+        in docker.files["/etc/rabbitmq/conf.d/90-harness.conf"]
+    )
+    assert (
+        docker.files["/etc/rabbitmq/enabled_plugins"]
+        == b"[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management].\n"
+    )
+    assert docker.executed[0] == ["rabbitmqctl", "set_vm_memory_high_watermark", "0"]
+
+
+def test_a_classic_file_of_rabbitmq_is_named_to_it() -> None:
+    path = Path(str(load("rabbitmq-container")._path)).with_name("classic.config")  # type: ignore[attr-defined]
+    recipe = RECIPES["rabbitmq"](path, "3.13")
+    assert recipe.environment == {"RABBITMQ_CONFIG_FILE": "/etc/rabbitmq/rabbitmq.config"}
+    assert recipe.files["/etc/rabbitmq/rabbitmq.config"] == path.read_bytes()
+    assert b"rabbitmq_amqp1_0" in recipe.files["/etc/rabbitmq/enabled_plugins"]
+
+
+def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
+    docker: Docker, tmp_path: Path
+) -> None:
+    docker.prints = READY["artemis"]
+    target = load("artemis-container@2.40.0")
+    target.start(tmp_path)
+    kept = tmp_path / "artemis-container@2.40.0" / "etc"
+    assert (kept / "brokerproof-certificates" / "ca.pem").is_file()
+    assert "stomp-tls" in target.tls  # type: ignore[attr-defined]
+    target.stop()
+    assert not (kept / "brokerproof-certificates").exists()
+    assert docker.created["Image"] == "apache/activemq-artemis:2.40.0"
+    xml = docker.files["/var/lib/artemis-instance/etc-override/broker.xml"]
+    assert b"tcp://0.0.0.0:61613" in xml
+    assert b"127.0.0.1" not in xml.partition(b"<acceptors>")[2].partition(b"</acceptors>")[0]
+    assert {"artemis-users.properties", "login.config"} <= {
+        each.rpartition("/")[2] for each in docker.files
+    }
+    assert docker.created["Env"] == [
+        "JAVA_ARGS_APPEND=-DBROKERPROOF_CERTIFICATES=/etc/brokerproof-certificates"
+    ]
+
+
+def test_activemq_gets_its_file(docker: Docker, tmp_path: Path) -> None:
+    docker.prints = READY["activemq"]
+    docker.images.add("apache/activemq-classic:6.3.1")
+    target = load("activemq-container")
+    target.start(tmp_path)
+    target.stop()
+    assert "POST /images/create" not in docker.asked, "the image was here"
+    assert b"//0.0.0.0:" in docker.files["/opt/apache-activemq/conf/activemq.xml"]
+    assert docker.files["/opt/apache-activemq/conf/connection.security.enabled"] == b""
+    assert docker.created["Env"] == ["ACTIVEMQ_OPTS=-Dbrokerproof.data=/opt/apache-activemq/data"]
+    with pytest.raises(SetUpFailed, match="nobody can make this broker short of memory"):
+        target.starve(target.world(0, None, lambda _: None), "memory", True)
+
+
+def test_what_does_not_start_is_removed_and_one_sentence(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Path(str(load("rabbitmq-container")._path))  # type: ignore[attr-defined]
+    recipe = RECIPES["rabbitmq"](config, None)
+    monkeypatch.setattr(engine, "START_S", 0.2)
+    docker.prints = b"still busy\n"
+    with pytest.raises(SetUpFailed) as failed:
+        Container(recipe, tmp_path).start()
+    assert (
+        str(failed.value)
+        == "rabbitmq:4.0-management: did not say within 0.2 s that it is ready; the last it said"
+        f" was 'still busy' (log: {tmp_path / 'log' / 'container.log'})"
+    )
+    assert docker.removed
+    docker.runs, docker.prints = False, b"BOOT FAILED\n"
+    with pytest.raises(
+        SetUpFailed, match=r"ended before it was ready; the last it said was 'BOOT FAILED'"
+    ):
+        Container(recipe, tmp_path).start()
+    docker.offered = set()
+    docker.images.clear()
+    with pytest.raises(
+        SetUpFailed,
+        match=r"rabbitmq:4.0-management: could not be started \(.*manifest.*; see whether",
+    ):
+        Container(recipe, tmp_path).start()
+
+
+def test_without_a_daemon_it_says_where_it_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    with pytest.raises(SetUpFailed) as failed:
+        load("rabbitmq-container").start(tmp_path)
+    assert (
+        str(failed.value)
+        == f"rabbitmq:4.0-management: no Docker daemon answers at unix://{tmp_path}/none.sock"
+        " (there is no such socket); start one, or name another with DOCKER_HOST"
+    )
+    assert engine.daemon() is None
+    long = Path("/cache") / ("x" * 300)
+    monkeypatch.setattr(
+        "brokerproof.harness.commands.brokers.kept.listing",
+        lambda: [Listed("artemis", "1.0", long, None)],
+    )
+    said = CliRunner().invoke(brokers, ["list"]).output
+    assert str(long) in said, "a pipe gets whole paths"
+    assert said.endswith("; there is no Docker here\n")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(
+            SetUpFailed,
+            match=r"no Docker daemon answers at tcp://127.0.0.1:\d+ \(.*refused.*\); start one",
+        ):
+            load("rabbitmq-container").start(tmp_path)
+
+
+def test_the_daemon_is_named(docker: Docker) -> None:
+    here = f"99.1 at {docker.url.replace('tcp', 'http')}"
+    assert engine.daemon() == here
+    said = CliRunner().invoke(brokers, ["list"]).output
+    assert said.endswith(
+        f"targets rabbitmq-container, artemis-container, activemq-container; Docker {here}\n"
+    )
+    checks = {
+        each["name"]: each for each in json.loads(CliRunner().invoke(doctor, ["--json"]).output)
+    }
+    assert checks["Docker"] == {"name": "Docker", "ok": True, "says": here, "needed": False}
+
+
+def test_without_the_library_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "testcontainers.core.container", None)
+    with pytest.raises(
+        SetUpFailed,
+        match=r"needs the library testcontainers; install it with: pip install 'brokerproof",
+    ):
+        load("activemq-container").start(tmp_path)
+
+
+def test_a_target_names_a_broker_that_there_is(tmp_path: Path) -> None:
+    file = tmp_path / "x.target.toml"
+    file.write_text('kind = "container"\nprofile = "stomp"\nbroker = "kafka"\nconfig = "x"\n')
+    with pytest.raises(
+        BadTarget, match=r"broker is 'kafka'; it should be one of rabbitmq, artemis, activemq"
+    ):
+        load(str(file))

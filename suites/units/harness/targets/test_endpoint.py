@@ -1,0 +1,140 @@
+"""Endpoints: HOST:PORT and URLs, with TLS or without; and targets over TLS that are running
+already."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.targets import certificates, endpoint, target_file
+from brokerproof.harness.targets.external import target as external_target
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.worlds.tls import CERTIFIED, Tls
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    certificates.make(tmp_path)
+    return tmp_path
+
+
+def test_endpoints_are_read(folder: Path) -> None:
+    plain = endpoint.read("localhost:1", folder)
+    assert (plain.scheme, plain.host, plain.port, plain.tls) == ("stomp", "localhost", 1, None)
+    assert endpoint.read("[::1]:5672", folder).host == "::1"
+    assert endpoint.read("amqps://h:5671", folder).tls == Tls()
+    assert endpoint.read("stomp+ssl://h:1?ca=ca.pem&certificate=client.pem", folder).tls == Tls(
+        folder / "ca.pem", own=folder / "client.pem"
+    )
+    known = endpoint.read(
+        "stomp+ssl://me:p%20w@h:1?profile=x&insecure=true", folder, options=("profile",)
+    )
+    assert (known.tls, known.options, known.login) == (Tls(verify=False), {"profile": "x"}, "me")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "nowhere",
+            (
+                "should look like stomp://HOST:PORT, stomp+ssl://HOST:PORT, amqp://HOST:PORT,"
+                " amqps://HOST:PORT, or HOST:PORT"
+            ),
+        ),
+        ("h:70000", "out of range"),
+        ("https://h:1", "should look like stomp://HOST:PORT"),
+        ("stomp://h:1?ca=ca.pem", "unknown option 'ca' without TLS; there are none"),
+        ("amqps://h:1?cafile=x", "unknown option 'cafile'; there are ca, certificate, insecure"),
+        ("amqps://h:1?ca=missing.pem", "ca names 'missing.pem', and there is no such file"),
+        (
+            "amqps://h:1?insecure=yes",
+            "insecure is 'yes'; write insecure=true to believe any certificate",
+        ),
+        ("amqps://h:1?ca=ca.pem&insecure=true", "leave one of them out"),
+    ],
+)
+def test_bad_endpoints_are_one_sentence(folder: Path, text: str, sentence: str) -> None:
+    with pytest.raises(endpoint.BadEndpoint) as caught:
+        endpoint.read(text, folder)
+    assert sentence in str(caught.value)
+
+
+def test_a_broker_with_tls_that_runs_already_is_a_target(folder: Path) -> None:
+    running = target_file.load("reference-real")
+    running.start(folder)
+    try:
+        host, port = running.endpoints["stomp-tls"]  # type: ignore[attr-defined]
+        authority = running.tls["stomp-tls"].authority  # type: ignore[attr-defined]
+        url = f"stomp+ssl://brokerproof:brokerproof@{host}:{port}"
+        target = target_file.load(f"{url}?ca={authority}")
+        facts = target.start(folder)
+        assert (facts.broker, facts.tls) == ("brokerproof", "TLS, verified by ca.pem")
+        bench = Bench(target, ("X",), label="x")
+        peer = bench.stomp()
+        assert peer.channel.security.startswith("TLSv1.3")
+        assert bench.outcome.wire.unkept == "a connection was over TLS"
+        bench.close()
+        target.stop()
+        insecure = target_file.load(f"{url}?insecure=true")
+        assert "NOT verified" in dataclasses.asdict(insecure.start(folder))["tls"]
+        insecure.stop()
+        with pytest.raises(
+            SetUpFailed, match=r"its certificate is not believed .* name its authority by ca=FILE"
+        ):
+            target_file.load(url).start(folder)
+        in_the_clear = running.endpoints["stomp"][1]  # type: ignore[attr-defined]
+        with pytest.raises(SetUpFailed, match="there is no TLS with it"):
+            target_file.load(f"stomp+ssl://127.0.0.1:{in_the_clear}?insecure=true").start(folder)
+    finally:
+        running.stop()
+
+
+def test_in_virtual_time_a_certificate_is_stated(tmp_path: Path) -> None:
+    target = target_file.load("reference")
+    target.start(tmp_path)
+    bench = Bench(target, ("X",), label="x")
+    peer = bench.peer(acceptor="stomp-tls", certificate=CERTIFIED)
+    assert peer.channel.security == ""
+    peer.connect({"accept-version": "1.2", "host": "localhost"})
+
+
+@pytest.mark.parametrize(
+    ("says", "sentence"),
+    [
+        (b"AMQP\x00\x00\x09\x01", "speaks AMQP, not STOMP; name its STOMP port"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", r"speaks TLS; write stomp\+ssl://HOST:PORT"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP, not STOMP"),
+        (
+            b"220 mail.example ESMTP\r\n",
+            "does not speak STOMP: to CONNECT it said b'220 mail.example ESMTP",
+        ),
+        (b"", "closed the connection without an answer to CONNECT; is it a STOMP port"),
+        (None, "did not answer CONNECT within 0.3 s; is it a STOMP port"),
+    ],
+)
+def test_a_port_that_speaks_something_else_is_told(
+    says: bytes | None, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_target, "_PROBE_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as kept:
+
+        def serve() -> None:
+            server.accept()[0].close()  # whether it accepts at all is asked first
+            connection = kept.enter_context(server.accept()[0])
+            if says is not None:
+                connection.recv(4096)
+                connection.sendall(says)
+                connection.shutdown(socket.SHUT_WR)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(SetUpFailed, match=sentence):
+            target_file.load(f"127.0.0.1:{server.getsockname()[1]}").start(tmp_path)
+        thread.join()

@@ -1,0 +1,295 @@
+"""RabbitMQ as a process, without RabbitMQ: a small script stands in for the release's launcher and
+for epmd."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.targets import debian
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.local_process import listens
+from brokerproof.harness.targets.rabbitmq import broker
+from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
+from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess, default_plugins, our_files
+from brokerproof.harness.targets.rabbitmq.release import Release
+
+LISTEN = "import socket; held = [socket.create_server(('127.0.0.1', int(each))) for each in ports]"
+EPMD = f"""
+import os, socket, sys, time
+if "-names" in sys.argv:
+    socket.create_connection(("127.0.0.1", int(os.environ["ERL_EPMD_PORT"]))).close()
+    raise SystemExit(0)
+ports = [sys.argv[sys.argv.index("-port") + 1]]
+{LISTEN}
+time.sleep(60)
+"""
+NODE = f"""
+import os, re, time
+from pathlib import Path
+assert "brokerproof" in Path(os.environ["RABBITMQ_CONFIG_FILE"]).read_text()
+text = (Path(os.environ["RABBITMQ_CONFIG_FILES"]) / "harness.conf").read_text()
+ports = re.findall(r"tcp\\.(?:1 = 127\\.0\\.0\\.1:|port = )(\\d+)", text)
+{LISTEN}
+Path(os.environ["RABBITMQ_LOGS"]).write_text("Server startup complete; 3 plugins started.")
+time.sleep(60)
+"""
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{sys.executable} -I\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def release(folder: Path, node: str = NODE) -> Release:
+    """A release whose launcher does ``node``."""
+    home = folder / "rabbitmq_server-3.99.1"
+    script(home / "sbin" / "rabbitmq-server", node)
+    for name in ("rabbit", *default_plugins("3.99.1")):
+        (home / "plugins" / f"{name}-3.99.1").mkdir(parents=True)
+    return Release("3.99.1", home)
+
+
+@pytest.fixture
+def erlang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "bin" / "epmd", EPMD)
+    script(tmp_path / "bin" / "erl", "")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+def test_a_machine_without_rabbitmq_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
+    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path)
+    sentence = "not installed here .* apt-get install --no-install-recommends rabbitmq-server"
+    with pytest.raises(SetUpFailed, match=sentence):
+        RabbitmqProcess(tmp_path / "node").start()
+    assert not (tmp_path / "node").exists()
+
+
+def test_the_newest_installed_release_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
+    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path)
+    for version in ("3.9.13", "3.10.8", "3.8.0"):
+        script(tmp_path / f"rabbitmq_server-{version}" / "sbin" / "rabbitmq-server", "")
+    (tmp_path / "rabbitmq_server-4.0.0").mkdir()  # removed, its folder is left
+    assert rabbitmq_release.find().version == "3.10.8"
+
+
+def test_a_release_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = release(tmp_path).home.rename(tmp_path / "mine")
+    monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(home))
+    for version in (None, "3", "3.99", "3.99.1"):
+        assert rabbitmq_release.find(version) == Release("3.99.1", home)
+    monkeypatch.setenv("BROKERPROOF_RABBITMQ", str(tmp_path))
+    with pytest.raises(SetUpFailed, match=r"BROKERPROOF_RABBITMQ: .* has no sbin/rabbitmq-server"):
+        rabbitmq_release.find()
+
+
+def test_a_release_that_the_machine_has_not_is_taken_from_a_debian_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any leading numbers name a release, whole ones: 3.1 is not 3.10."""
+    monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
+    monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path / "none")
+    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
+    root = debian.home_of("bookworm", "rabbitmq-server")
+    script(
+        root
+        / "/".join((tmp_path / "none").parts[1:])
+        / "rabbitmq_server-3.10.8"
+        / "sbin"
+        / "rabbitmq-server",
+        "",
+    )
+    found = rabbitmq_release.find("3.10")
+    assert found == Release("3.10.8", tmp_path / "none" / "rabbitmq_server-3.10.8", root)
+    assert found.folder.is_dir()
+    assert list(rabbitmq_release.installed()) == [found]
+    with pytest.raises(
+        SetUpFailed, match=r"3\.10\.9: Debian bookworm has 3\.10\.8; name the release 3\.10"
+    ):
+        rabbitmq_release.find("3.10.9")
+    for version in ("3.1", "2.8.7"):
+        with pytest.raises(
+            SetUpFailed, match=rf"RabbitMQ {version}: can be had neither .* known are 4\.0, 3\.10,"
+        ):
+            rabbitmq_release.find(version)
+    with pytest.raises(
+        SetUpFailed, match=r"RabbitMQ newest: is no release number; name one like 4\.0"
+    ):
+        rabbitmq_release.find("newest")
+
+
+def test_a_debian_root_needs_root_and_debootstrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path))
+    monkeypatch.setattr(debian, "PATH", str(tmp_path))
+    for user, sentence in (
+        (1000, "only root can make and enter"),
+        (0, "needs unshare; install it with: apt-get"),
+    ):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        with pytest.raises(SetUpFailed, match=f"Debian trixie with rabbitmq-server: {sentence}"):
+            debian.install("trixie", "rabbitmq-server")
+    for tool in ("unshare", "chroot"):
+        script(tmp_path / tool, "")
+    with pytest.raises(
+        SetUpFailed, match="needs debootstrap; install it with: apt-get install debootstrap"
+    ):
+        debian.install("trixie", "rabbitmq-server")
+    script(
+        tmp_path / "debootstrap",
+        "print('I: Retrieving\\nE: Couldn\\'t download it'); raise SystemExit(1)",
+    )
+    with pytest.raises(
+        SetUpFailed, match=r"debootstrap ended with 1 \(E: Couldn't download it\); it needs root"
+    ):
+        debian.install("trixie", "rabbitmq-server")
+    assert not debian.home_of("trixie", "rabbitmq-server").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "listeners.tcp.1 = 5672",
+            r"line 2: listeners\.tcp\.1 is set by the harness; leave it out",
+        ),
+        (
+            "stomp.listeners.tcp.1 = 0.0.0.0:61613",
+            r"line 2: stomp\.listeners\.tcp\.1 is set by the harness",
+        ),
+        ("web_stomp.tcp.port = 15674", r"line 2: web_stomp\.tcp\.port is set by the harness"),
+        ("management.tcp.port = 15672", r"line 2: management\.tcp\.port is set by the harness"),
+        ("heartbeat: 10", r"line 2: is not KEY = VALUE"),
+    ],
+)
+def test_settings_that_are_not_the_files_business_are_refused(
+    tmp_path: Path, line: str, sentence: str
+) -> None:
+    path = tmp_path / "rabbitmq.conf"
+    path.write_text(f"# one\n{line}\n")
+    with pytest.raises(SetUpFailed, match=sentence):
+        broker.settings(path)
+
+
+def test_our_own_file_is_good_and_names_the_user() -> None:
+    found = broker.settings(broker.our_files() / "rabbitmq.conf")
+    assert (found["default_user"], found["default_pass"]) == ("brokerproof", "brokerproof")
+
+
+@pytest.mark.usefixtures("erlang")
+def test_a_node_gets_ports_a_folder_and_an_epmd_of_its_own_and_all_of_it_ends(
+    tmp_path: Path,
+) -> None:
+    process = RabbitmqProcess(tmp_path / "node", release=release(tmp_path))
+    with process as running:
+        assert set(running.ports) == {"amqp", "stomp", "web_stomp", "management"}
+        assert (running.version, running.login, running.passcode) == (
+            "3.99.1",
+            "brokerproof",
+            "brokerproof",
+        )
+        assert all(listens("127.0.0.1", port) for port in running.ports.values())
+        assert not process.ended()
+        with pytest.raises(SetUpFailed, match="has been started already"):
+            process.start()
+    assert process.ended()
+    assert not any(listens("127.0.0.1", port) for port in running.ports.values())
+    written = (tmp_path / "node" / "etc" / "conf.d" / "harness.conf").read_text()
+    hosts = re.findall(r"= (\S+):\d+$", written, re.MULTILINE)
+    assert hosts == ["127.0.0.1", "127.0.0.1"]
+    assert written.count("tcp.ip = 127.0.0.1") == 2
+    plugins = (tmp_path / "node" / "etc" / "enabled_plugins").read_text()
+    assert plugins == "[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management,rabbitmq_amqp1_0].\n"
+
+
+@pytest.mark.usefixtures("erlang")
+def test_a_classic_file_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    config = our_files() / "classic.config"
+    with RabbitmqProcess(
+        tmp_path / "node", config=config, plugins=[], release=release(tmp_path)
+    ) as running:
+        assert (running.login, running.passcode) == ("brokerproof", "brokerproof")
+    assert (tmp_path / "node" / "etc" / "rabbitmq.config").read_text() == config.read_text()
+
+
+@pytest.mark.usefixtures("erlang")
+def test_only_what_is_enabled_gets_a_port(tmp_path: Path) -> None:
+    with RabbitmqProcess(
+        tmp_path / "node", plugins=["rabbitmq_stomp"], release=release(tmp_path)
+    ) as running:
+        assert set(running.ports) == {"amqp", "stomp"}
+
+
+@pytest.mark.usefixtures("erlang")
+def test_an_unknown_plugin_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(SetUpFailed, match=r"RabbitMQ 3\.99\.1: has no plugin rabbitmq_stmp"):
+        RabbitmqProcess(
+            tmp_path / "node", plugins=["rabbitmq_stmp"], release=release(tmp_path)
+        ).start()
+
+
+def test_erlang_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetUpFailed, match=r"erl is not on the PATH; install it with: apt-get"):
+        RabbitmqProcess(tmp_path / "node", release=release(tmp_path)).start()
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "[error] <0.1.0> You've tried to set x, but there is no setting with that name.",
+            "You've tried to set x",
+        ),
+        (
+            (
+                "[error] <0.1.0> Error preparing configuration in phase y:\n[error] <0.1.0>   -"
+                " Error transforming z\n[error] <0.1.0>   - no integer"
+            ),
+            "Error transforming z: no integer",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("erlang")
+def test_why_a_node_did_not_start_is_read_from_what_it_said(
+    tmp_path: Path, said: str, reason: str
+) -> None:
+    broken = release(tmp_path, f"print({said!r}); raise SystemExit(1)")
+    with pytest.raises(SetUpFailed, match=f"ended before it was ready: {reason}"):
+        RabbitmqProcess(tmp_path / "node", release=broken).start()
+
+
+@pytest.mark.usefixtures("erlang")
+def test_a_node_whose_epmd_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "bin" / "epmd").write_text("#!/bin/sh\nexit 1\n")
+    sentence = (
+        r"RabbitMQ 3\.99\.1: ended before it was ready: epmd does not answer on port \d+ \(logs: "
+    )
+    with pytest.raises(SetUpFailed, match=sentence):
+        RabbitmqProcess(tmp_path / "node", release=release(tmp_path)).start()
+
+
+@pytest.mark.usefixtures("erlang")
+def test_other_ports_are_tried_when_one_was_taken_meanwhile(tmp_path: Path) -> None:
+    taken = (
+        "import os, pathlib\ncount = pathlib.Path(os.environ['HOME']).parents[1] /"
+        " 'tries'\ncount.write_text(count.read_text() + 'x' if count.exists() else 'x')\nif"
+        " len(count.read_text()) < 3:\n    print('Failed to start Ranch listener"
+        " {acceptor,{127,0,0,1},9} in x for reason eaddrinuse (in use)')\n    raise SystemExit(1)\n"
+    )
+    with RabbitmqProcess(tmp_path / "node", release=release(tmp_path, taken + NODE)):
+        assert (tmp_path / "tries").read_text() == "xxx"

@@ -1,0 +1,53 @@
+"""How late a host is: what the kernel counts of a broker's threads widens an interval, as the
+canary's own lateness does."""
+
+from pathlib import Path
+
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.worlds.canary import Canary
+from brokerproof.harness.worlds.scheduler_delay import RunQueue
+
+
+def thread(proc: Path, pid: int, tid: int, waited: int, children: str = "") -> None:
+    folder = proc / str(pid) / "task" / str(tid)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "schedstat").write_text(f"5000 {waited} 7\n")
+    (folder / "children").write_text(children)
+
+
+def test_the_thread_that_waited_longest_since_the_last_look_counts(tmp_path: Path) -> None:
+    thread(tmp_path, 10, 10, 1_000)
+    thread(tmp_path, 10, 11, 50_000)
+    queue = RunQueue(10, tmp_path)
+    assert queue.worst() == 0  # nothing is known of what was before
+    thread(tmp_path, 10, 10, 9_000)
+    thread(tmp_path, 10, 11, 50_300)
+    assert queue.worst() == 8_000
+    assert queue.worst() == 0
+
+
+def test_processes_that_the_broker_started_are_the_broker(tmp_path: Path) -> None:
+    thread(tmp_path, 10, 10, 0, children="20 ")
+    thread(tmp_path, 20, 20, 100)
+    queue = RunQueue(10, tmp_path)
+    queue.worst()
+    thread(tmp_path, 20, 20, 700)
+    thread(
+        tmp_path, 20, 21, 90_000
+    )  # new: it may have been there long before it was a thread of this one
+    assert queue.worst() == 600
+
+
+def test_a_process_that_is_gone_or_is_not_counted_waited_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "10" / "task" / "10").mkdir(parents=True)
+    assert RunQueue(10, tmp_path).worst() == RunQueue(11, tmp_path).worst() == 0
+
+
+def test_a_broker_that_waited_for_a_core_makes_the_host_late(tmp_path: Path) -> None:
+    thread(tmp_path, 10, 10, 0)
+    canary = Canary(RunQueue(10, tmp_path))
+    assert canary.worst(0) == 0
+    thread(tmp_path, 10, 10, ms(180))
+    assert canary.worst(0) == ms(180)
+    assert canary.worst(0) == ms(180), "readings stay"
+    assert canary.quantile(1.0) == 0, "what we say of ourselves is the canary's"

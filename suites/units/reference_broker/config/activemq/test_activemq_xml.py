@@ -1,0 +1,370 @@
+"""activemq.xml: what the reader makes of it, and what it says about what it does not accept."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from brokerproof.reference_broker.config.activemq import activemq_xml
+from brokerproof.reference_broker.runtime import virtual
+from brokerproof.reference_broker.runtime.command import broker as command
+from brokerproof.reference_broker.settings.activemq import (
+    GIB,
+    ActiveMq,
+    Cursor,
+    DestinationPolicy,
+    SystemUsage,
+)
+from brokerproof.reference_broker.settings.settings import BadSetting, Settings
+
+FIXTURES = Path(str(files("brokerproof.fixtures"))) / "brokers" / "activemq"
+STOMP = (
+    '<transportConnectors><transportConnector name="stomp"'
+    ' uri="stomp://127.0.0.1:61613{}"/></transportConnectors>'
+)
+
+
+def written(
+    tmp_path: Path, inside: str = STOMP.format(""), attributes: str = "", beside: str = ""
+) -> Path:
+    """A file whose broker has ``attributes`` and ``inside``; ``beside`` it other beans."""
+    path = tmp_path / "activemq.xml"
+    path.write_text(f"""<beans xmlns="http://www.springframework.org/schema/beans"
+ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="a b">
+{beside}
+<broker xmlns="http://activemq.apache.org/schema/core" {attributes}>
+{inside}
+</broker></beans>""")
+    return path
+
+
+def read(tmp_path: Path, inside: str = "", attributes: str = "", query: str = "") -> Settings:
+    return activemq_xml.read(
+        written(tmp_path, inside + STOMP.format(query), attributes), {"HOME": "here"}
+    )
+
+
+def policies(*entries: str) -> str:
+    return f"<destinationPolicy><policyMap><policyEntries>{''.join(entries)}</policyEntries></policyMap></destinationPolicy>"  # noqa: E501
+
+
+def of(settings: Settings) -> ActiveMq:
+    assert settings.activemq is not None
+    return settings.activemq
+
+
+def test_the_defaults_are_those_of_activemq(tmp_path: Path) -> None:
+    settings = read(tmp_path)
+    assert of(settings) == ActiveMq()
+    assert of(settings).usage == SystemUsage(memory=GIB, store=100 * GIB, temp=50 * GIB)
+    assert (settings.name, settings.security_enabled, settings.users) == ("localhost", False, {})
+    (stomp,) = settings.acceptors
+    assert (stomp.protocols, stomp.host, stomp.port, stomp.handshake_timeout_ms) == (
+        ("STOMP",),
+        "127.0.0.1",
+        61613,
+        30_000,
+    )
+    assert (stomp.heart_beat_grace, stomp.manners.qualified_names) == (1.0, True)
+
+
+def test_policies(tmp_path: Path) -> None:
+    entries = (
+        (
+            '<policyEntry queue="A.>" memoryLimit="1 mb" producerFlowControl="false"'
+            ' cursorMemoryHighWaterMark="50"/>'
+        ),
+        (
+            '<policyEntry queue="A.B" memoryLimit="20kb" queuePrefetch="7">'
+            "<pendingQueuePolicy><vmQueueCursor/></pendingQueuePolicy></policyEntry>"
+        ),
+        (
+            '<policyEntry topic=">" topicPrefetch="3" sendFailIfNoSpace="true"'
+            ' sendFailIfNoSpaceAfterTimeout="5"/>'
+        ),
+    )
+    activemq = of(read(tmp_path, policies(*entries)))
+    assert activemq.policy("queue://A.C") == DestinationPolicy(
+        "queue://A.>",
+        memory_limit=1024**2,
+        producer_flow_control=False,
+        cursor_memory_high_water_mark=50,
+    )
+    assert activemq.policy("queue://A.B") == DestinationPolicy(
+        "queue://A.B", memory_limit=20480, queue_prefetch=7, cursor=Cursor.VM
+    )
+    topic = activemq.policy("topic://anything.else")
+    assert (topic.topic_prefetch, topic.send_fail_if_no_space, topic.send_fail_after_ms) == (
+        3,
+        True,
+        5,
+    )
+    assert activemq.policy("queue://other") == DestinationPolicy()
+
+
+@pytest.mark.parametrize(
+    ("name", "closest"),
+    [
+        ("queue://A", "queue://A.>"),
+        ("queue://A.B", "queue://A.*"),
+        ("queue://A.B.C", "queue://A.B.>"),
+        ("queue://A.X.C", "queue://A.>"),
+        ("queue://A.X.D", "queue://A.X.D"),
+        ("queue://B", "queue://>"),
+        ("topic://A.B", "topic://A.B"),
+        ("topic://A", ""),
+    ],
+)
+def test_the_closest_policy_holds(name: str, closest: str) -> None:
+    patterns = (
+        "queue://>",
+        "queue://A.>",
+        "queue://A.B.>",
+        "queue://A.*",
+        "queue://A.X.D",
+        "topic://A.B",
+    )
+    for order in (patterns, tuple(reversed(patterns))):
+        assert (
+            ActiveMq(policies=tuple(map(DestinationPolicy, order))).policy(name).pattern == closest
+        )
+
+
+def test_a_default_entry_holds_where_no_other_does(tmp_path: Path) -> None:
+    entry = '<defaultEntry><policyEntry memoryLimit="5"/></defaultEntry>'
+    inside = f"<destinationPolicy><policyMap>{entry}</policyMap></destinationPolicy>"
+    assert of(read(tmp_path, inside)).policy("queue://x").memory_limit == 5
+
+
+def test_system_usage(tmp_path: Path) -> None:
+    inside = """<systemUsage><systemUsage sendFailIfNoSpace="true" sendFailIfNoSpaceAfterTimeout="3000">
+        <memoryUsage><memoryUsage percentOfJvmHeap="70"/></memoryUsage>
+        <storeUsage><storeUsage limit="100 gb"/></storeUsage>
+        <tempUsage><tempUsage percentLimit="10" total="1g"/></tempUsage></systemUsage></systemUsage>"""  # noqa: E501
+    assert of(read(tmp_path, inside, 'persistent="false" brokerName="b"')) == ActiveMq(
+        persistent=False,
+        usage=SystemUsage(
+            memory_percent=70,
+            store=100 * GIB,
+            temp_percent=10,
+            temp_total=GIB,
+            send_fail_if_no_space=True,
+            send_fail_after_ms=3000,
+        ),
+    )
+
+
+def test_users_and_plugins(tmp_path: Path) -> None:
+    inside = """<plugins><statisticsBrokerPlugin/><simpleAuthenticationPlugin><users>
+        <authenticationUser username="a" password="${HOME}" groups="x,y"/><authenticationUser username="b" password=""/>
+        </users></simpleAuthenticationPlugin></plugins>"""  # noqa: E501
+    settings = read(tmp_path, inside)
+    assert (settings.security_enabled, settings.users, of(settings).statistics) == (
+        True,
+        {"a": "here", "b": ""},
+        True,
+    )
+
+
+def test_connectors(tmp_path: Path) -> None:
+    inside = """<transportConnectors>
+        <transportConnector name="s" uri="stomp://localhost:0?transport.hbGracePeriodMultiplier=1.5&amp;transport.soTimeout=3"/>
+        <transportConnector name="t" uri="stomp+nio://[::1]:1?transport.hbGracePeriodMultiplier=0.5"/>
+        <transportConnector name="a" uri="amqp://127.0.0.1:5672?transport.wireFormat.idleTimeout=900&amp;transport.producerCredit=10"/>
+        <transportConnector name="o" uri="tcp://127.0.0.1:61616" updateClusterClients="true"/>
+        </transportConnectors>"""
+    reading = activemq_xml.read_with_notes(written(tmp_path, inside))
+    s, t, a, o = reading.settings.acceptors
+    assert (s.heart_beat_grace, t.heart_beat_grace, t.host, t.port) == (1.5, 1.0, "::1", 1)
+    assert (a.amqp_idle_timeout_ms, a.amqp_credits, a.amqp_low_credits) == (900, 10, 3)
+    assert o.protocols == ("OPENWIRE",)
+    assert [each.where.name for each in reading.notes] == [
+        "connector 's', transport.soTimeout",
+        "transportConnector, updateClusterClients",
+    ]
+
+
+def test_what_has_no_effect_is_noted(tmp_path: Path) -> None:
+    beside = (
+        '<bean class="org.springframework.context.support.PropertySourcesPlaceholderConfigurer"/>'
+    )
+    attributes = 'useJmx="false" dataDirectory="${nowhere}" advisorySupport="true"'
+    inside = (
+        policies('<policyEntry queue="a" optimizedDispatch="true"/>')
+        + "<persistenceAdapter><kahaDB/></persistenceAdapter>"
+    )
+    path = written(tmp_path, inside + STOMP.format(""), attributes, beside)
+    names = [each.where.name for each in activemq_xml.read_with_notes(path).notes]
+    assert names == [
+        "bean",
+        "broker, useJmx",
+        "broker, dataDirectory",
+        "broker, advisorySupport",
+        "policyEntry, optimizedDispatch",
+        "persistenceAdapter",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inside", "attributes", "said"),
+    [
+        ("", 'persistant="true"', "unknown attribute; did you mean persistent?"),
+        ("", 'persistent="yes"', "'yes' is neither true nor false"),
+        ("", 'brokerName="${NOWHERE}"', "${NOWHERE} has no value"),
+        ("<destinationPolicies/>", "", "unknown element; did you mean destinationPolicy?"),
+        (
+            "<networkConnectors/>",
+            "",
+            "networkConnectors: is not supported by this broker; this broker keeps to itself",
+        ),
+        ("text", "", "the text 'text' does not belong here"),
+        ("<plugins/><plugins/>", "", "is given twice (first in line 5)"),
+        ("<plugins><jaasAuthenticationPlugin/></plugins>", "", "Java code cannot be loaded here"),
+        (policies('<policyEntry memoryLimit="1"/>'), "", "names no place, or two"),
+        (policies('<policyEntry queue="a" topic="b"/>'), "", "names no place, or two"),
+        (
+            policies('<policyEntry queue="a"/>', '<policyEntry queue="a"/>'),
+            "",
+            "queue://a is given twice",
+        ),
+        (
+            policies('<policyEntry queue="a" memoryLimit="lots"/>'),
+            "",
+            "memoryLimit: 'lots' is not a size",
+        ),
+        (policies('<policyEntry queue="a" memorylimit="1"/>'), "", "did you mean memoryLimit?"),
+        (
+            policies('<policyEntry queue="a" cursorMemoryHighWaterMark="101"/>'),
+            "",
+            "101 is out of range",
+        ),
+        (
+            policies('<policyEntry queue="a" lazyDispatch="true"/>'),
+            "",
+            "true is not supported by this broker; only false is",
+        ),
+        (
+            policies('<policyEntry queue="a"><deadLetterStrategy/></policyEntry>'),
+            "",
+            "ActiveMQ.DLQ",
+        ),
+        (
+            policies(
+                "<policyEntry"
+                ' queue="a"><pendingQueuePolicy><fileCursor/></pendingQueuePolicy></policyEntry>'
+            ),
+            "",
+            "unknown element; did you mean",
+        ),
+        (
+            "<systemUsage><systemUsage><memoryUsage limit='1'/></systemUsage></systemUsage>",
+            "",
+            "unknown attribute limit",
+        ),
+        (
+            (
+                "<systemUsage><systemUsage><memoryUsage><memoryUsage"
+                " percentLimit='1'/></memoryUsage></systemUsage></systemUsage>"
+            ),
+            "",
+            "unknown attribute",
+        ),
+        (
+            (
+                "<systemUsage><systemUsage><storeUsage><storeUsage"
+                " percentLimit='0'/></storeUsage></systemUsage></systemUsage>"
+            ),
+            "",
+            "0 is out of range",
+        ),
+        (
+            "<plugins><simpleAuthenticationPlugin anonymousAccessAllowed='true'/></plugins>",
+            "",
+            "users without a name",
+        ),
+        (
+            (
+                "<plugins><simpleAuthenticationPlugin><users><authenticationUser"
+                " password='a'/></users></simpleAuthenticationPlugin></plugins>"
+            ),
+            "",
+            "username: is empty",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    tmp_path: Path, inside: str, attributes: str, said: str
+) -> None:
+    with pytest.raises(BadSetting) as refused:
+        read(tmp_path, inside, attributes)
+    text = str(refused.value)
+    assert said in text
+    assert text.startswith(f"{tmp_path / 'activemq.xml'}, line ")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("stomp:61613", "is not the URI of a connector"),
+        ("mqtt://h:1", "the scheme mqtt is not supported by this broker; write one of stomp"),
+        ("stomp://h", "the URI has no port"),
+        ("stomp://h:70000", "70000 is out of range"),
+        (
+            "stomp://h:1?transport.hbGracePeriodMultiplyer=2",
+            "did you mean transport.hbGracePeriodMultiplier?",
+        ),
+        ("stomp://h:1?transport.hbGracePeriodMultiplier=much", "'much' is not a decimal number"),
+        ("stomp://h:1?trace", "the option 'trace' has no name or no value"),
+        ("stomp://h:1?trace=true&amp;trace=true", "trace is given twice"),
+        ("stomp://h:1?needClientAuth=true", "TLS is not spoken in this profile"),
+    ],
+)
+def test_what_is_wrong_with_a_connector_is_said(tmp_path: Path, uri: str, said: str) -> None:
+    inside = (
+        f'<transportConnectors><transportConnector name="c" uri="{uri}"/></transportConnectors>'
+    )
+    with pytest.raises(BadSetting, match="line 5: ") as refused:
+        activemq_xml.read(written(tmp_path, inside))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "malformed XML"),
+        ("<configuration/>", "is not the root of an activemq.xml"),
+        ('<beans xmlns="http://www.springframework.org/schema/beans"/>', "has no broker element"),
+        (
+            (
+                '<beans xmlns="http://www.springframework.org/schema/beans"><import'
+                ' resource="x"/></beans>'
+            ),
+            "is not read by this broker",
+        ),
+        ('<broker xmlns="http://activemq.apache.org/schema/core"/>', "there is no connector"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><a/>', "a DOCTYPE is not accepted"),
+    ],
+)
+def test_what_is_no_such_file_is_said(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "activemq.xml"
+    path.write_text(text)
+    with pytest.raises(BadSetting) as refused:
+        activemq_xml.read(path)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", sorted(each.name for each in FIXTURES.glob("*.xml")))
+def test_what_starts_the_real_broker_starts_this_one(name: str) -> None:
+    made = virtual.make(
+        str(FIXTURES / name), {"broker": {"disk_space": 10**9, "heap": 10**9}}, start=0
+    )
+    assert {"stomp", "amqp"} <= made.acceptors.keys()
+    result = CliRunner().invoke(
+        command, ["--profile", "activemq", "--config", str(FIXTURES / name), "--check"]
+    )
+    assert result.exit_code == 0, result.output
+    assert ": good; " in result.output

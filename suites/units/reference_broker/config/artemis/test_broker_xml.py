@@ -1,0 +1,554 @@
+"""Reading broker.xml: what a real file says is understood, and nothing is ignored without a
+word."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.reference_broker.config.artemis import broker_xml
+from brokerproof.reference_broker.settings.settings import (
+    Acceptor,
+    AddressSetting,
+    BadSetting,
+    ConfiguredAddress,
+    ConfiguredQueue,
+)
+
+OUR_FILE = Path(str(files("brokerproof.fixtures"))) / "brokers" / "artemis" / "broker.xml"
+STOMP = (
+    '<acceptors><acceptor name="stomp">tcp://localhost:61613?protocols=STOMP</acceptor></acceptors>'
+)
+
+
+def written(folder: Path, inside: str, *, acceptors: str = STOMP, security: str = "false") -> Path:
+    """A broker.xml whose core begins in line 3 with the acceptors; ``inside`` begins in line 5."""
+    path = folder / "broker.xml"
+    path.write_text(
+        '<configuration xmlns="urn:activemq">\n<core xmlns="urn:activemq:core">\n'
+        f"{acceptors}\n<security-enabled>{security}</security-enabled>\n{inside}\n</core>\n</configuration>\n"
+    )
+    return path
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(BadSetting) as caught:
+        broker_xml.read(path, {})
+    sentence = str(caught.value)
+    assert sentence.startswith(str(path.parent))
+    assert "\n" not in sentence
+    return sentence.removeprefix(f"{path}, ")
+
+
+GENERATED = """\
+<?xml version='1.0'?>
+<!-- a comment -->
+<configuration xmlns="urn:activemq"
+               xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+               xmlns:xi="http://www.w3.org/2001/XInclude"
+               xsi:schemaLocation="urn:activemq /schema/artemis-configuration.xsd">
+   <core xmlns="urn:activemq:core" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+         xsi:schemaLocation="urn:activemq:core ">
+      <name>0.0.0.0</name>
+      <persistence-enabled>true</persistence-enabled>
+      <max-redelivery-records>1</max-redelivery-records>
+      <journal-type>NIO</journal-type>
+      <purge-page-folders>false</purge-page-folders>
+      <paging-directory>data/paging</paging-directory>
+      <bindings-directory>data/bindings</bindings-directory>
+      <journal-directory>data/journal</journal-directory>
+      <large-messages-directory>data/large-messages</large-messages-directory>
+      <journal-datasync>true</journal-datasync>
+      <journal-min-files>2</journal-min-files>
+      <journal-pool-files>10</journal-pool-files>
+      <journal-device-block-size>4096</journal-device-block-size>
+      <journal-file-size>10M</journal-file-size>
+      <journal-buffer-timeout>484000</journal-buffer-timeout>
+      <journal-max-io>1</journal-max-io>
+      <connectors><connector name="artemis">tcp://0.0.0.0:61616</connector></connectors>
+      <disk-scan-period>5000</disk-scan-period>
+      <max-disk-usage>90</max-disk-usage>
+      <critical-analyzer>true</critical-analyzer>
+      <critical-analyzer-timeout>120000</critical-analyzer-timeout>
+      <critical-analyzer-check-period>60000</critical-analyzer-check-period>
+      <critical-analyzer-policy>HALT</critical-analyzer-policy>
+      <page-sync-timeout>484000</page-sync-timeout>
+      <global-max-size>100Mb</global-max-size>
+      <global-max-messages>-1</global-max-messages>
+      <acceptors>
+         <acceptor name="artemis">tcp://0.0.0.0:61616?tcpSendBufferSize=1048576;tcpReceiveBufferSize=1048576;\
+amqpMinLargeMessageSize=102400;protocols=CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE;useEpoll=true;amqpCredits=1000;\
+amqpLowCredits=300;amqpDuplicateDetection=true;supportAdvisory=false;suppressInternalManagementObjects=false</acceptor>
+         <acceptor name="amqp">tcp://0.0.0.0:5672?protocols=AMQP;useEpoll=true;saslMechanisms=PLAIN</acceptor>
+         <acceptor name="stomp">tcp://0.0.0.0:61613?protocols=STOMP;useEpoll=true</acceptor>
+      </acceptors>
+      <security-settings>
+         <security-setting match="#"><permission type="send" roles="amq"/></security-setting>
+      </security-settings>
+      <address-settings>
+         <address-setting match="activemq.management.#">
+            <dead-letter-address>DLQ</dead-letter-address>
+            <expiry-address>ExpiryQueue</expiry-address>
+            <redelivery-delay>0</redelivery-delay>
+            <max-size-bytes>-1</max-size-bytes>
+            <message-counter-history-day-limit>10</message-counter-history-day-limit>
+            <address-full-policy>PAGE</address-full-policy>
+            <auto-create-queues>true</auto-create-queues>
+            <auto-create-addresses>true</auto-create-addresses>
+         </address-setting>
+         <address-setting match="#">
+            <auto-delete-queues>true</auto-delete-queues>
+            <auto-delete-addresses>false</auto-delete-addresses>
+            <page-size-bytes>10M</page-size-bytes>
+            <max-size-messages>-1</max-size-messages>
+            <max-read-page-messages>-1</max-read-page-messages>
+            <max-read-page-bytes>20M</max-read-page-bytes>
+            <page-limit-bytes>-1</page-limit-bytes>
+            <page-limit-messages>-1</page-limit-messages>
+         </address-setting>
+      </address-settings>
+      <addresses>
+         <address name="DLQ"><anycast><queue name="DLQ" /></anycast></address>
+         <address name="news">
+            <multicast>
+               <queue name="readers" max-consumers="-1"><durable>false</durable></queue>
+            </multicast>
+            <anycast/>
+         </address>
+      </addresses>
+   </core>
+</configuration>
+"""
+
+
+def test_a_file_as_artemis_create_writes_it_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_text(GENERATED)
+    (tmp_path / "artemis-users.properties").write_text(
+        "# users\n\nadmin = secret = very\n! old\nguest=\n"
+    )
+    settings = broker_xml.read(path, {})
+    assert settings.name == "0.0.0.0"
+    assert settings.security_enabled, "Artemis has security on unless the file says otherwise"
+    assert settings.users == {"admin": "secret = very", "guest": ""}
+    assert [(each.name, each.host, each.port) for each in settings.acceptors] == [
+        ("artemis", "0.0.0.0", 61616),
+        ("amqp", "0.0.0.0", 5672),
+        ("stomp", "0.0.0.0", 61613),
+    ]
+    assert settings.acceptors[0].protocols == (
+        "CORE",
+        "AMQP",
+        "STOMP",
+        "HORNETQ",
+        "MQTT",
+        "OPENWIRE",
+    )
+    assert settings.address_settings == (
+        AddressSetting(
+            "activemq.management.#",
+            dead_letter_address="DLQ",
+            expiry_address="ExpiryQueue",
+            redelivery_delay_ms=0,
+            max_size_bytes=-1,
+            address_full_policy=FullPolicy.PAGE,
+            auto_create_queues=True,
+            auto_create_addresses=True,
+        ),
+        AddressSetting(
+            "#",
+            auto_delete_queues=True,
+            auto_delete_addresses=False,
+            page_size_bytes=10485760,
+            max_size_messages=-1,
+            max_read_page_bytes=20971520,
+            max_read_page_messages=-1,
+            page_limit_bytes=-1,
+            page_limit_messages=-1,
+        ),
+    )
+    assert (settings.persistence_enabled, settings.journal_file_size) == (True, 10485760)
+    assert (settings.paging_directory, settings.journal_directory) == (
+        "data/paging",
+        "data/journal",
+    )
+    assert settings.addresses == (
+        ConfiguredAddress(
+            "DLQ", frozenset({RoutingType.ANYCAST}), (ConfiguredQueue("DLQ", RoutingType.ANYCAST),)
+        ),
+        ConfiguredAddress(
+            "news",
+            frozenset(RoutingType),
+            (ConfiguredQueue("readers", RoutingType.MULTICAST, durable=False),),
+        ),
+    )
+
+
+def test_what_has_no_effect_is_noted_with_line_name_and_reason(tmp_path: Path) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_text(GENERATED)
+    (tmp_path / "artemis-users.properties").write_text("")
+    notes = broker_xml.read_with_notes(path, {}).notes
+    by_name = {each.where.name: each for each in notes}
+    assert by_name["journal-type"].where.line == 12
+    assert by_name["acceptor 'amqp', useEpoll"].where.line == 37
+    assert "socket" in by_name["acceptor 'amqp', useEpoll"].reason
+    assert str(by_name["max-disk-usage"]).startswith(
+        f"{path}, line 27: max-disk-usage has no effect here: "
+    )
+    assert by_name["expiry-address"].reason == "messages do not expire here"
+    used = {
+        "name",
+        "acceptors",
+        "addresses",
+        "address-settings",
+        "dead-letter-address",
+        "auto-create-queues",
+    }
+    assert not used & set(by_name)
+
+
+def test_our_own_file_for_both_brokers_is_understood() -> None:
+    settings = broker_xml.read(OUR_FILE)
+    assert settings.acceptor("stomp") == Acceptor("stomp", port=settings.acceptor("stomp").port)
+    assert settings.acceptor("ttl-2000").connection_ttl_ms == 2000
+    assert settings.acceptor("ttl-modifier-1.5").heart_beat_to_connection_ttl_modifier == 1.5
+    assert settings.acceptor("credits-3000").stomp_consumer_window_size == 3000
+    assert settings.acceptor("prefixes").anycast_prefix == ("queue/",)
+    assert settings.users, "security is on in that file"
+
+
+def test_broker_wide_values(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "<connection-ttl-override>7000</connection-ttl-override>"
+        "<connection-ttl-check-interval>250</connection-ttl-check-interval>"
+        "<wildcard-addresses><delimiter>/</delimiter><any-words>></any-words><routing-enabled>true</routing-enabled>"
+        "</wildcard-addresses>",
+    )
+    settings = broker_xml.read(path, {})
+    assert (settings.connection_ttl_override_ms, settings.connection_ttl_check_interval_ms) == (
+        7000,
+        250,
+    )
+    wildcards = (
+        settings.wildcard_delimiter,
+        settings.wildcard_any_words,
+        settings.wildcard_single_word,
+    )
+    assert wildcards == ("/", ">", "*")
+    assert not settings.security_enabled
+    assert not settings.users
+
+
+def test_placeholders_come_from_the_environment_or_their_default(tmp_path: Path) -> None:
+    path = written(tmp_path, "<name>${NAME:fall-back}</name>")
+    assert broker_xml.read(path, {}).name == "fall-back"
+    assert broker_xml.read(path, {"NAME": "given"}).name == "given"
+    assert "line 5: name: ${NAME} has no value" in refusal(
+        written(tmp_path, "<name>${NAME}</name>")
+    )
+
+
+@pytest.mark.parametrize(
+    ("inside", "sentence"),
+    [
+        (
+            "<persistance-enabled>true</persistance-enabled>",
+            "unknown element; did you mean persistence-enabled?",
+        ),
+        ("<wibble/>", "wibble: unknown element; remove it, or see the elements of Artemis 2.56"),
+        (
+            "<name>a</name>\n<name>b</name>",
+            "line 6: name: is given twice (first in line 5); keep one of them",
+        ),
+        ("<name/>", "name: is empty"),
+        ("<name a='b'>x</name>", "name: unknown attribute a"),
+        ("<name>x<b/></name>", "name: has elements inside"),
+        ("loose", "core: the text 'loose' does not belong here"),
+        ("<x:name xmlns:x='urn:other'>x</x:name>", "name: is in the namespace 'urn:other'"),
+        (
+            "<journal-min-files>two</journal-min-files>",
+            "journal-min-files: 'two' is not a whole number",
+        ),
+        (
+            "<persistence-enabled>yes</persistence-enabled>",
+            "persistence-enabled: 'yes' is neither true nor false",
+        ),
+        (
+            "<journal-type>AIO</journal-type>",
+            "journal-type: 'AIO' is unknown; write one of ASYNCIO, MAPPED, NIO",
+        ),
+        (
+            "<connection-ttl-override>0</connection-ttl-override>",
+            "connection-ttl-override: 0 is out of range",
+        ),
+        (
+            "<connection-ttl-override>-2</connection-ttl-override>",
+            "connection-ttl-override: -2 is out of range",
+        ),
+        ("<connection-ttl-check-interval>0</connection-ttl-check-interval>", "0 is out of range"),
+        (
+            "<connection-ttl-check-interval>1_000</connection-ttl-check-interval>",
+            "'1_000' is not a whole number",
+        ),
+        (
+            "<connection-ttl-check-interval>9223372036854775808</connection-ttl-check-interval>",
+            "is out of range",
+        ),
+        (
+            "<mask-password>true</mask-password>",
+            "mask-password: true is not supported by this broker; only false is",
+        ),
+        ("<diverts><divert/></diverts>", "diverts: is not supported by this broker"),
+        ("<ha-policy><shared-store/></ha-policy>", "ha-policy: is not supported by this broker"),
+        ("<queues/>", "queues: is not supported by this broker; the deprecated element"),
+        (
+            "<wildcard-addresses><delimiter>..</delimiter></wildcard-addresses>",
+            "delimiter: '..' is not one character",
+        ),
+        (
+            "<wildcard-addresses><delimiter>#</delimiter></wildcard-addresses>",
+            "the three characters # # * are not",
+        ),
+        (
+            "<wildcard-addresses><routing-enabled>false</routing-enabled></wildcard-addresses>",
+            "false is not supported",
+        ),
+        (
+            "<wildcard-addresses><any-word>#</any-word></wildcard-addresses>",
+            "did you mean any-words?",
+        ),
+        (
+            "<xi:include xmlns:xi='http://www.w3.org/2001/XInclude' href='/etc/passwd'/>",
+            "xi:include: is not read",
+        ),
+        (
+            "<address-settings><address-setting/></address-settings>",
+            "address-setting: has no match",
+        ),
+        (
+            "<address-settings><adress-setting match='a'/></address-settings>",
+            "did you mean address-setting?",
+        ),
+        ("<addresses><address name='a'/></addresses>", "the address 'a' has no routing type"),
+        (
+            "<addresses><address name='a'><anycast><queue/></anycast></address></addresses>",
+            "queue: has no name",
+        ),
+        (
+            "<addresses><address name='a'><unicast/></address></addresses>",
+            "unicast: unknown element",
+        ),
+    ],
+)
+def test_a_bad_element_is_refused_with_file_line_and_name(
+    tmp_path: Path, inside: str, sentence: str
+) -> None:
+    refused = refusal(written(tmp_path, inside))
+    assert sentence in refused
+    assert refused.startswith("line ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        (
+            "<max-delivery-attempts>0</max-delivery-attempts>",
+            "max-delivery-attempts: 0 is out of range",
+        ),
+        (
+            "<max-delivery-attempts>ten</max-delivery-attempts>",
+            "max-delivery-attempts: 'ten' is not a whole number",
+        ),
+        ("<max-size-bytes>10T</max-size-bytes>", "max-size-bytes: '10T' is not a size"),
+        ("<page-size-bytes>3G</page-size-bytes>", "page-size-bytes: 3221225472 is out of range"),
+        (
+            "<address-full-policy>page</address-full-policy>",
+            "'page' is unknown; write one of PAGE, BLOCK, FAIL, DROP",
+        ),
+        (
+            "<default-queue-routing-type>TOPIC</default-queue-routing-type>",
+            "write one of ANYCAST, MULTICAST",
+        ),
+        ("<auto-create-queue>true</auto-create-queue>", "did you mean auto-create-queues?"),
+        (
+            "<auto-create-jms-queues>true</auto-create-jms-queues>",
+            "write auto-create-queues instead",
+        ),
+        (
+            "<default-last-value-queue>true</default-last-value-queue>",
+            "true is not supported by this broker; only false",
+        ),
+        (
+            "<redelivery-delay-multiplier>2</redelivery-delay-multiplier>",
+            "2 is not supported by this broker; only 1.0",
+        ),
+        (
+            "<redelivery-delay>5</redelivery-delay>",
+            "redelivery-delay: 5 is not supported by this broker; only 0 is",
+        ),
+        (
+            "<max-size-bytes-reject-threshold>-2</max-size-bytes-reject-threshold>",
+            "threshold: -2 is out of range",
+        ),
+        ("<redelivery-delay>-1</redelivery-delay>", "redelivery-delay: -1 is out of range"),
+        (
+            "<redelivery-delay>0</redelivery-delay><redelivery-delay>0</redelivery-delay>",
+            "is given twice",
+        ),
+    ],
+)
+def test_a_bad_address_setting_is_refused(tmp_path: Path, setting: str, sentence: str) -> None:
+    inside = (
+        "<address-settings>\n<address-setting"
+        f" match='#'>\n{setting}\n</address-setting></address-settings>"
+    )
+    refused = refusal(written(tmp_path, inside))
+    assert refused.startswith("line 7: ")
+    assert sentence in refused
+
+
+@pytest.mark.parametrize(
+    ("text", "octets"),
+    [
+        ("0", 0),
+        ("1024", 1024),
+        ("10K", 10240),
+        ("10 kb", 10240),
+        ("3MiB", 3 * 1024**2),
+        ("2g", 2 * 1024**3),
+        ("-1", -1),
+    ],
+)
+def test_sizes_have_units_of_1024(tmp_path: Path, text: str, octets: int) -> None:
+    setting = (
+        f"<address-setting match='#'><max-size-bytes> {text}\n</max-size-bytes></address-setting>"
+    )
+    path = written(tmp_path, f"<address-settings>{setting}</address-settings>")
+    assert broker_xml.read(path, {}).address_settings[0].max_size_bytes == octets
+
+
+@pytest.mark.parametrize(
+    ("queue", "sentence"),
+    [
+        (
+            "<queue name='q' exclusive='true'/>",
+            "queue 'q', exclusive: true is not supported by this broker",
+        ),
+        ("<queue name='q' max-consumers='5'/>", "queue 'q', max-consumers: 5 is not supported"),
+        ("<queue name='q' max-consumer='5'/>", "queue: unknown attribute max-consumer"),
+        ("<queue name='q'><durable>1</durable></queue>", "durable: '1' is neither true nor false"),
+        (
+            "<queue name='q'><filter string='a > '/></queue>",
+            "filter, string: 'a >' is no selector (at character 4: found the end",
+        ),
+        ("<queue name='q'><filter/></queue>", "filter, string: is empty"),
+        (
+            "<queue name='q'/>\n<queue name='q'/>",
+            "queue: the name 'q' is given twice (first in line 5)",
+        ),
+    ],
+)
+def test_a_bad_queue_is_refused(tmp_path: Path, queue: str, sentence: str) -> None:
+    inside = f"<addresses><address name='a'><anycast>{queue}</anycast></address></addresses>"
+    assert sentence in refusal(written(tmp_path, inside))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "line 1: malformed XML: "),
+        (
+            "<configuration xmlns='urn:activemq'>\n<core>\n</configuration>",
+            "line 3: malformed XML: ",
+        ),
+        (
+            "<broker/>",
+            (
+                "line 1: broker: is not the root of a broker.xml; write <configuration"
+                ' xmlns="urn:activemq">'
+            ),
+        ),
+        ("<configuration xmlns='urn:activemq'/>", "configuration: has no core element"),
+        (
+            "<configuration xmlns='urn:activemq'><core/></configuration>",
+            "core: does not belong here",
+        ),
+        (
+            (
+                "<configuration xmlns='urn:activemq'>\n<core xmlns='urn:activemq:core'/>\n<core"
+                " xmlns='urn:activemq:core'/></configuration>"
+            ),
+            "line 3: core: is given twice (first in line 2)",
+        ),
+        (
+            "<configuration xmlns='urn:activemq'><core xmlns='urn:activemq:core'/></configuration>",
+            "acceptors: there is no acceptor",
+        ),
+        (
+            (
+                "<!DOCTYPE configuration [<!ENTITY a 'b'>]>\n<configuration"
+                " xmlns='urn:activemq'>&a;</configuration>"
+            ),
+            "line 1: a DOCTYPE is not accepted",
+        ),
+    ],
+)
+def test_a_file_that_is_no_broker_xml_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "broker.xml"
+    path.write_text(text)
+    assert sentence in refusal(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadSetting, match=r"broker\.xml: cannot be read \(No such file or directory\)"
+    ):
+        broker_xml.read(tmp_path / "broker.xml")
+
+
+@pytest.mark.parametrize(
+    ("users", "sentence"),
+    [
+        ("alice\n", "line 1: the line is no user; write NAME = PASSWORD"),
+        ("\n= x\n", "line 2: the line is no user"),
+        ("a=1\na=2\n", "line 2: a: the user is given twice"),
+        ("a = ENC(1024:AB:CD)\n", "line 1: a: a masked password cannot be checked"),
+        (None, "cannot be read (No such file or directory); security is on"),
+    ],
+)
+def test_bad_users_are_refused_when_security_is_on(
+    tmp_path: Path, users: str | None, sentence: str
+) -> None:
+    path = written(tmp_path, "", security="true")
+    if users is not None:
+        path.with_name("artemis-users.properties").write_text(users)
+    assert sentence in refusal(path)
+
+
+def test_a_billion_laughs_are_not_laughed(tmp_path: Path) -> None:
+    levels = "".join(f"<!ENTITY l{n} '{f'&l{n - 1};' * 10}'>" for n in range(1, 10))
+    path = tmp_path / "broker.xml"
+    path.write_text(
+        f"<!DOCTYPE configuration [<!ENTITY l0 'ha'>{levels}]><configuration xmlns='urn:activemq'>"
+        "<core xmlns='urn:activemq:core'><name>&l9;</name></core></configuration>"
+    )
+    # Some versions of libxml2 refuse the entities themselves, the others leave it to us.
+    assert re.match("line 1: (a DOCTYPE is not accepted|malformed XML: .*entity)", refusal(path))
+
+
+def test_a_match_that_goes_on_behind_any_words_is_refused(tmp_path: Path) -> None:
+    settings = "<address-settings><address-setting match='a.#.b'/></address-settings>"
+    assert "line 5: address-setting: the match 'a.#.b' goes on behind #" in refusal(
+        written(tmp_path, settings)
+    )
+    others = "<wildcard-addresses><any-words>%</any-words></wildcard-addresses>"
+    assert (
+        broker_xml.read(written(tmp_path, settings + others), {}).address_settings[0].match
+        == "a.#.b"
+    )

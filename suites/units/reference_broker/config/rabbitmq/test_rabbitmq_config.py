@@ -1,0 +1,273 @@
+"""Classic rabbitmq.config files: Erlang terms, what they mean, and that broker and harness read the
+same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerproof.harness.targets import parameters
+from brokerproof.harness.targets.failure import SetUpFailed
+from brokerproof.harness.targets.rabbitmq import broker, erlang_config
+from brokerproof.reference_broker.config.rabbitmq import erlang_terms, rabbitmq_conf
+from brokerproof.reference_broker.config.rabbitmq.erlang_terms import Atom, Number, Sequence, Text
+from brokerproof.reference_broker.runtime.virtual import make
+from brokerproof.reference_broker.settings.settings import BadSetting, Settings
+
+OURS = broker.our_files() / "classic.config"
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "rabbitmq.config"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def _read(folder: Path, text: str) -> Settings:
+    return rabbitmq_conf.read(_file(folder, text))
+
+
+def test_terms_of_every_kind(tmp_path: Path) -> None:
+    text = """
+    %% a comment
+    [ {a, 'quoted \\'atom\\''}, {s, "one\\n" "two"}, {b, <<"bin">>}, {n, [1, -2, 1_000, 16#fF, 2#101, $a, $\\n]},
+      {f, [0.4, -1.5e-3]}, {e, []}, {t, {}}, {o, <<104, $i, "!">>} ] .  % the end
+    """  # noqa: E501
+    found = erlang_terms.read(_file(tmp_path, text))
+    assert isinstance(found, Sequence)
+    values = {each.items[0].name: each.items[1] for each in found.items}  # type: ignore[union-attr]
+    assert values["a"] == Atom("quoted 'atom'", 3)
+    assert values["s"] == Text("one\ntwo", False, 3)
+    assert (values["b"], values["o"]) == (Text("bin", True, 3), Text("hi!", True, 4))
+    assert [each.value for each in values["n"].items] == [1, -2, 1000, 255, 5, 97, 10]
+    assert [each.value for each in values["f"].items] == [0.4, -0.0015]
+    assert (values["e"], values["t"]) == (Sequence((), False, 4), Sequence((), True, 4))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "line 1: the file ends here; write a term"),
+        ("[", "line 1: the file ends here; write ] or a term"),
+        ("[\n{rabbit,[]}]", "line 2: the file ends here; write a full stop"),
+        ("[{a,}].", "line 1: } does not belong here; write a term"),
+        ("[{a,1]].", "line 1: ] does not belong here; write a comma or }"),
+        (
+            "[{a,Value}].",
+            "line 1: Value is a variable; write 'Value' for the atom, or \"Value\" for the string",
+        ),
+        ('[\n{a,"x}].', 'line 2: " begins a text that does not end; close it with "'),
+        ("[{a,#{}}].", "line 1: a map does not belong here; write a list of {key, value}"),
+        ("[{a,\n37#1}].", "line 2: 37#1 is no number; write a number like 16#1F or 42"),
+        (
+            "[].\n[].",
+            "line 2: [ does not belong here; a file has one term and nothing behind its full stop",
+        ),
+        (
+            "{rabbit,[]}.",
+            "line 1: {rabbit, []} is no list; write [{rabbit, [{vm_memory_high_watermark, 0.4}]}].",
+        ),
+        ("[rabbit, 1].", "line 1: rabbit: true is no list; write {rabbit, [{KEY, VALUE}, …]}"),
+        (
+            "[{rabit,[]}].",
+            "line 1: rabit: is an application that is unknown here; did you mean rabbit?",
+        ),
+        (
+            "[{rabbit,[{hartbeat,1}]}].",
+            "line 1: rabbit.hartbeat: is unknown here; did you mean heartbeat?",
+        ),
+        (
+            '[{rabbit,[{heartbeat,"1"}]}].',
+            'rabbit.heartbeat: "1" is no number; write one without quotation marks',
+        ),
+        (
+            "[{rabbit,[{heartbeat,70000}]}].",
+            "line 1: rabbit.heartbeat: 70000 is out of range; write a whole number from 0 to 65535",
+        ),
+        (
+            '[{rabbit,[{default_user,"x"}]}].',
+            'rabbit.default_user: "x" is no binary; write <<"x">>',
+        ),
+        (
+            "[{rabbit,[{1,2,3}]}].",
+            "line 1: rabbit: {1, 2, 3} is no {KEY, VALUE}; write {rabbit, [{KEY, VALUE}, …]}",
+        ),
+        (
+            "[{rabbit,[{disk_free_limit,{relative,1.0}}]}].",
+            (
+                "rabbit.disk_free_limit: {relative, 1.0} is no limit; write {absolute, OCTETS} or"
+                " {mem_relative, NUMBER}"
+            ),
+        ),
+        (
+            "[{rabbit,[{tcp_listeners,[x]}]}].",
+            'rabbit.tcp_listeners: x is no listener; write [PORT] or [{"HOST", PORT}]',
+        ),
+        (
+            "[{rabbit,[{heartbeat,1},\n{heartbeat,2}]}].",
+            "line 2: rabbit.heartbeat: is set in line 1 already; keep one of the lines",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        _read(tmp_path, text)
+    assert str(refused.value).startswith(str(tmp_path / "rabbitmq.config"))
+    assert sentence in str(refused.value)
+
+
+def test_what_settings_mean(tmp_path: Path) -> None:
+    settings = _read(
+        tmp_path,
+        """[{rabbit, [{tcp_listeners, [{"127.0.0.2", 5673}]}, {heartbeat, 10}, {frame_max, 8192},
+             {default_user, <<"ann">>}, {default_pass, <<"p w">>}, {log_levels, [{connection, info}]},
+             {vm_memory_high_watermark, {absolute, "2GiB"}}, {disk_free_limit, {mem_relative, 1}}]},
+            {rabbitmq_stomp, [{tcp_listeners, [61614]}]},
+            {rabbitmq_web_stomp, [{tcp_config, [{port, 15675}, {ip, "127.0.0.4"}]}, {ws_frame, binary}, {cowboy_opts, []}]},
+            {rabbitmq_management, [{listener, [{port, 15673}, {ip, "127.0.0.3"}, {ssl, false}]}]}].""",  # noqa: E501
+    )
+    where = {each.name: (each.host, each.port) for each in settings.acceptors}
+    assert where == {
+        "amqp": ("127.0.0.2", 5673),
+        "stomp": ("127.0.0.1", 61614),
+        "management": ("127.0.0.3", 15673),
+        "web_stomp": ("127.0.0.4", 15675),
+    }
+    assert (
+        settings.acceptor("amqp").amqp091_heartbeat_s,
+        settings.acceptor("amqp").amqp091_frame_max,
+    ) == (10, 8192)
+    assert settings.acceptor("web_stomp").web_socket_encoder_type == "binary"
+    assert (settings.memory_high_watermark, settings.disk_free_limit) == (2 * 1024**3, 1.0)
+    assert settings.users == {"ann": "p w"}
+
+    def watermark(text: str) -> float | int:
+        return _read(
+            tmp_path, f"[{{rabbit, [{{vm_memory_high_watermark, {text}}}]}}]."
+        ).memory_high_watermark
+
+    assert [watermark(each) for each in ("0.4", "0", "{relative, 2}", "{absolute, 100}")] == [
+        0.4,
+        0.0,
+        2.0,
+        100,
+    ]
+    limits = {
+        "1000000000": 10**9,
+        '"50MB"': 50_000_000,
+        '{absolute, "1kB"}': 1000,
+        "{mem_relative, 0.5}": 0.5,
+    }
+    for text, limit in limits.items():
+        assert (
+            _read(tmp_path, f"[{{rabbit, [{{disk_free_limit, {text}}}]}}].").disk_free_limit
+            == limit
+        )
+    assert [
+        each.name
+        for each in _read(tmp_path, "[{rabbitmq_stomp, [{tcp_listeners, []}]}].").acceptors
+    ] == ["amqp", "management", "web_stomp"]
+
+
+def test_the_shipped_file_is_read_alike() -> None:
+    settings = rabbitmq_conf.read(OURS)
+    known = parameters.from_file(OURS, {"amqp091_heartbeat_s": 60, "amqp091_channel_max": 2047})[
+        "amqp"
+    ]
+    amqp = settings.acceptor("amqp")
+    assert (amqp.amqp091_heartbeat_s, amqp.amqp091_channel_max) == (20, 100)
+    assert (known["amqp091_heartbeat_s"], known["amqp091_channel_max"]) == (20, 100)
+    assert (settings.memory_high_watermark, settings.disk_free_limit) == (0.3, 0.1)
+    found = broker.settings(OURS)
+    assert (
+        settings.users
+        == {found["default_user"]: found["default_pass"]}
+        == {"brokerproof": "brokerproof"}
+    )
+    assert set(make(str(OURS), {}, start=0).acceptors) == {
+        "stomp",
+        "amqp",
+        "management",
+        "web_stomp",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "[{rabbit, [\n{tcp_listeners, [5672]}]}].",
+            "line 2: rabbit.tcp_listeners is set by the harness; leave it out",
+        ),
+        (
+            "[{rabbitmq_management, [{listener, []}]}].",
+            "rabbitmq_management.listener is set by the harness",
+        ),
+        ("rabbit.", "line 1: is no list of applications; write [{rabbit, [{KEY, VALUE}]}]."),
+        ("[{rabbit, [{a, B}]}].", "line 1: 'B}]}].' is no Erlang term; write a list or a tuple"),
+        ("[{a, 1]", "line 1: ']' stands where '}' or ',' should"),
+    ],
+)
+def test_what_the_harness_cannot_use_is_one_sentence(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    with pytest.raises(SetUpFailed) as refused:
+        broker.settings(_file(tmp_path, text))
+    assert sentence in str(refused.value)
+
+
+_atoms = st.from_regex(r"[a-z][A-Za-z0-9_@]{0,8}", fullmatch=True)
+_texts = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=8)
+_leaves = st.one_of(
+    _atoms.map(lambda each: (each, each)),
+    st.integers(-(10**9), 10**9).map(lambda each: (str(each), each)),
+    st.floats(0.001, 1e6)
+    .filter(lambda each: "e" not in repr(each))
+    .map(lambda each: (repr(each), each)),
+    _texts.map(lambda each: ('"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"', each)),
+    _texts.map(lambda each: ('<<"' + each.replace("\\", "\\\\").replace('"', '\\"') + '">>', each)),
+)
+_terms = st.recursive(
+    _leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(
+            lambda each: (
+                "[" + ", ".join(text for text, _ in each) + "]",
+                [value for _, value in each],
+            )
+        ),
+        st.lists(inner, max_size=3).map(
+            lambda each: (
+                "{" + ",".join(text for text, _ in each) + "}",
+                tuple(value for _, value in each),
+            )
+        ),
+    ),
+    max_leaves=8,
+)
+
+
+def _plain(term: erlang_terms.Term) -> object:
+    match term:
+        case Atom(name):
+            return name
+        case Text(text) | Number(text):
+            return text
+        case Sequence(items, is_tuple):
+            inside = [_plain(each) for each in items]
+            return tuple(inside) if is_tuple else inside
+
+
+@settings(max_examples=40)
+@given(_atoms, _terms)
+def test_broker_and_harness_read_the_same(
+    tmp_path_factory: pytest.TempPathFactory, key: str, term: tuple[str, object]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "same.config"
+    path.write_text(f"[{{app, [{{{key}, {term[0]}}}]}}].\n", "utf-8")
+    (setting,) = erlang_config.settings(path)
+    assert (setting.application, setting.key, setting.value) == ("app", key, term[1])
+    assert _plain(erlang_terms.read(path)) == [("app", [(key, term[1])])]

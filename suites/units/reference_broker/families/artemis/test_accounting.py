@@ -1,0 +1,422 @@
+"""The memory of addresses: what a message is charged, when it is given back, and when an address is
+full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import FullPolicy, RoutingType
+from brokerproof.reference_broker.families.artemis.accounting import (
+    MESSAGE,
+    REFERENCE,
+    Account,
+    Accounting,
+)
+from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
+from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
+from brokerproof.suites.units.drivers.amqp10 import Desk, Peer, message
+from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient, send, subscribe
+
+ANYCAST = len("destination-type") + len("ANYCAST")
+TOPIC = "destination-type:MULTICAST\n"
+OF_TOPIC = "subscription-type:MULTICAST\n"
+IN = "transaction:t\n"
+
+
+def memory(driver: Driver | Desk, address: str = "q") -> tuple[int, int]:
+    """Octets and messages of an address; all that there is in the broker if that is no name."""
+    accounting = driver.broker._shared.accounting
+    found = accounting.find(address) if address else accounting
+    return found.size, found.messages
+
+
+def charge(size: int, queues: int = 1) -> int:
+    return MESSAGE + size + REFERENCE * queues
+
+
+def an_account(settings: Settings, **limits: object) -> Account:
+    rules = AddressRules(settings)
+    return Account("a", Rule(**limits), Accounting(settings, rules))  # type: ignore[arg-type]
+
+
+def sized(octets: int) -> Message:
+    return Message(1, Envelope("a", "a", RoutingType.ANYCAST, (), text=False), bytes(octets))
+
+
+# --- what is charged ------------------------------------------------------------------------------
+
+
+def test_a_stomp_message_is_charged_its_body_and_the_headers_that_are_kept() -> None:
+    driver = Driver()
+    driver.connect(1)
+    driver.feed(1, send("", headers=""))
+    assert memory(driver) == (charge(ANYCAST), 1)
+    driver.feed(1, send("12345", headers="content-length:5\nreceipt:r\nmessage-id:forged\n"))
+    assert memory(driver) == (charge(ANYCAST) + charge(ANYCAST + 5), 2)
+    driver.feed(1, send("", headers="schön:\\c\\n\n"))
+    assert memory(driver) == (
+        2 * charge(ANYCAST) + charge(ANYCAST + 5) + len("schön:\n".encode()),
+        3,
+    ), "unescaped"
+    assert memory(driver, "") == memory(driver)
+
+
+def test_an_amqp_message_is_charged_as_it_came_but_for_its_header() -> None:
+    desk = Desk()
+    peer = Peer(desk).ready()
+    peer.attach_sender()
+    peer.transfer(0, message("x" * 100))
+    assert memory(desk) == (charge(len(message("x" * 100))), 1)
+    annotations = b"\0\x53\x72\xc1\x0a\x02\xa3\x06x-opt-\x40"
+    peer.transfer(1, b"\0\x53\x70\xc0\x02\x01\x41" + annotations + message(""), settled=True)
+    assert memory(desk) == (
+        charge(len(message("x" * 100))) + charge(len(annotations + message(""))),
+        2,
+    )
+
+
+def test_all_queues_share_one_copy() -> None:
+    driver = Driver()
+    for conn in (1, 2, 3, 4):
+        driver.connect(conn)
+    for conn in (1, 2, 3):
+        driver.feed(conn, subscribe(ack="client-individual", destination="t", headers=OF_TOPIC))
+    effects = driver.feed(4, send("abc", "t", TOPIC))
+    size = len("destination-type") + len("MULTICAST") + 3
+    for left in (3, 2, 1):
+        assert memory(driver, "t") == (charge(size, left), 1)
+        driver.feed(left, f"ACK\nid:{only(effects, left)['ack']}\n\n\0")
+    assert memory(driver, "t") == (0, 0)
+
+
+def test_what_nobody_gets_is_not_charged() -> None:
+    driver = Driver()
+    driver.connect(1)
+    driver.feed(1, send("abc", "t", TOPIC))
+    assert memory(driver, "") == (0, 0)
+
+
+# --- until when -----------------------------------------------------------------------------------
+
+
+def delivered(driver: Driver, ack: str) -> list[str]:
+    """The ids by which connection 1 acknowledges a, b and c, which it has got."""
+    driver.connect(1)
+    driver.connect(2)
+    driver.feed(1, subscribe(ack=ack))
+    return [
+        each.headers.get("ack", "")
+        for each in frames(driver.feed(2, send("a") + send("b") + send("c")), 1)
+    ]
+
+
+def test_what_is_acknowledged_as_it_is_sent_leaves_nothing() -> None:
+    driver = Driver()
+    delivered(driver, "auto")
+    assert memory(driver) == (0, 0)
+
+
+def test_what_is_delivered_counts_until_it_is_acknowledged() -> None:
+    driver = Driver()
+    ids = delivered(driver, "client")
+    assert memory(driver) == (3 * charge(ANYCAST + 1), 3)
+    driver.feed(1, f"ACK\nid:{ids[1]}\n\n\0")
+    assert memory(driver) == (charge(ANYCAST + 1), 1)
+
+
+def test_what_comes_back_counts_as_before() -> None:
+    driver = Driver()
+    ids = delivered(driver, "client-individual")
+    driver.feed(1, f"NACK\nid:{ids[1]}\n\n\0")
+    assert memory(driver) == (3 * charge(ANYCAST + 1), 3)
+    driver.gone(1)
+    assert memory(driver) == (3 * charge(ANYCAST + 1), 3)
+
+
+def test_what_is_given_up_moves_to_the_dead_letters() -> None:
+    settings = Settings(
+        address_settings=(AddressSetting("q", max_delivery_attempts=1, dead_letter_address="dead"),)
+    )
+    driver = Driver(settings)
+    ids = delivered(driver, "client-individual")
+    driver.connect(3)
+    driver.feed(3, subscribe("dlq", "client-individual", "dead"))
+    driver.feed(1, f"NACK\nid:{ids[1]}\n\n\0")
+    assert memory(driver) == (2 * charge(ANYCAST + 1), 2)
+    assert memory(driver, "dead") == (charge(ANYCAST + 1), 1)
+    assert memory(driver, "") == (3 * charge(ANYCAST + 1), 3)
+
+
+def test_what_is_given_up_without_dead_letters_is_gone() -> None:
+    driver = Driver(Settings(address_settings=(AddressSetting("q", max_delivery_attempts=1),)))
+    ids = delivered(driver, "client-individual")
+    driver.feed(1, f"NACK\nid:{ids[1]}\n\n\0")
+    assert memory(driver, "") == (2 * charge(ANYCAST + 1), 2)
+
+
+@pytest.mark.parametrize("verb", ["ACK", "NACK"])
+@pytest.mark.parametrize("end", ["COMMIT", "ABORT", "UNSUBSCRIBE", "gone"])
+def test_a_queue_that_is_deleted_takes_everything_with_it(verb: str, end: str) -> None:
+    driver = Driver()
+    driver.connect(1)
+    driver.connect(2)
+    driver.feed(
+        1,
+        subscribe(
+            ack="client-individual", destination="t", headers=OF_TOPIC + "consumer-window-size:0\n"
+        ),
+    )
+    ack = only(driver.feed(2, send("a", "t", TOPIC) + send("b", "t", TOPIC)), 1)["ack"]
+    assert memory(driver, "t")[1] == 2
+    driver.feed(1, f"BEGIN\ntransaction:t\n\n\0{verb}\nid:{ack}\n{IN}\n\0")
+    assert memory(driver, "t")[1] == 2, "what is settled in a transaction may come back"
+    if end == "gone":
+        driver.gone(1)
+    else:
+        driver.feed(1, "UNSUBSCRIBE\nid:0\n\n\0")
+        assert memory(driver, "t")[1] == 1, "what the transaction has settled"
+        if end != "UNSUBSCRIBE":
+            driver.feed(1, f"{end}\ntransaction:t\n\n\0")
+        else:
+            driver.gone(1)
+    assert memory(driver, "") == (0, 0)
+    assert "t" not in driver.broker._shared.accounting._accounts, "nor is its account kept"
+
+
+def test_what_is_sent_in_a_transaction_counts_from_then_on() -> None:
+    driver = Driver()
+    driver.connect(1)
+    driver.feed(1, "BEGIN\ntransaction:t\n\n\0" + send("abc", headers=IN))
+    assert memory(driver) == (charge(ANYCAST + 3, 0), 1), "no queue has it yet"
+    driver.feed(1, "COMMIT\ntransaction:t\n\n\0")
+    assert memory(driver) == (charge(ANYCAST + 3), 1)
+
+
+@pytest.mark.parametrize("end", ["ABORT\ntransaction:t\n\n\0", "DISCONNECT\n\n\0", ""])
+def test_what_is_rolled_back_is_gone(end: str) -> None:
+    driver = Driver()
+    driver.connect(1)
+    driver.feed(1, "BEGIN\ntransaction:t\n\n\0" + send("abc", headers=IN))
+    driver.feed(1, end) if end else driver.gone(1)
+    assert memory(driver, "") == (0, 0)
+
+
+def test_presettled_deliveries_and_removed_nodes_leave_nothing() -> None:
+    desk = Desk()
+    peer = Peer(desk).ready()
+    peer.attach_sender()
+    for number in range(3):
+        peer.transfer(number)
+    peer.attach_receiver(snd_settle_mode=1)
+    assert memory(desk)[1] == 3
+    peer.flow(2)
+    assert memory(desk)[1] == 1
+
+
+def test_a_copy_that_is_browsed_changes_nothing() -> None:
+    from brokerproof.reference_broker.protocols.amqp10.messaging import Source
+
+    desk = Desk()
+    peer = Peer(desk).ready()
+    peer.attach_sender()
+    peer.transfer(0)
+    for mode in (0, 1):
+        source = Source(address="q", capabilities=("queue",), distribution_mode="copy")
+        peer.attach_receiver(
+            source=source, snd_settle_mode=mode, handle=5 + mode, name=f"browser {mode}"
+        )
+        peer.flow(5, handle=5 + mode)
+    assert memory(desk)[1] == 1
+    desk.gone(peer.conn)
+    assert memory(desk)[1] == 1
+
+
+# --- full -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "full"), [(-1, False), (1001, False), (1000, True), (999, True), (0, True)]
+)
+def test_an_address_is_full_from_the_limit_on(limit: int, full: bool) -> None:
+    account = an_account(Settings(), max_size_bytes=limit)
+    assert account.full is (limit == 0)
+    held = account.hold(sized(1000 - MESSAGE))
+    assert account.size == 1000
+    assert account.full is full
+    held.release()
+    assert account.full is (limit == 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "full"), [(-1, False), (3, False), (2, True), (1, True), (0, True)]
+)
+def test_likewise_with_messages(limit: int, full: bool) -> None:
+    account = an_account(Settings(), max_size_messages=limit)
+    held = [account.charge(sized(0), 5) for _ in range(2)]
+    assert account.full is full, "messages are counted, not places in queues"
+    for _ in range(5):
+        held[0].release()
+    assert account.full is (0 <= limit <= 1)
+
+
+def test_the_first_of_two_limits_counts() -> None:
+    account = an_account(Settings(), max_size_bytes=1000, max_size_messages=2)
+    small = [account.hold(sized(0)), account.hold(sized(0))]
+    assert account.full
+    small[0].release()
+    assert not account.full
+    account.hold(sized(1000))
+    small[1].release()
+    assert account.full
+
+
+@pytest.mark.parametrize("limit", [{"global_max_size_bytes": 1000}, {"global_max_messages": 2}])
+def test_all_addresses_together_have_a_limit(limit: dict[str, int]) -> None:
+    settings = Settings(**limit)  # type: ignore[arg-type]
+    accounting = Accounting(settings, AddressRules(settings))
+    one, other = accounting.open("one"), accounting.open("other")
+    first = one.hold(sized(500 - MESSAGE))
+    second = other.hold(sized(499 - MESSAGE))
+    assert one.full is other.full is ("global_max_messages" in limit)
+    second.release()
+    second = other.hold(sized(500 - MESSAGE))
+    assert one.full
+    assert other.full
+    assert accounting.find("third").full, "also what does not exist yet"
+    first.release()
+    assert not one.full
+    assert not other.full
+
+
+@pytest.mark.parametrize("policy", list(FullPolicy))
+@pytest.mark.parametrize(
+    ("threshold", "rejects"), [(-1, False), (1001, False), (1000, True), (999, True), (0, True)]
+)
+def test_the_reject_threshold_belongs_to_block(
+    policy: FullPolicy, threshold: int, rejects: bool
+) -> None:
+    account = an_account(
+        Settings(), max_size_bytes_reject_threshold=threshold, address_full_policy=policy
+    )
+    account.hold(sized(1000 - MESSAGE))
+    assert account.rejects is (rejects and policy is FullPolicy.BLOCK)
+    assert not account.full
+
+
+def test_an_account_is_kept_as_long_as_there_is_an_address_or_a_charge() -> None:
+    accounting = Accounting(Settings(), AddressRules(Settings()))
+    assert accounting.find("a") is not accounting.find("a")
+    account = accounting.open("a")
+    held = account.hold(sized(1))
+    accounting.close(account)
+    assert accounting.find("a") is accounting.open("a") is account, "the memory is still taken"
+    accounting.close(account)
+    held.release()
+    assert accounting.find("a") is not account
+    assert accounting.size == accounting.messages == 0
+
+
+# --- nothing leaks --------------------------------------------------------------------------------
+
+
+@dataclass
+class Someone:
+    """A connection with a subscription of a queue and one of a topic, which acknowledges some of
+    what it gets."""
+
+    driver: Driver
+    conn: int
+    acks: list[str] = field(default_factory=list)
+    open: bool = True
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("send"), st.sampled_from("qt"), st.booleans(), st.integers(0, 30)),
+    st.tuples(st.sampled_from(["ACK", "NACK"]), st.integers(0, 5), st.booleans(), st.just(0)),
+    st.tuples(
+        st.sampled_from(["COMMIT", "ABORT", "gone", "UNSUBSCRIBE"]),
+        st.just(0),
+        st.just(False),
+        st.just(0),
+    ),
+)
+
+
+def play(
+    driver: Driver, actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
+) -> None:
+    """Plays ``actions`` of two connections; each begins anew after its end."""
+    people: dict[int, Someone] = {}
+    fresh = 0
+
+    def arrive(who: int) -> Someone:
+        nonlocal fresh
+        fresh += 1
+        someone = people[who] = Someone(driver, fresh)
+        driver.connect(fresh)
+        feed(fresh, "BEGIN\ntransaction:t\n\n\0")
+        feed(fresh, subscribe("q", modes[who]) + subscribe("t", modes[who], "t", OF_TOPIC))
+        return someone
+
+    def feed(conn: int, data: str) -> None:
+        effects = driver.feed(conn, data)
+        for each in people.values():
+            each.acks += [
+                frame["ack"] for frame in frames(effects, each.conn) if "ack" in frame.headers
+            ]
+
+    for who, (what, where, inside, size) in actions:
+        someone = people.get(who)
+        if someone is None or someone.conn in driver.closed:
+            someone = arrive(who)
+        extra = IN if inside else ""
+        if what == "send":
+            feed(
+                someone.conn, send("x" * size, str(where), extra + (TOPIC if where == "t" else ""))
+            )
+        elif what in ("ACK", "NACK"):
+            if someone.acks:
+                ack = someone.acks[int(str(where)) % len(someone.acks)]
+                feed(someone.conn, f"{what}\nid:{ack}\n{extra}\n\0")
+        elif what == "gone":
+            driver.gone(someone.conn)
+            del people[who]
+        elif what == "UNSUBSCRIBE":
+            feed(
+                someone.conn, "UNSUBSCRIBE\nid:t\n\n\0" + subscribe("t", modes[who], "t", OF_TOPIC)
+            )
+        else:
+            feed(someone.conn, f"{what}\ntransaction:t\n\n\0BEGIN\ntransaction:t\n\n\0")
+    for each in list(people.values()):
+        driver.gone(each.conn)
+
+
+MODES = st.sampled_from(["auto", "client", "client-individual"])
+
+
+@given(
+    actions=st.lists(st.tuples(st.integers(0, 1), ACTIONS), max_size=40),
+    modes=st.tuples(MODES, MODES),
+)
+@patient
+def test_what_is_charged_is_what_is_there(
+    actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
+) -> None:
+    """Whatever happened: once everybody is gone, what is charged is what waits in the one queue
+    that is left."""
+    driver = Driver(Settings(address_settings=(AddressSetting("#", max_delivery_attempts=2),)))
+    play(driver, actions, modes)
+    address = driver.broker._shared.router._addresses.get("q")
+    waiting = (
+        []
+        if address is None
+        else [entry.message for queue in address.anycast for entry in queue._ready]
+    )
+    expected = sum(charge(each.size()) for each in waiting), len(waiting)
+    assert memory(driver, "") == memory(driver, "q") == expected
+    assert memory(driver, "t") == (0, 0)

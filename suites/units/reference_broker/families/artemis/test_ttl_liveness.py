@@ -1,0 +1,161 @@
+"""When silent connections are closed, and when the broker beats: to the nanosecond, one before, at,
+and one after."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.broker_io import Close, Observe, SendBytes
+from brokerproof.harness.model.time import NS_PER_S, Instant, ms, seconds
+from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient
+
+
+def settings(ttl: int = 5000, interval: int = 2000, handshake: int = 0) -> Settings:
+    acceptor = Acceptor("stomp", connection_ttl_ms=ttl, handshake_timeout_ms=handshake)
+    return Settings(acceptors=(acceptor,), connection_ttl_check_interval_ms=interval)
+
+
+def closing(driver: Driver, conn: int, until: Instant) -> Instant | None:
+    """When the silent ``conn`` is closed."""
+    return next((at for at, each in driver.run(until) if each == Close(conn)), None)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "heard_at", "closed_at"),
+    [
+        (5000, 0, 6000), (5000, 1, 8000), (5000, 2000, 8000), (5000, 1999, 8000), (5000, 2001, 10000),  # noqa: E501
+        (6000, 2000, 8000), (6001, 2000, 10000), (2000, 2000, 4000), (1000, 2000, 4000), (1, 500, 4000), (1, 2000, 4000),  # noqa: E501
+    ],
+)  # fmt: skip
+def test_the_pass_at_which_silence_ends(ttl: int, heard_at: int, closed_at: int) -> None:
+    driver = Driver(settings(ttl))
+    driver.connect(1)
+    driver.now = ms(heard_at)
+    driver.feed(1, "\n")
+    assert driver.at(ms(closed_at) - 1) == []
+    observed, sent, closed = driver.at(ms(closed_at))
+    assert isinstance(observed, Observe)
+    assert observed.requirement == "ARTEMIS-STOMP-ttl-2"
+    error = only([sent], 1)
+    assert error.command == "ERROR"
+    assert f"{ttl} ms" in error.body.decode()
+    assert closed == Close(1)
+    assert driver.at(ms(closed_at) + 1) == []
+    assert driver.broker.next_deadline() is None
+
+
+@patient
+@given(
+    start=st.integers(0, 5 * NS_PER_S),
+    offset=st.integers(0, 5 * NS_PER_S),
+    ttl=st.integers(1, 20000),
+    interval=st.integers(1, 4000),
+)
+def test_silence_ends_inside_its_interval(
+    start: Instant, offset: Instant, ttl: int, interval: int
+) -> None:
+    driver = Driver(settings(ttl, interval), start=start)
+    driver.connect(1)
+    driver.now = heard = start + min(offset, ms(ttl))
+    driver.feed(1, "\n")
+    passes = max(1, -(-ttl // interval))
+    closed = closing(driver, 1, heard + ms(60_000))
+    assert closed is not None
+    assert heard + passes * ms(interval) <= closed < heard + (passes + 1) * ms(interval)
+    assert (closed - start) % ms(interval) == 0
+    assert closed >= heard + ms(ttl)
+
+
+@pytest.mark.parametrize(
+    ("header", "ttl"), [("1000,0", 2000), ("3000,0", 6000), ("0,0", 60000), (None, 60000)]
+)
+def test_the_header_decides_the_ttl(header: str | None, ttl: int) -> None:
+    driver = Driver(Settings())
+    driver.connect(1, headers=f"heart-beat:{header}\n" if header else "")
+    assert closing(driver, 1, ms(100_000)) == ms(ttl)
+    assert driver.observed == ["ARTEMIS-STOMP-ttl-3" if ttl < 60000 else "ARTEMIS-STOMP-ttl-2"]
+
+
+def test_any_octet_keeps_a_connection_alive_and_one_nanosecond_too_late_does_not() -> None:
+    driver = Driver(settings(2000))
+    driver.connect(1, "1.0")
+    for k in range(1, 6):
+        driver.now = ms(4000 * k) - 1
+        assert driver.feed(1, "\n") == []
+        assert driver.at(ms(4000 * k)) == []
+    assert driver.feed(1, "S") == []
+    assert Close(1) in driver.at(ms(22000))
+
+
+def test_a_ttl_of_a_year_costs_nothing() -> None:
+    year = 365 * 24 * 3600 * 1000
+    driver = Driver(settings(year, interval=1))
+    driver.connect(1)
+    assert driver.broker.next_deadline() == ms(year)
+    assert closing(driver, 1, ms(year)) == ms(year)
+
+
+def test_a_ttl_of_zero_ends_at_the_next_pass() -> None:
+    driver = Driver(Settings(connection_ttl_override_ms=0))
+    driver.connect(1)
+    assert closing(driver, 1, ms(9000)) == ms(2000)
+
+
+def test_beats_come_at_the_agreed_period_whatever_else_is_sent() -> None:
+    driver = Driver(Settings())
+    driver.connect(1, headers="heart-beat:0,600\n")
+    assert driver.at(ms(600) - 1) == []
+    assert driver.at(ms(600)) == [SendBytes(1, b"\n")]
+    driver.now = ms(1100)
+    assert (
+        frames(driver.feed(1, "BEGIN\ntransaction:t\nreceipt:r\n\n\0"), 1)[0].command == "RECEIPT"
+    )
+    assert driver.run(ms(2400)) == [(ms(each), SendBytes(1, b"\n")) for each in (1200, 1800, 2400)]
+
+
+def test_a_late_timer_does_not_make_beats_drift_nor_pile_up() -> None:
+    driver = Driver(Settings())
+    driver.connect(1, headers="heart-beat:0,1000\n")
+    assert driver.at(ms(1010)) == [SendBytes(1, b"\n")]
+    assert driver.broker.next_deadline() == ms(2000)
+    assert driver.at(ms(5500)) == [SendBytes(1, b"\n")]
+    assert driver.broker.next_deadline() == ms(6500)
+
+
+def test_beats_stop_with_the_connection() -> None:
+    driver = Driver(Settings())
+    driver.connect(1, headers="heart-beat:0,1000\n")
+    driver.gone(1)
+    assert driver.broker.next_deadline() is None
+    assert driver.run(seconds(100)) == []
+
+
+def test_no_connect_in_time() -> None:
+    driver = Driver(settings(60000, handshake=10000))
+    driver.open(1)
+    driver.feed(1, "CONN")
+    assert driver.at(ms(10000) - 1) == []
+    effects = driver.at(ms(10000))
+    assert only(effects, 1)["message"] == "no CONNECT in time"
+    assert effects[-1] == Close(1)
+
+
+def test_after_connected_there_is_no_handshake_timeout() -> None:
+    driver = Driver(settings(60000, handshake=10000))
+    driver.connect(1)
+    assert driver.run(ms(59_999)) == []
+
+
+def test_one_timer_call_serves_everything_that_is_due() -> None:
+    driver = Driver(
+        dataclasses.replace(settings(2000), acceptors=(Acceptor("stomp", connection_ttl_ms=2000),))
+    )
+    for conn in (1, 2, 3):
+        driver.connect(conn)
+    driver.at(ms(10_000))
+    assert driver.closed == [1, 2, 3]

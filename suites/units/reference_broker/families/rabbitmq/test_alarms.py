@@ -1,0 +1,199 @@
+"""Memory and disk alarms: when they are raised, and what they do to connections (RABBITMQ-FLOW)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRead
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
+from brokerproof.reference_broker.families.rabbitmq.alarms import Alarms
+from brokerproof.reference_broker.families.rabbitmq.resources import (
+    ASSUMED_MEMORY,
+    LOOK_DISK,
+    LOOK_MEMORY,
+    Resources,
+)
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.runtime.control_input import Control
+from brokerproof.suites.units.drivers.amqp091 import Driver
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "space", "octets"),
+    [
+        (0.4, 4 * GIB, None, int(0.4 * 4 * GIB)),
+        (0.4, 4 * GIB, 2 * GIB, int(0.4 * 2 * GIB)),  # the smaller of RAM and address space
+        (0.4, None, None, int(0.4 * ASSUMED_MEMORY)),  # nobody knows how much there is
+        (3.0, None, None, 3 * ASSUMED_MEMORY),
+        (100.0, GIB, None, 100 * GIB),
+        (0.0, GIB, None, 0),
+        (2 * GIB, 4 * GIB, None, 2 * GIB),
+        (2 * GIB, GIB, None, GIB),
+    ],
+)
+def test_the_watermark(limit: float, total: int | None, space: int | None, octets: int) -> None:
+    alarms = Alarms()
+    resources = Resources(alarms, Deadlines(), limit, 0)
+    resources.read(0, ResourcesRead(octets, total, space))
+    assert resources.memory_limit == octets
+    assert alarms.raised == ()  # at the limit it is not short
+    resources.read(0, ResourcesRead(octets + 1, total, space))
+    assert alarms.raised == ()  # nobody has looked
+    resources.due(0, LOOK_MEMORY)
+    assert alarms.raised == ("memory",)
+
+
+@pytest.mark.parametrize(
+    ("free", "interval_ms"),
+    [
+        (10**12, 10_000),
+        (50_000_000 + 250_000 * 1000, 2000),
+        (50_000_000 + 250_000, 100),
+        (50_000_000, 100),
+        (49_999_999, 10_000),
+    ],
+)
+def test_how_often_the_disk_is_looked_at(free: int, interval_ms: int) -> None:
+    alarms, deadlines = Alarms(), Deadlines()
+    resources = Resources(alarms, deadlines, 100.0, 50_000_000)
+    resources.read(0, ResourcesRead(0, disk_free=free))
+    deadlines.cancel((0, LOOK_MEMORY))
+    assert deadlines.next() == ms(interval_ms)
+    assert alarms.raised == (("disk",) if free < 50_000_000 else ())
+
+
+def test_a_disk_limit_relative_to_memory() -> None:
+    alarms = Alarms()
+    resources = Resources(alarms, Deadlines(), 100.0, 1.0)
+    resources.read(0, ResourcesRead(0, GIB, disk_free=GIB))
+    assert alarms.raised == ()
+    resources.read(0, ResourcesRead(0, GIB, disk_free=GIB - 1))
+    resources.due(0, LOOK_DISK)
+    assert alarms.raised == ("disk",)
+
+
+def test_memory_is_looked_at_every_second_and_limits_count_at_once() -> None:
+    driver = Driver()
+    conn = driver.connect()
+    driver.declare(conn, "q")
+    driver.feed(ResourcesRead(100, 1000))
+    driver.feed(ResourcesRead(401, 1000))
+    driver.advance_to(seconds(1) - 1)
+    driver.publish(conn, "q", b"before")
+    assert driver.count(conn, "q") == 1
+    driver.advance_to(seconds(1))
+    driver.publish(conn, "q", b"blocked")
+    (told,) = driver.got(conn)
+    assert (told.name, told["reason"]) == ("connection.blocked", "low on memory")
+    driver.feed(LimitsSet(memory=0.5))
+    assert [each.name for each in driver.got(conn)] == ["connection.unblocked"]
+    assert driver.count(conn, "q") == 2
+    driver.feed(LimitsSet(memory=0))
+    driver.publish(conn, "q", b"again")
+    assert driver.got(conn)[0].name == "connection.blocked"
+
+
+def _under_alarm(driver: Driver) -> None:
+    driver.feed(ResourcesRead(1, 1000, disk_free=10**12))
+    driver.feed(LimitsSet(memory=0))
+
+
+def test_who_publishes_is_not_read_and_others_go_on() -> None:
+    driver = Driver()
+    publisher, quiet, consumer = driver.connect(), driver.connect(capabilities={}), driver.connect()
+    driver.declare(consumer, "q")
+    driver.publish(publisher, "q", b"1")
+    _under_alarm(driver)
+    assert driver.got(publisher) == []  # it publishes nothing
+    for conn in (publisher, quiet):
+        driver.publish(conn, "q", b"%d" % conn)
+    assert driver.unread == {publisher, quiet}
+    assert [each.name for each in driver.got(publisher)] == ["connection.blocked"]
+    assert driver.got(quiet) == []
+    driver.send(consumer, "basic.consume", {"queue": "q"})
+    assert [each.body for each in driver.got(consumer) if each.name == "basic.deliver"] == [b"1"]
+    driver.send(publisher, "channel.flow", {"active": True})
+    assert driver.got(publisher) == []
+    driver.feed(LimitsSet(memory=100.0))
+    assert driver.unread == set()
+    assert [each.name for each in driver.got(publisher)] == [
+        "connection.unblocked",
+        "channel.flow-ok",
+    ]
+    assert sorted(each.body for each in driver.got(consumer)) == [b"1", b"2"]
+
+
+def test_several_alarms_and_a_message_without_a_body() -> None:
+    driver = Driver()
+    conn = driver.connect()
+    driver.declare(conn, "q")
+    _under_alarm(driver)
+    driver.feed(LimitsSet(disk=10**13))
+    driver.publish(conn, "q", b"")  # complete with its header: it is taken before reading stops
+    assert driver.got(conn)[0]["reason"] == "low on memory & disk"
+    assert driver.count(driver.connect(), "q") == 1
+    driver.feed(LimitsSet(memory=100.0))
+    assert driver.unread == {conn}
+    driver.feed(LimitsSet(disk=0))
+    assert driver.unread == set()
+
+
+def test_heart_beats_while_blocked() -> None:
+    driver = Driver()
+    conn = driver.connect(heartbeat=10)
+    driver.declare(conn, "q")
+    _under_alarm(driver)
+    driver.publish(conn, "q", b"x")
+    driver.got(conn)
+    driver.advance_to(seconds(100))
+    assert conn not in driver.closed
+    assert [each.name for each in driver.got(conn)].count("heartbeat") == 20
+    driver.feed(LimitsSet(memory=100.0))
+    driver.advance_to(seconds(119))
+    assert conn not in driver.closed
+    driver.advance_to(seconds(130))
+    assert conn in driver.closed
+
+
+def test_a_blocked_connection_may_go() -> None:
+    driver = Driver()
+    conn = driver.connect()
+    driver.declare(conn, "q")
+    _under_alarm(driver)
+    driver.publish(conn, "q", b"x")
+    driver.feed(PeerGone(conn, CloseHow.RESET))
+    driver.feed(LimitsSet(memory=100.0))
+    assert driver.count(driver.connect(), "q") == 0
+
+
+def test_limits_come_from_the_configuration() -> None:
+    settings = replace(rabbitmq_conf.default(), memory_high_watermark=0)
+    driver = Driver(settings)
+    conn = driver.connect()
+    driver.declare(conn, "q")
+    driver.feed(ResourcesRead(1, 1000))
+    driver.publish(conn, "q", b"x")
+    assert driver.unread == {conn}
+
+
+def test_limits_are_told_by_lines() -> None:
+    told: list[LimitsSet] = []
+    complaints: list[str] = []
+    control = Control(told.append, complaints.append)
+    control.read(b'{"memory": 0.5}\n{"disk": 10, "pag')
+    assert told == [LimitsSet(memory=0.5)]
+    control.read(b'ing": 0.75}\n')
+    assert told[1:] == [LimitsSet(disk=10, paging=0.75)]
+    control.read(b'{"memory": true}\n{"cpu": 1}\nnothing\n{}\n[1]\n{"disk": -1}\n')
+    assert len(told) == 2
+    assert len(complaints) == 6
+    assert (
+        complaints[1]
+        == "--control: '{\"cpu\": 1}' sets no limit; write a JSON object with memory, disk, paging"
+    )

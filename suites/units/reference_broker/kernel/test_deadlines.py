@@ -1,0 +1,45 @@
+"""The heap of deadlines: the same answers as a plain dictionary, whatever is set, replaced and
+cancelled."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.suites.units.drivers.broker import patient
+
+keys = st.tuples(st.integers(0, 3), st.sampled_from(["a", "b"]))
+steps = st.one_of(
+    st.tuples(st.just("set"), keys, st.integers(0, 20)),
+    st.tuples(st.just("cancel"), keys, st.just(0)),
+    st.tuples(st.just("pop"), st.just((0, "")), st.integers(0, 20)),
+)
+
+
+@patient
+@given(st.lists(steps, max_size=200))
+def test_like_a_dictionary(script: list[tuple[str, tuple[int, str], int]]) -> None:
+    deadlines, model = Deadlines(), {}
+    for turn, (verb, key, at) in enumerate(script):
+        if verb == "set":
+            deadlines.set(key, at)
+            model[key] = (at, turn)
+        elif verb == "cancel":
+            deadlines.cancel(key)
+            model.pop(key, None)
+        else:
+            due = [each for each in model if model[each][0] <= at]
+            expected = min(due, key=lambda each: model[each], default=None)
+            assert deadlines.pop_due(at) == expected
+            if expected is not None:
+                del model[expected]
+        assert deadlines.next() == min((each for each, _ in model.values()), default=None)
+
+
+def test_replacing_often_does_not_grow() -> None:
+    deadlines = Deadlines()
+    for at in range(10_000, 0, -1):
+        deadlines.set((1, "a"), at)
+    assert len(deadlines._heap) < 100
+    assert deadlines.next() == 1

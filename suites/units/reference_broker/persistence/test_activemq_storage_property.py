@@ -1,0 +1,105 @@
+"""The histories of ``test_storage_property.py`` and ``test_storage_crash_points.py`` on a broker of
+ActiveMQ's kind, whose queue puts messages aside at any moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+
+from brokerproof.reference_broker.settings.activemq import Cursor
+from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.soak.ledger import Key
+from brokerproof.suites.units.drivers import activemq
+from brokerproof.suites.units.reference_broker.persistence.test_crash_points import History, play
+from brokerproof.suites.units.reference_broker.persistence.test_property import (
+    EXAMPLES,
+    PLACES,
+    Storing,
+)
+
+MESSAGE = 1024 + 4
+"""Octets that one costs, at least."""
+
+
+def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int = 3) -> Settings:
+    """A queue q of so many octets, whose pages have ``page`` octets."""
+    about = activemq.policy(
+        "queue://q",
+        memory_limit=limit,
+        cursor=cursor,
+        max_page_size=max_page_size,
+        producer_flow_control=False,
+    )
+    found = activemq.settings(activemq.configured(about))
+    (everything,) = found.address_settings
+    return replace(
+        found,
+        address_settings=(replace(everything, page_size_bytes=page, page_max_cache_size=cache),),
+    )
+
+
+CURSORS = {0: Cursor.STORE, 1500: Cursor.FILE, 4000: Cursor.STORE, -1: Cursor.VM}
+"""By the octets that an address of the other family has in memory, which cursor is looked at."""
+
+
+class StoringActiveMq(Storing):
+    """What is not wanted becomes a dead letter here, so everything is wanted."""
+
+    nacks = False
+
+    def chosen(self, limit: int, page: int, cache: int) -> Settings:
+        return of(CURSORS[limit], max(1, limit), page, cache)
+
+    def place(self, address: str, type_header: str) -> str:
+        return f"destination:/{'topic' if len(PLACES[address]) > 1 else 'queue'}/{address}\n"
+
+    def window(self, octets: int) -> str:
+        return f"activemq.prefetchSize:{octets // 300 + 1 if octets >= 0 else 10_000}\n"
+
+
+TestStoringActiveMq = StoringActiveMq.TestCase
+TestStoringActiveMq.settings = settings(
+    max_examples=EXAMPLES // 2, stateful_step_count=25, deadline=None
+)
+
+
+class ActiveMqHistory(History):
+    prefix = "/queue/"
+    wide = "activemq.prefetchSize:10000\n"
+
+
+@pytest.mark.parametrize(("cursor", "room"), [(Cursor.STORE, 8), (Cursor.FILE, 1)])
+def test_whatever_the_instant(cursor: Cursor, room: int) -> None:
+    play(
+        ActiveMqHistory(of(cursor, room * MESSAGE, 1500), room),
+        room,
+        "activemq.prefetchSize:2\n",
+        rounds=12,
+    )
+
+
+@pytest.mark.parametrize("cursor", [Cursor.STORE, Cursor.FILE])
+def test_memory_is_cleared_in_one_step(cursor: Cursor) -> None:
+    """What was in the journal is on a page, never in both, and never in neither."""
+    driver = ActiveMqHistory(of(cursor, 8 * MESSAGE, 1500), 0)
+    producer = driver.connect()
+    for number in range(8):
+        key = Key(1, number, 0)
+        driver.ledger.sent(["q"], key)
+        if number == 1:
+            driver.send(producer, "not persistent", persistent=False)
+        driver.send(producer, key.body(20).decode())
+        driver.settle()
+        driver.ledger.receipted(["q"], key)
+    kept = driver.broker._store.journal.live  # type: ignore[union-attr]
+    assert len(kept) == (1 if cursor is Cursor.STORE else 0), (
+        "what was behind the one that is not persistent went with it"
+    )
+    assert driver.looks > 20
+    assert driver.drain() == [
+        Key(1, 0, 0).body(20).decode(),
+        "not persistent",
+        *(Key(1, each, 0).body(20).decode() for each in range(1, 8)),
+    ]

@@ -1,0 +1,153 @@
+"""Durable subscriptions of the reference broker: their one consumer, their one address, their one
+selector, and deletion."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.settings.settings import (
+    ConfiguredAddress,
+    ConfiguredQueue,
+    Settings,
+)
+from brokerproof.suites.units.drivers.broker import Driver, bodies, only, send
+
+MULTI = RoutingType.MULTICAST
+NAME = "durable-subscription-name:s\n"
+
+
+def client(driver: Driver, conn: int, version: str = "1.2", client_id: str = "c") -> None:
+    driver.connect(conn, version, f"client-id:{client_id}\n")
+
+
+def subscribe(id: str = "0", topic: str = "t", headers: str = NAME, ack: str = "auto") -> str:
+    return f"SUBSCRIBE\nid:{id}\ndestination:{topic}\nack:{ack}\nsubscription-type:MULTICAST\n{headers}\n\0"  # noqa: E501
+
+
+def publish(driver: Driver, conn: int, *texts: str, topic: str = "t") -> list[object]:
+    return list(
+        driver.feed(
+            conn, "".join(send(each, topic, "destination-type:MULTICAST\n") for each in texts)
+        )
+    )
+
+
+def queues(driver: Driver, topic: str = "t") -> list[str]:
+    address = driver.broker._shared.router._addresses.get(topic)
+    return [] if address is None else [each.name for each in address.multicast]
+
+
+def error(driver: Driver, conn: int, octets: str) -> str:
+    return only(driver.feed(conn, octets), conn).body.decode()
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """A broker with a producer, 9, and a client, 1, that has a durable subscription and has
+    gone."""
+    made = Driver()
+    made.connect(9)
+    client(made, 1)
+    made.feed(1, subscribe() + "DISCONNECT\n\n\0")
+    return made
+
+
+def test_its_queue_has_the_name_of_client_and_subscription_and_stays(driver: Driver) -> None:
+    assert queues(driver) == ["c.s"]
+    publish(driver, 9, "a", "b")
+    client(driver, 2)
+    assert bodies(driver.feed(2, subscribe()), 2) == ["a", "b"]
+
+
+def test_it_has_one_consumer_at_a_time(driver: Driver) -> None:
+    client(driver, 2)
+    client(driver, 3)
+    driver.feed(2, subscribe())
+    assert "'c.s' has a consumer, and it can have only one at a time" in error(
+        driver, 3, subscribe()
+    )
+    driver.gone(2)
+    client(driver, 4)
+    driver.feed(4, subscribe())
+    assert driver.closed == [1, 3]
+
+
+def test_it_belongs_to_one_address(driver: Driver) -> None:
+    client(driver, 2)
+    assert "is one to 't', not to 'u'" in error(driver, 2, subscribe(topic="u"))
+
+
+def test_it_keeps_its_selector(driver: Driver) -> None:
+    client(driver, 2)
+    assert "has the selector None, not \"a = '1'\"" in error(
+        driver, 2, subscribe(headers=NAME + "selector:a = '1'\n")
+    )
+    client(driver, 3)
+    other = "durable-subscription-name:o\nselector:a = '1'\n"
+    driver.feed(3, subscribe(headers=other) + "DISCONNECT\n\n\0")
+    driver.feed(
+        9,
+        send("no", "t", "destination-type:MULTICAST\n")
+        + send("yes", "t", "destination-type:MULTICAST\na:1\n"),
+    )
+    client(driver, 4)
+    assert bodies(driver.feed(4, subscribe(headers=other)), 4) == ["yes"]
+
+
+def test_deleting_it_deletes_what_is_in_it(driver: Driver) -> None:
+    publish(driver, 9, "a")
+    client(driver, 2)
+    driver.feed(2, f"UNSUBSCRIBE\nid:0\n{NAME}\n\0")
+    assert queues(driver) == []
+    assert bodies(driver.feed(2, subscribe()), 2) == []
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_the_name_is_enough_to_delete_it(driver: Driver, version: str) -> None:
+    client(driver, 2, version)
+    assert only(driver.feed(2, f"UNSUBSCRIBE\n{NAME}receipt:r\n\n\0"), 2).command == "RECEIPT"
+    assert queues(driver) == []
+
+
+def test_it_cannot_be_deleted_while_another_connection_consumes_it(driver: Driver) -> None:
+    client(driver, 2)
+    client(driver, 3)
+    driver.feed(2, subscribe())
+    assert "'c.s' has a consumer" in error(driver, 3, f"UNSUBSCRIBE\nid:0\n{NAME}\n\0")
+    assert driver.observed == ["ARTEMIS-STOMP-durable-2"]
+
+
+def test_deleting_what_is_not_there_is_confirmed(driver: Driver) -> None:
+    client(driver, 2)
+    assert (
+        only(
+            driver.feed(2, "UNSUBSCRIBE\nid:0\nactivemq.subscriptionName:x\nreceipt:r\n\n\0"), 2
+        ).command
+        == "RECEIPT"
+    )
+
+
+def test_on_a_queue_the_name_means_nothing(driver: Driver) -> None:
+    client(driver, 2)
+    client(driver, 3)
+    for conn in (2, 3):
+        driver.feed(conn, subscribe(topic="q").replace("MULTICAST", "ANYCAST"))
+    sent = driver.feed(9, send("a") + send("b"))
+    assert [bodies(sent, 2), bodies(sent, 3)] == [["a"], ["b"]]
+
+
+def test_an_empty_name_is_refused(driver: Driver) -> None:
+    client(driver, 2)
+    assert "durable-subscriber-name is empty" in error(
+        driver, 2, subscribe(headers="durable-subscriber-name:\n")
+    )
+
+
+def test_a_configured_queue_is_one() -> None:
+    queue = ConfiguredQueue("c.s", MULTI)
+    driver = Driver(Settings(addresses=(ConfiguredAddress("t", frozenset({MULTI}), (queue,)),)))
+    driver.connect(9)
+    publish(driver, 9, "early")
+    client(driver, 1)
+    assert bodies(driver.feed(1, subscribe()), 1) == ["early"]

@@ -1,0 +1,1 @@
+"""Tests of reference_broker/protocols/amqp091."""

@@ -1,0 +1,512 @@
+"""Headers, SASL, open, close, silence and errors of AMQP connections; and telling AMQP from
+STOMP."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.time import Instant, ms, seconds
+from brokerproof.reference_broker.protocols.amqp10 import headers
+from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, SASL, frame
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    Attach,
+    Begin,
+    Close,
+    Detach,
+    End,
+    Error,
+    Flow,
+    Open,
+    SaslChallenge,
+    SaslInit,
+    SaslMechanisms,
+    SaslOutcome,
+    SaslResponse,
+)
+from brokerproof.reference_broker.protocols.amqp10.sasl import SaslServer
+from brokerproof.reference_broker.protocols.amqp10.types import Symbol
+from brokerproof.reference_broker.settings.settings import Settings
+from brokerproof.suites.units.drivers.amqp10 import AMQP, Desk, Peer, Proton, settings
+
+SECURE = replace(AMQP, security_enabled=True, users={"me": "secret", "ü": "ö"})
+
+
+def only(frames: list[Any]) -> Any:
+    (frame,) = frames
+    return frame.value
+
+
+def condition(frames: list[Any]) -> str:
+    """The condition of the close, end or detach that is the last frame."""
+    error = frames[-1].value.error
+    assert error is not None, frames
+    assert "AMQP10-" in error.description
+    return str(error.condition)
+
+
+# --- headers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts", [[8], [1] * 8, [4, 4], [7, 1]])
+def test_our_header_is_answered_with_the_same(cuts: list[int]) -> None:
+    peer = Peer(Desk())
+    octets = headers.AMQP
+    for size in cuts:
+        assert peer.headers == []
+        peer.raw(octets[:size])
+        octets = octets[size:]
+    assert peer.headers == [headers.AMQP]
+    assert peer.desk.closed == []
+
+
+@pytest.mark.parametrize(
+    ("octets", "requirement"),
+    [
+        (b"AMQP\0\1\1\0", "AMQP10-VER-08"),
+        (b"AMQP\0\0\x09\1", "AMQP10-VER-08"),
+        (b"AMQP\1\1\0\0", "AMQP10-VER-08"),
+        (b"AMQP\2\1\0\0", "AMQP10-VER-12"),
+        (b"AMQP\1\1\0\x0a", "AMQP10-VER-08"),
+        (b"GET / HT", "AMQP10-VER-11"),
+        (b"X", "AMQP10-VER-11"),
+        (b"AMQQ", "AMQP10-VER-11"),
+    ],
+)
+def test_another_header_is_answered_with_ours_and_a_close(octets: bytes, requirement: str) -> None:
+    peer = Peer(Desk())
+    peer.raw(octets)
+    assert (peer.headers, peer.desk.closed, peer.desk.observed) == (
+        [headers.AMQP],
+        [peer.conn],
+        [requirement],
+    )
+
+
+def test_where_security_is_on_plain_amqp_is_answered_with_the_header_of_sasl() -> None:
+    peer = Peer(Desk(SECURE))
+    peer.raw(headers.AMQP)
+    assert (peer.headers, peer.desk.closed) == ([headers.SASL], [peer.conn])
+    assert peer.desk.observed == ["AMQP10-VER-12"]
+
+
+def test_one_acceptor_for_both_protocols() -> None:
+    desk = Desk()
+    amqp, stomp, slow = Peer(desk, "both"), Peer(desk, "both"), Peer(desk, "both")
+    amqp.raw(b"AM")
+    assert amqp.headers == []
+    amqp.raw(headers.AMQP[2:])
+    assert amqp.headers == [headers.AMQP]
+    desk.feed(stomp.conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+    assert desk.take(stomp.conn).startswith(b"CONNECTED\n")
+    desk.run(seconds(11))
+    assert slow.conn in desk.closed
+    assert desk.take(slow.conn) == b""
+    assert amqp.conn in desk.closed, "its first frame never came"
+    assert stomp.conn not in desk.closed
+
+
+# --- SASL -----------------------------------------------------------------------------------------
+
+
+def sasl(peer: Peer, *frames: Any) -> list[Any]:
+    return peer.raw(b"".join(frame(0, each.encode(), SASL) for each in frames))
+
+
+def test_mechanisms_are_offered_and_anonymous_only_where_security_is_off() -> None:
+    offered = only(Peer(Desk()).raw(headers.SASL))
+    assert offered == SaslMechanisms(sasl_server_mechanisms=("PLAIN", "ANONYMOUS"))
+    assert only(Peer(Desk(SECURE)).raw(headers.SASL)) == SaslMechanisms(
+        sasl_server_mechanisms=("PLAIN",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response", "code"),
+    [
+        ("PLAIN", b"\0me\0secret", 0),
+        ("PLAIN", b"me\0me\0secret", 0),
+        ("PLAIN", "\0ü\0ö".encode(), 0),
+        ("PLAIN", b"you\0me\0secret", 1),
+        ("PLAIN", b"\0me\0wrong", 1),
+        ("PLAIN", b"\0me\0", 1),
+        ("PLAIN", b"\0nobody\0secret", 1),
+        ("PLAIN", b"\0nobody\0", 1),
+        ("PLAIN", b"\0\0secret", 1),
+        ("PLAIN", b"me\0secret", 1),
+        ("PLAIN", b"\0me\0sec\0ret", 1),
+        ("PLAIN", b"\0m\xff\0secret", 1),
+        ("ANONYMOUS", b"", 1),
+        ("EXTERNAL", b"", 1),
+        ("GSSAPI", b"", 1),
+    ],
+)
+def test_who_may_come_in(mechanism: str, response: bytes, code: int) -> None:
+    peer = Peer(Desk(SECURE))
+    peer.raw(headers.SASL)
+    outcome = only(sasl(peer, SaslInit(mechanism=Symbol(mechanism), initial_response=response)))
+    assert outcome == SaslOutcome(code=code)
+    assert (peer.conn in peer.desk.closed) == (code != 0)
+    if code == 0:
+        assert isinstance(peer.open()[0].value, Open)
+        assert peer.headers == [headers.SASL, headers.AMQP]
+
+
+def test_a_response_that_did_not_come_first_is_asked_for() -> None:
+    peer = Peer(Desk(SECURE))
+    peer.raw(headers.SASL)
+    assert only(sasl(peer, SaslInit(mechanism=Symbol("PLAIN")))) == SaslChallenge(challenge=b"")
+    assert only(sasl(peer, SaslResponse(response=b"\0me\0secret"))) == SaslOutcome(code=0)
+
+
+def test_everything_at_once() -> None:
+    peer = Peer(Desk(SECURE))
+    init = frame(
+        0, SaslInit(mechanism=Symbol("PLAIN"), initial_response=b"\0me\0secret").encode(), SASL
+    )
+    opened = frame(0, Open(container_id="c").encode())
+    frames = peer.raw(headers.SASL + init + headers.AMQP + opened)
+    assert [type(each.value) for each in frames] == [SaslMechanisms, SaslOutcome, Open]
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        frame(0, SaslResponse(response=b"x").encode(), SASL),
+        frame(0, SaslOutcome(code=0).encode(), SASL),
+        frame(0, b"", SASL),
+        frame(0, SaslInit(mechanism=Symbol("PLAIN")).encode() + b"x", SASL),
+        frame(0, SaslInit(mechanism=Symbol("PLAIN")).encode()),
+        frame(0, b"\0\x53\x41\x45", SASL),
+        frame(0, SaslInit(mechanism=Symbol("PLAIN"), initial_response=b"x" * 500).encode(), SASL),
+        b"\0\0\0\7",
+        b"\0\0\2\1",
+    ],
+)
+def test_what_is_no_part_of_the_conversation_ends_it(octets: bytes) -> None:
+    peer = Peer(Desk(SECURE))
+    peer.raw(headers.SASL)
+    frames = peer.raw(octets)
+    assert only(frames) == SaslOutcome(code=1)
+    assert peer.desk.closed == [peer.conn]
+
+
+def test_external_is_whom_the_transport_knows() -> None:
+    server = SaslServer(("EXTERNAL",), {}, True, "CN=me")
+    for initial, code in ((None, 0), (b"", 0), (b"CN=me", 0), (b"CN=you", 1)):
+        outcome = server.start("EXTERNAL", initial)
+        assert not isinstance(outcome, bytes)
+        assert outcome.code == code
+    stranger = SaslServer(("EXTERNAL",), {}, True, None).start("EXTERNAL", None)
+    assert not isinstance(stranger, bytes)
+    assert stranger.code == 1
+
+
+# --- open -----------------------------------------------------------------------------------------
+
+
+def test_what_our_open_says() -> None:
+    opened = only(Peer(Desk()).open())
+    assert (opened.container_id, opened.max_frame_size, opened.channel_max) == (
+        "reference",
+        131072,
+        65535,
+    )
+    assert opened.idle_time_out == 30000, "half of 60 s"
+    assert opened.offered_capabilities == ("ANONYMOUS-RELAY",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (settings(amqp_idle_timeout_ms=2001), 1000),
+        (settings(amqp_idle_timeout_ms=0), None),
+        (settings(amqp_idle_timeout_ms=-1), None),
+        (replace(AMQP, connection_ttl_override_ms=500), 250),
+        (replace(settings(amqp_idle_timeout_ms=80), connection_ttl_override_ms=500), 40),
+    ],
+)
+def test_the_idle_time_out_that_we_announce(changed: Settings, expected: int | None) -> None:
+    assert only(Peer(Desk(changed)).open()).idle_time_out == expected
+
+
+@pytest.mark.parametrize(
+    ("octets", "expected"),
+    [
+        (
+            frame(0, Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1).encode()),
+            "amqp:not-allowed",
+        ),
+        (frame(0, Close().encode()), "amqp:not-allowed"),
+        (frame(1, Open(container_id="c").encode()), "amqp:not-allowed"),
+        (frame(0, Open(container_id="c", max_frame_size=511).encode()), "amqp:invalid-field"),
+        (frame(0, Open(container_id="c", idle_time_out=9).encode()), "amqp:not-allowed"),
+        (frame(0, b"\0\x53\x10\x45"), "amqp:decode-error"),
+        (frame(0, b"\0\x53\x10"), "amqp:decode-error"),
+        (frame(0, b"\0"), "amqp:decode-error"),
+        (frame(0, b"x"), "amqp:decode-error"),
+        (frame(0, b"\0\x53\x99\x45"), "amqp:decode-error"),
+        (
+            frame(0, SaslInit(mechanism=Symbol("PLAIN")).encode(), SASL),
+            "amqp:connection:framing-error",
+        ),
+        (frame(0, b"", 7), "amqp:connection:framing-error"),
+        (b"\0\0\0\7\2\0\0\0", "amqp:connection:framing-error"),
+        (b"\0\0\0\x08\1\0\0\0", "amqp:connection:framing-error"),
+        (b"\x7f\xff\xff\xff\2\0\0\0", "amqp:connection:framing-error"),
+        (b"\0\2\0\1\2\0\0\0", "amqp:connection:framing-error"),
+    ],
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
+    octets: bytes, expected: str, opened: bool
+) -> None:
+    desk = Desk()
+    other = Peer(desk).ready()
+    peer = Peer(desk)
+    peer.raw(headers.AMQP)
+    if opened:
+        peer.send(Open(container_id="peer"))
+        if b"\0\x53\x10" in octets and len(octets) > 12:
+            expected = "amqp:illegal-state"  # a second open, whatever it says
+        elif b"\0\x53\x11" in octets or b"\0\x53\x18" in octets:
+            return  # begin and close are in their place now
+    frames = peer.raw(octets)
+    kinds = [type(each.value) for each in frames]
+    assert kinds == ([Close] if opened else [Open, Close])
+    assert condition(frames) == expected
+    assert desk.closed == [], "the peer's close is waited for"
+    assert peer.raw(EMPTY + frame(0, Close().encode())) == []
+    desk.run(desk.now + seconds(3))
+    assert desk.closed == [peer.conn]
+    assert [type(each.value) for each in other.begin(1)] == [Begin], "others are not touched"
+
+
+def test_an_empty_frame_is_taken_on_any_channel_and_means_nothing() -> None:
+    peer = Peer(Desk()).ready()
+    assert peer.raw(EMPTY + frame(9, b"") + frame(65535, b"")) == []
+    assert peer.desk.closed == []
+
+
+def test_a_channel_above_the_maximum() -> None:
+    peer = Peer(Desk(settings(amqp_channel_max=3)))
+    assert only(peer.open()).channel_max == 3
+    assert [type(each.value) for each in peer.begin(3)] == [Begin]
+    assert condition(peer.begin(4)) == "amqp:connection:framing-error"
+    assert peer.desk.observed == ["AMQP10-CHMAX-02"]
+
+
+def test_a_frame_of_the_largest_size_and_one_octet_more() -> None:
+    peer = Peer(Desk(settings(amqp_max_frame_size=512)))
+    assert only(peer.open()).max_frame_size == 512
+    peer.begin()
+    assert peer.raw((512).to_bytes(4) + bytes((128, 0, 0, 0)) + bytes(504)) == [], (
+        "an extended header and no body"
+    )
+    frames = peer.raw((513).to_bytes(4) + b"\2\0\0\0")
+    assert condition(frames) == "amqp:connection:framing-error"
+    assert peer.desk.observed[-1] == "AMQP10-MFS-03"
+
+
+# --- close ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channel", [0, 5])
+def test_close_is_answered_and_nothing_follows(channel: int) -> None:
+    peer = Peer(Desk()).ready()
+    assert only(peer.send(Close(error=Error(condition=Symbol("x:y"))), channel=channel)) == Close()
+    assert peer.desk.closed == [peer.conn]
+    assert peer.begin(1) == []
+    assert peer.desk.broker.next_deadline() is None
+
+
+def test_after_our_close_everything_is_ignored_until_theirs() -> None:
+    peer = Peer(Desk()).ready()
+    peer.send(Open(container_id="again"))
+    assert peer.begin(1) == []
+    assert peer.raw(frame(70, b"\0\x53\x99\x45") + frame(0, b"", 1)) == []
+    assert peer.desk.closed == []
+    assert peer.send(Close(), channel=3) == []
+    assert peer.desk.closed == [peer.conn]
+
+
+def test_a_peer_that_is_gone_is_forgotten() -> None:
+    peer = Peer(Desk()).ready()
+    peer.attach_receiver()
+    peer.desk.gone(peer.conn)
+    assert peer.desk.broker.next_deadline() is None
+    assert peer.read() == []
+
+
+# --- silence --------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_never_opens_is_closed_without_a_word() -> None:
+    desk = Desk()
+    silent, half = Peer(desk), Peer(desk)
+    half.raw(headers.AMQP)
+    half.read()
+    desk.run(seconds(10) - 1)
+    assert desk.closed == []
+    desk.run(seconds(10))
+    assert desk.closed == [silent.conn, half.conn]
+    assert half.read() == []
+
+
+@pytest.mark.parametrize("ttl_ms", [20, 1000, 1001])
+def test_silence_ends_in_close_exactly_when_the_time_is_over(ttl_ms: int) -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=ttl_ms))
+    peer = Peer(desk).ready()
+    last: Instant = ms(7)
+    desk.run(last)
+    peer.raw(EMPTY)
+    desk.run(last + ms(ttl_ms) - 1)
+    assert peer.read() == []
+    desk.run(last + ms(ttl_ms))
+    frames = peer.read()
+    assert condition(frames) == "amqp:resource-limit-exceeded"
+    assert "local-idle-timeout expired" in frames[-1].value.error.description
+    assert desk.observed == ["AMQP10-IDLE-03"]
+    desk.run(last + ms(ttl_ms) + seconds(2) - 1)
+    assert desk.closed == []
+    desk.run(last + ms(ttl_ms) + seconds(2))
+    assert desk.closed == [peer.conn]
+
+
+def test_only_whole_frames_are_signs_of_life() -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=1000))
+    peer = Peer(desk).ready()
+    for step in range(6):
+        desk.run(ms(150 * (step + 1)))
+        assert peer.raw(EMPTY[step : step + 1]) == []
+    desk.run(ms(1000))
+    assert condition(peer.read()) == "amqp:resource-limit-exceeded"
+
+
+def test_without_a_time_out_silence_lasts() -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=0))
+    peer = Peer(desk).ready()
+    desk.run(seconds(1_000_000))
+    assert (peer.read(), desk.closed) == ([], [])
+
+
+@pytest.mark.parametrize("idle_ms", [10, 11, 100, 1000])
+def test_the_peers_time_out_is_kept_by_an_empty_frame_each_half(idle_ms: int) -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=0))
+    peer = Peer(desk)
+    peer.open(idle_time_out=idle_ms)
+    half = ms(idle_ms) // 2
+    for number in range(1, 6):
+        desk.run(number * half - 1)
+        assert peer.read() == []
+        desk.run(number * half)
+        (beat,) = peer.read()
+        assert (beat.value, beat.channel) == (None, 0)
+
+
+def test_whatever_is_sent_counts_as_a_sign_of_life() -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=0))
+    peer = Peer(desk)
+    peer.open(idle_time_out=1000)
+    desk.run(ms(400))
+    assert [type(each.value) for each in peer.begin()] == [Begin]
+    desk.run(ms(899))
+    assert peer.read() == []
+    desk.run(ms(900))
+    assert [each.value for each in peer.read()] == [None]
+
+
+@pytest.mark.parametrize("idle", [None, 0])
+def test_without_the_peers_time_out_there_are_no_empty_frames(idle: int | None) -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=0))
+    peer = Peer(desk)
+    peer.open(idle_time_out=idle)
+    assert desk.broker.next_deadline() is None
+
+
+def test_no_empty_frame_after_close() -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=0))
+    peer = Peer(desk)
+    peer.open(idle_time_out=20)
+    peer.send(Open(container_id="again"))
+    desk.run(seconds(1))
+    assert peer.read() == []
+
+
+def test_proton_and_we_keep_each_other_alive() -> None:
+    desk = Desk(settings(amqp_idle_timeout_ms=1000))
+    client = Proton(desk, idle_s=0.8)
+    for step in range(1, 100):
+        desk.run(ms(50) * step)
+        client.tick()
+        client.pump()
+    assert desk.closed == []
+    assert client.transport.condition is None
+    assert client.transport.remote_idle_timeout == 0.5
+    desk.run(desk.now + seconds(2))
+    client.pump()
+    assert client.connection.remote_condition.name == "amqp:resource-limit-exceeded"
+
+
+# --- sessions of a connection ---------------------------------------------------------------------
+
+
+def test_begin_is_answered_with_the_channel_it_came_on() -> None:
+    peer = Peer(Desk())
+    peer.open()
+    for channel in (0, 7, 3):
+        (answer,) = peer.begin(channel)
+        assert answer.value.remote_channel == channel
+        assert answer.channel == channel
+
+
+def test_the_peers_channel_max_limits_the_channels_of_our_answers() -> None:
+    peer = Peer(Desk())
+    peer.open(channel_max=1)
+    assert [peer.begin(channel)[0].channel for channel in (9, 7)] == [0, 1]
+    assert peer.send(End(), channel=9)[0].channel == 0
+    assert peer.begin(8)[0].channel == 0
+    assert condition(peer.begin(3)) == "amqp:resource-limit-exceeded"
+
+
+def test_begin_where_a_session_is_and_frames_where_none_is() -> None:
+    for performative, channel in (
+        (Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1), 0),
+        (Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1, remote_channel=0), 1),
+        (End(), 1),
+        (Flow(incoming_window=0, next_outgoing_id=0, outgoing_window=0), 1),
+        (Detach(handle=0), 1),
+        (Attach(name="a", handle=0, role=True), 1),
+    ):
+        peer = Peer(Desk()).ready()
+        assert condition(peer.send(performative, channel=channel)).startswith("amqp:")
+        assert peer.desk.observed[-1].startswith("AMQP10-SESS-")
+
+
+def test_a_channel_can_be_used_again_after_end() -> None:
+    peer = Peer(Desk()).ready()
+    assert only(peer.send(End())) == End()
+    assert [type(each.value) for each in peer.begin()] == [Begin]
+
+
+@effort(max_examples=150, deadline=None)
+@given(st.lists(st.binary(min_size=1, max_size=60), max_size=6), st.integers(0, 3))
+def test_any_octets_are_answered_and_never_raise(chunks: list[bytes], stage: int) -> None:
+    desk = Desk(settings(amqp_max_frame_size=512))
+    other = Peer(desk).ready()
+    peer = Peer(desk)
+    if stage >= 1:
+        peer.raw(headers.AMQP)
+    if stage >= 2:
+        peer.send(Open(container_id="c"))
+    if stage >= 3:
+        peer.begin()
+    for chunk in chunks:
+        desk.feed(peer.conn, chunk if stage < 2 else frame(0, chunk))
+    assert other.conn not in desk.closed
+    assert [type(each.value) for each in other.begin(1)] == [Begin]

@@ -1,0 +1,341 @@
+"""Frames out of octets however they are cut, and performatives out of frames."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerproof.reference_broker.protocols.amqp10 import composite, performatives, refusal
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite, InvalidField
+from brokerproof.reference_broker.protocols.amqp10.connection import _FRAMES, _decoded
+from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError
+from brokerproof.reference_broker.protocols.amqp10.delivery import (
+    Batch,
+    fits,
+    transfers,
+    whole_transfer,
+)
+from brokerproof.reference_broker.protocols.amqp10.encoder import encode
+from brokerproof.reference_broker.protocols.amqp10.framing import EMPTY, FrameParser, frame
+from brokerproof.reference_broker.protocols.amqp10.messaging import (
+    Accepted,
+    Released,
+    Source,
+    TransactionalState,
+)
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    RECEIVER,
+    Attach,
+    Begin,
+    Flow,
+    Open,
+    SaslMechanisms,
+    Transfer,
+)
+from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
+from brokerproof.reference_broker.protocols.amqp10.types import (
+    Array,
+    Described,
+    Symbol,
+    Uint,
+    Ulong,
+)
+
+
+def read_all(parser: FrameParser) -> list[Any]:
+    frames = []
+    while (received := parser.next()) is not None:
+        frames.append(received)
+    return frames
+
+
+@given(st.lists(st.tuples(st.integers(0, 65535), st.binary(max_size=300))), st.data())
+def test_frames_are_the_same_however_they_are_cut(
+    sent: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    octets = b"".join(frame(channel, body) for channel, body in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(octets)), max_size=12)))
+    parser = FrameParser(1000)
+    got = []
+    for start, stop in zip([0, *cuts], [*cuts, len(octets)], strict=True):
+        if stop > start:
+            parser.feed(octets[start:stop])
+        got += [(each.channel, each.body) for each in read_all(parser)]
+    assert got == sent
+
+
+def test_octet_by_octet() -> None:
+    parser = FrameParser(1000)
+    got = []
+    for octet in frame(7, b"body") + EMPTY + frame(1, b"x", type=1):
+        parser.feed(bytes((octet,)))
+        got += read_all(parser)
+    assert got == [(0, 7, b"body"), (0, 0, b""), (1, 1, b"x")]
+
+
+def test_the_extended_header_is_ignored() -> None:
+    parser = FrameParser(1000)
+    parser.feed(b"\0\0\0\x12\4\0\0\5" + b"whatever" + b"ab")
+    assert read_all(parser) == [(0, 5, b"ab")]
+
+
+@pytest.mark.parametrize(
+    ("octets", "fault"),
+    [
+        ("00000000 02000000", refusal.FRAME_TOO_SMALL),
+        ("00000007 02000000", refusal.FRAME_TOO_SMALL),
+        ("000003e9 02000000", refusal.FRAME_TOO_LARGE),
+        ("80000000 02000000", refusal.FRAME_TOO_LARGE),
+        ("ffffffff 02000000", refusal.FRAME_TOO_LARGE),
+        ("00000008 01000000", refusal.BAD_DOFF),
+        ("00000008 00000000", refusal.BAD_DOFF),
+        ("00000008 03000000", refusal.BAD_DOFF),
+        ("0000000b 03000000", refusal.BAD_DOFF),
+    ],
+)
+def test_what_is_no_frame_is_refused_before_its_octets_are_there(
+    octets: str, fault: refusal.Fault
+) -> None:
+    parser = FrameParser(1000)
+    parser.feed(bytes.fromhex(octets))
+    with pytest.raises(Refusal) as caught:
+        parser.next()
+    assert caught.value.fault is fault
+
+
+def test_a_frame_of_the_allowed_size_is_taken() -> None:
+    parser = FrameParser(1000)
+    parser.feed(frame(0, b"x" * 992))
+    assert len(read_all(parser)) == 1
+
+
+def test_peek_and_take() -> None:
+    parser = FrameParser(1000)
+    parser.feed(b"AM")
+    assert (parser.peek(8), parser.take(8)) == (b"AM", None)
+    parser.feed(b"QP\0\1\0\0" + EMPTY)
+    assert (parser.peek(8), parser.take(8)) == (b"AMQP\0\1\0\0",) * 2
+    assert read_all(parser) == [(0, 0, b"")]
+
+
+# --- performatives --------------------------------------------------------------------------------
+
+
+def test_fields_at_the_end_may_be_left_out_and_null_means_the_default() -> None:
+    for octets in (
+        "0053 10 c0 04 01 a10163",
+        "0053 10 c0 06 03 a10163 40 40",
+        "0053 10 d0 00000007 00000001 a10163",
+    ):
+        opened, _ = _decoded(bytes.fromhex(octets), _FRAMES)
+        assert opened == Open(container_id="c")
+        assert (opened.max_frame_size, opened.channel_max, opened.idle_time_out) == (
+            2**32 - 1,
+            65535,
+            None,
+        )
+
+
+def test_symbolic_descriptors_and_long_ones() -> None:
+    body = bytes.fromhex("c0 04 01 a10163")
+    for descriptor in (b"\0\xa3\x0eamqp:open:list", b"\0\x80" + (16).to_bytes(8)):
+        assert _decoded(descriptor + body, _FRAMES)[0] == Open(container_id="c")
+
+
+def test_a_field_with_several_values() -> None:
+    for value in (Symbol("a"), Array(Symbol, [Symbol("a")])):
+        body = encode(Described(Ulong(0x10), ["c", *[None] * 6, value]))
+        assert _decoded(body, _FRAMES)[0].offered_capabilities == ("a",)
+    for value in (None, Array(Symbol, [])):
+        body = encode(Described(Ulong(0x10), ["c", *[None] * 6, value]))
+        assert _decoded(body, _FRAMES)[0].offered_capabilities == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (Described(Ulong(0x10), []), "open has no container-id, which is mandatory"),
+        (Described(Ulong(0x10), [None, "h"]), "open has no container-id, which is mandatory"),
+        (Described(Ulong(0x10), [Symbol("c")]), "container-id of open is of type string"),
+        (Described(Ulong(0x10), ["c", "h", Ulong(1)]), "max-frame-size of open is of type uint"),
+        (Described(Ulong(0x10), ["c"] * 11), "open has 10 fields, not 11"),
+        (Described(Ulong(0x10), {"container-id": "c"}), "open is a list"),
+        (
+            Described(Ulong(0x10), ["c", *[None] * 6, Array(str, ["a"])]),
+            "an array of another type than symbol",
+        ),
+        (Described(Ulong(0x10), ["c", *[None] * 8, {"a": 1}]), "keys of fields are symbols"),
+        (
+            Described(Ulong(0x12), ["n", Uint(0), True, None, None, Described(Ulong(0x29), [])]),
+            "none of a source",
+        ),
+        (
+            Described(Ulong(0x12), ["n", Uint(0), True, None, None, []]),
+            "source of attach is of type",
+        ),
+        (
+            Described(Ulong(0x14), [Uint(0), *[None] * 6, Described(Ulong(0x30), [])]),
+            "none of a delivery-state",
+        ),
+        (Described(Ulong(0x15), [True]), "disposition has no first"),
+        (Described(Ulong(0x99), []), "names no performative"),
+        (Described("amqp:open:list", []), "names no performative"),
+        (Described(Ulong(0x24), []), "names no performative"),
+        (Described(Ulong(0x41), [Symbol("PLAIN")]), "names no performative"),
+        ([], "begins with a descriptor"),
+    ],
+)
+def test_what_is_no_performative(value: Any, reason: str) -> None:
+    with pytest.raises(Refusal, match=reason) as caught:
+        _decoded(encode(value), _FRAMES)
+    assert caught.value.fault.condition == "amqp:decode-error"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Described(
+            Ulong(0x12), ["n", Uint(0), True, None, None, Described(Ulong(0x28), ["a", Uint(3)])]
+        ),
+        Described(
+            Ulong(0x12),
+            ["n", Uint(0), True, None, None, Described(Ulong(0x28), ["a", None, Symbol("later")])],
+        ),
+    ],
+)
+def test_a_value_outside_the_choices_is_an_invalid_field(value: Any) -> None:
+    with pytest.raises(Refusal) as caught:
+        _decoded(encode(value), _FRAMES)
+    assert caught.value.fault is refusal.BAD_FIELD
+
+
+@pytest.mark.parametrize("kind", sorted(composite.BY_CODE))
+def test_a_table_reads_what_it_writes_field_by_field(kind: int) -> None:
+    declared = composite.BY_CODE[kind]
+    least = {each.attribute: _sample(each) for each in declared.FIELDS if each.mandatory}
+    for each in [None, *declared.FIELDS]:
+        fields = dict(least) if each is None else {**least, each.attribute: _sample(each)}
+        value = declared(**fields)
+        octets = value.encode()
+        assert declared.read(octets, 3, DEPTH) == (value, len(octets))
+        for end in range(3, len(octets)):
+            with pytest.raises((DecodeError, InvalidField, IndexError, struct.error)):
+                declared.read(octets[:end], 3, DEPTH)
+
+
+def _sample(field: composite.Field) -> Any:
+    samples: dict[str, Any] = {
+        "boolean": True, "ubyte": 1, "ushort": 7, "uint": 77, "ulong": 777, "timestamp": -5, "binary": b"b", "string": "s",  # noqa: E501
+        "symbol": Symbol("amqp:x"), "map": {Symbol("k"): "v"}, "terminus-expiry-policy": Symbol("never"),  # noqa: E501
+        "terminus-durability": 2,
+        "error": performatives.Error(condition=Symbol("amqp:not-found")),
+    }  # fmt: skip
+    wanted = {
+        "source": Source(address="a"), "target": composite.BY_CODE[0x30](), "delivery-state": TransactionalState(txn_id=b"t"),  # noqa: E501
+        "outcome": Accepted(), "message-id": "id", "address": "a", "txn-id": b"t", "global-tx-id": "g",  # noqa: E501
+    }  # fmt: skip
+    if field.type == "*":
+        return wanted[field.requires]
+    value = samples.get(field.type, samples.get(composite.RESTRICTED.get(field.type, "")))
+    return (value,) if field.multiple else value
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(sorted(_FRAMES)), st.binary(max_size=40))
+def test_any_octets_behind_a_descriptor_are_a_performative_or_refused(
+    code: int, octets: bytes
+) -> None:
+    refused = None
+    try:
+        performative, at = _decoded(b"\0\x53" + bytes((code,)) + octets, _FRAMES)
+    except Refusal as problem:
+        refused = problem.fault
+    if refused is not None:
+        assert refused in (refusal.BAD_PERFORMATIVE, refusal.BAD_FIELD)
+    else:
+        assert isinstance(performative, Composite)
+        assert at <= len(octets) + 3
+
+
+def test_a_list_field_that_may_not_be_empty_is_written_as_an_array() -> None:
+    assert (
+        SaslMechanisms(sasl_server_mechanisms=("PLAIN",)).encode().hex()
+        == "005340c00b01e00801a305504c41494e"
+    )
+
+
+# --- transfers out --------------------------------------------------------------------------------
+
+
+def parts(octets: list[bytes]) -> list[tuple[Transfer, bytes]]:
+    parser = FrameParser(2**32 - 1)
+    parser.feed(b"".join(octets))
+    found = []
+    for each in read_all(parser):
+        performative, at = _decoded(each.body, _FRAMES)
+        found.append((performative, each.body[at:]))
+    return found
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.booleans(), st.binary(max_size=50))
+def test_the_packed_transfer_is_what_the_table_would_write(
+    handle: int, id: int, settled: bool, payload: bytes
+) -> None:
+    [(transfer, rest)] = parts([whole_transfer(3, handle, id, b"\0\0\0\1", settled, payload)])
+    assert transfer == Transfer(
+        handle=handle, delivery_id=id, delivery_tag=b"\0\0\0\1", message_format=0, settled=settled
+    )
+    assert rest == payload
+
+
+@given(st.integers(512, 600), st.integers(0, 3000))
+def test_a_message_in_pieces(largest: int, size: int) -> None:
+    payload = bytes(each % 251 for each in range(size))
+    if fits(payload, largest):
+        assert len(whole_transfer(0, 1, 2, b"\0\0\0\1", False, payload)) <= largest
+        return
+    frames = list(transfers(0, 1, 2, b"\0\0\0\1", False, payload, largest))
+    assert all(len(each) == largest for each in frames[:-1]) or len(frames) == 1
+    assert len(frames[-1]) <= largest
+    found = parts(frames)
+    assert b"".join(rest for _, rest in found) == payload
+    first, *others = [transfer for transfer, _ in found]
+    assert (first.delivery_id, first.delivery_tag, first.message_format, first.settled) == (
+        2,
+        b"\0\0\0\1",
+        0,
+        False,
+    )
+    assert [each.more for each in (first, *others)] == [True] * len(others) + [False]
+    assert all(
+        (each.handle, each.delivery_id, each.delivery_tag) == (1, None, None) for each in others
+    )
+
+
+def test_dispositions_are_as_few_as_ids_and_states_allow() -> None:
+    batch = Batch(RECEIVER)
+    assert not batch
+    accepted = Accepted()
+    for id in (2**32 - 2, 2**32 - 1, 0, 1):
+        batch.add(id, accepted)
+    batch.add(2, Released())
+    batch.add(3, Released())
+    batch.add(5, Released())
+    assert batch
+    taken = [(each.first, each.last, each.state) for each in batch.take()]
+    assert taken == [(2**32 - 2, 1, accepted), (2, 3, Released()), (5, None, Released())]
+    assert (batch.take(), bool(batch)) == ([], False)
+
+
+def test_the_smallest_flow_and_begin() -> None:
+    for value in (
+        Flow(incoming_window=0, next_outgoing_id=0, outgoing_window=0),
+        Begin(next_outgoing_id=2**32 - 1, incoming_window=1, outgoing_window=256),
+        Attach(name="", handle=0, role=False),
+    ):
+        octets = value.encode()
+        assert _decoded(octets, _FRAMES) == (value, len(octets))

@@ -1,0 +1,275 @@
+"""Large AMQP messages: their bodies go to files and leave as they came, and STOMP sees what is
+inside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerproof.reference_broker.kernel import large_body
+from brokerproof.reference_broker.protocols.amqp10.large import EMPTY_DATA, BodyScan, body_at
+from brokerproof.reference_broker.protocols.amqp10.message import BadMessage, sections
+from brokerproof.reference_broker.protocols.amqp10.messaging import Header
+from brokerproof.reference_broker.protocols.amqp10.performatives import Disposition, Transfer
+from brokerproof.reference_broker.settings.settings import Acceptor
+from brokerproof.suites.units.drivers.amqp10 import Frame, Peer
+from brokerproof.suites.units.drivers.persistence import paging
+from brokerproof.suites.units.drivers.storing_desk import StoringDesk
+
+SMALLEST = 200
+DURABLE = Header(durable=True, priority=7).encode()
+PROPERTIES = b"\0\x53\x73\xc0\x0b\x02\xa1\x02id\x40" + b""
+APPLICATION = b"\0\x53\x74\xc1\x0d\x02\xa1\x05color\xa1\x03red"
+FOOTER = b"\0\x53\x78\xc1\x0b\x02\xa3\x06x-opt-\x54\x07"
+LONG = b"".join(b"%05d," % number for number in range(200))
+"""1200 octets."""
+
+
+def data(octets: bytes) -> bytes:
+    return b"\0\x53\x75\xb0" + len(octets).to_bytes(4) + octets
+
+
+def string(octets: bytes) -> bytes:
+    return b"\0\x53\x77\xb1" + len(octets).to_bytes(4) + octets
+
+
+def listed(octets: bytes, code: bytes) -> bytes:
+    inside = (1).to_bytes(4) + b"\xb0" + len(octets).to_bytes(4) + octets
+    return b"\0\x53" + code + b"\xd0" + len(inside).to_bytes(4) + inside
+
+
+class LargeDesk(StoringDesk):
+    """A desk with acceptors to which 200 octets are large."""
+
+    def __init__(self) -> None:
+        acceptors = (
+            Acceptor(
+                "amqp",
+                protocols=("AMQP",),
+                amqp_min_large_message_size=SMALLEST,
+                amqp_max_frame_size=512,
+            ),
+            Acceptor("stomp", stomp_min_large_message_size=SMALLEST),
+        )
+        super().__init__(replace(paging(-1), acceptors=acceptors))
+
+    def files(self) -> list[str]:
+        return [each for each in self.disk.names() if each.startswith("large/")]
+
+    # STOMP beside it
+
+    def stomp(self) -> int:
+        conn = self.connect("stomp")
+        self.say(conn, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+        return conn
+
+    def say(self, conn: int, octets: bytes) -> bytes:
+        self.feed(conn, octets)
+        self.answer()
+        return self.take(conn)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> LargeDesk:
+    monkeypatch.setattr(large_body, "PIECE", 300)
+    return LargeDesk()
+
+
+def sent(desk: LargeDesk, octets: bytes, *, cut: int = 300) -> list[Frame]:
+    """One message to ``q``, in transfers of ``cut`` octets; what came back."""
+    producer = Peer(desk).ready(container_id="producer")
+    producer.attach_sender()
+    desk.answer()
+    producer.read()
+    parts = [octets[at : at + cut] for at in range(0, len(octets), cut)]
+    answers = []
+    for number, part in enumerate(parts):
+        answers += producer.transfer(0, part, more=number < len(parts) - 1)
+    desk.answer()
+    return answers + producer.read()
+
+
+def taken(desk: LargeDesk, largest: int = 512) -> tuple[Peer, list[Frame]]:
+    """A receiver of ``q``, and the transfers that came to it."""
+    peer = Peer(desk).ready(container_id="consumer", max_frame_size=largest)
+    peer.attach_receiver()
+    frames = peer.flow(10)
+    desk.answer()
+    return peer, [each for each in frames + peer.read() if isinstance(each.value, Transfer)]
+
+
+def whole(frames: list[Frame]) -> bytes:
+    return b"".join(each.payload for each in frames)
+
+
+BODIES = [
+    data(LONG),
+    data(LONG[:500]) + data(b"") + data(LONG[500:]),
+    string(LONG),
+    listed(LONG, b"\x76"),
+    listed(LONG, b"\x76") + listed(LONG, b"\x76"),
+    listed(LONG, b"\x77"),
+    data(LONG) + FOOTER,
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
+@pytest.mark.parametrize("largest", [512, 700, 2**32 - 1])
+def test_it_leaves_as_it_came(desk: LargeDesk, body: bytes, largest: int) -> None:
+    answers = sent(desk, DURABLE + APPLICATION + body)
+    assert "Accepted" in str(answers[-1].value.state)
+    assert len(desk.files()) == 1
+    peer, frames = taken(desk, largest)
+    assert all(len(each.payload) <= largest for each in frames)
+    assert [each.value.more for each in frames] == [True] * (len(frames) - 1) + [False]
+    assert whole(frames).endswith(APPLICATION + body)
+    peer.send(Disposition(role=True, first=0, settled=True, state=answers[-1].value.state))
+    desk.answer()
+    assert desk.files() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "came", "kind"),
+    [
+        (data(LONG), LONG, None),
+        (data(LONG[:500]) + data(LONG[500:]), LONG, None),
+        (string(LONG), LONG, None),
+        (listed(LONG, b"\x76"), listed(LONG, b"\x76")[3:], b"sequence"),
+        (listed(LONG, b"\x77"), listed(LONG, b"\x77")[3:], b"value"),
+        (data(LONG) + FOOTER, LONG, None),
+    ],
+)
+def test_stomp_sees_what_is_inside(
+    desk: LargeDesk, body: bytes, came: bytes, kind: bytes | None
+) -> None:
+    sent(desk, DURABLE + APPLICATION + body)
+    frame = desk.say(desk.stomp(), b"SUBSCRIBE\nid:0\ndestination:q\nack:auto\n\n\0")
+    head, _, octets = frame.partition(b"\n\n")
+    assert octets == came + b"\0"
+    lines = head.split(b"\n")
+    assert {
+        b"color:red",
+        b"persistent:true",
+        b"priority:7",
+        b"content-length:%d" % len(came),
+    } <= set(lines)
+    assert [each for each in lines if each.startswith(b"amqp-body")] == (
+        [] if kind is None else [b"amqp-body:" + kind]
+    )
+    assert desk.files() == []
+
+
+@pytest.mark.parametrize(("text", "valid"), [(True, True), (True, False), (False, True)])
+def test_what_came_from_stomp_is_text_or_octets(desk: LargeDesk, text: bool, valid: bool) -> None:
+    octets = "äöü€".encode() * 100 if valid else b"\xff" * 1000
+    conn = desk.stomp()
+    length = b"" if text else b"content-length:%d\n" % len(octets)
+    desk.say(conn, b"SEND\ndestination:q\ncolor:red\n%b\n" % length)
+    for at in range(0, len(octets), 7):
+        desk.say(conn, octets[at : at + 7])
+    desk.say(conn, b"\0")
+    assert len(desk.files()) == 1
+    _, frames = taken(desk)
+    wanted = string(octets) if text and valid else data(octets)
+    assert whole(frames).endswith(wanted)
+    assert b"\xa1\x05color\xa1\x03red" in whole(frames)
+
+
+def test_it_survives_a_restart_with_all_of_its_sections(desk: LargeDesk) -> None:
+    octets = DURABLE + APPLICATION + data(LONG[:500]) + data(LONG[500:]) + FOOTER
+    sent(desk, octets)
+    desk.disk.power_loss(desk.now)
+    desk.begin()
+    _, frames = taken(desk)
+    assert whole(frames).endswith(octets[len(DURABLE) :])
+
+
+def test_an_aborted_delivery_and_a_link_that_goes_leave_no_file(desk: LargeDesk) -> None:
+    producer = Peer(desk).ready(container_id="producer")
+    producer.attach_sender()
+    for number in range(3):
+        producer.transfer(0, (data(LONG))[300 * number : 300 * (number + 1)], more=True)
+    desk.answer()
+    assert len(desk.files()) == 1
+    producer.send(Transfer(handle=0, aborted=True))
+    desk.answer()
+    assert desk.files() == []
+    producer.transfer(1, data(LONG)[:400], more=True)
+    desk.answer()
+    assert len(desk.files()) == 1
+    desk.gone(producer.conn)
+    desk.answer()
+    assert desk.files() == []
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        data(LONG) + b"\0\x53\x74\xc1\x01\0" + data(LONG),
+        data(LONG) + string(LONG),
+        string(LONG) + string(LONG),
+        data(LONG)[:-1],
+        data(LONG) + b"junk",
+        data(LONG) + FOOTER + FOOTER,
+    ],
+)
+def test_what_is_no_message_is_rejected_and_leaves_no_file(desk: LargeDesk, octets: bytes) -> None:
+    answers = sent(desk, octets)
+    assert "Rejected" in str(answers[-1].value.state)
+    assert desk.files() == []
+
+
+def test_a_footer_that_has_to_be_understood_ends_the_link(desk: LargeDesk) -> None:
+    answers = sent(desk, data(LONG) + b"\0\x53\x78\xc1\x08\x02\xa3\x03abc\x54\x07")
+    assert "does not begin with x-opt-" in str(answers[-1].value)
+    assert desk.files() == []
+
+
+# --- scanning -------------------------------------------------------------------------------------
+
+runs = st.binary(max_size=40)
+bodies = st.one_of(
+    st.lists(runs.map(data), min_size=1, max_size=3).map(b"".join),
+    runs.map(string),
+    st.lists(runs.map(lambda each: listed(each, b"\x76")), min_size=1, max_size=3).map(b"".join),
+    runs.map(lambda each: listed(each, b"\x77")),
+    st.sampled_from([EMPTY_DATA, b"\0\x53\x75\xa0\x03abc", b"\0\x80\0\0\0\0\0\0\0\x75\xa0\x03abc"]),
+    st.just(b"\0\xa3\x10amqp:data:binary\xa0\x03abc"),
+)
+
+
+@given(
+    front=st.sampled_from([b"", DURABLE, APPLICATION]),
+    body=bodies,
+    footer=st.sampled_from([b"", FOOTER]),
+    cut=st.data(),
+)
+@settings(max_examples=80)
+def test_a_scan_finds_what_a_look_at_the_whole_finds(
+    front: bytes, body: bytes, footer: bytes, cut: st.DataObject
+) -> None:
+    octets = front + body + footer
+    at = body_at(octets)
+    assert at == len(front)
+    scan, rest = BodyScan(), octets[at:]
+    while rest:
+        size = cut.draw(st.integers(1, len(rest)))
+        scan.feed(rest[:size])
+        rest = rest[size:]
+    found = [(code, inside, end) for code, _, inside, end in sections(octets) if code >= 0x75]
+    assert [(code, at + begin, at + end) for code, _, begin, end in scan.finish()] == found
+    assert bytes(scan.footer) == footer
+
+
+@given(st.binary(max_size=60))
+def test_a_scan_of_junk_is_refused_or_finds_sections(junk: bytes) -> None:
+    scan = BodyScan()
+    try:
+        scan.feed(junk)
+        scan.finish()
+    except BadMessage:
+        return
+    assert not junk or sections(junk)

@@ -1,0 +1,261 @@
+"""What becomes of deliveries: outcomes, who settles, ranges, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.reference_broker.protocols.amqp10.messaging import (
+    Accepted,
+    Declared,
+    Header,
+    Modified,
+    Received,
+    Rejected,
+    Released,
+    Source,
+)
+from brokerproof.reference_broker.protocols.amqp10.performatives import (
+    SENDER,
+    Detach,
+    Disposition,
+    End,
+    Error,
+)
+from brokerproof.reference_broker.protocols.amqp10.types import Symbol
+from brokerproof.reference_broker.settings.settings import (
+    AddressSetting,
+    ConfiguredAddress,
+    ConfiguredQueue,
+)
+from brokerproof.suites.units.drivers.amqp10 import (
+    AMQP,
+    Peer,
+    bodies,
+    error_of,
+    header,
+    ids,
+    message,
+    settle,
+    stocked,
+    text,
+)
+
+BURYING = replace(
+    AMQP,
+    address_settings=(AddressSetting("q", dead_letter_address="DLQ", max_delivery_attempts=3),),
+    addresses=(ConfiguredAddress("DLQ", queues=(ConfiguredQueue("DLQ", RoutingType.ANYCAST),)),),
+)
+
+
+# --- settlement -----------------------------------------------------------------------------------
+
+
+def test_what_is_accepted_is_gone() -> None:
+    desk, peer = stocked(3)
+    peer.attach_receiver()
+    peer.flow(3)
+    assert settle(peer, 0, Accepted(), last=1) == []
+    desk.gone(peer.conn)
+    other = Peer(desk).ready()
+    other.attach_receiver()
+    frames = other.flow(9)
+    assert bodies(frames) == ["m2"]
+    assert header(frames[0]) == Header(first_acquirer=False), (
+        "what a lost connection held was released"
+    )
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize(
+    ("state", "failures"),
+    [
+        (Released(), None),
+        (Modified(), None),
+        (Modified(delivery_failed=True), 1),
+        (Modified(delivery_failed=False), None),
+    ],
+)
+def test_what_comes_back_comes_to_its_place(
+    state: Any, failures: int | None, settled: bool
+) -> None:
+    _, peer = stocked(4)
+    peer.attach_receiver()
+    assert bodies(peer.flow(3)) == ["m0", "m1", "m2"]
+    answers = settle(peer, 0, state, last=1, settled=settled)
+    assert [each.value for each in answers] == (
+        [] if settled else [Disposition(role=SENDER, first=0, last=1, settled=True, state=state)]
+    )
+    frames = peer.flow(3, delivery_count=3, next_incoming_id=3)
+    assert bodies(frames) == ["m0", "m1", "m3"]
+    assert ids(frames) == [3, 4, 5]
+    assert [header(each).delivery_count for each in frames] == [failures, failures, None]
+    assert [header(each).first_acquirer for each in frames] == [False, False, True]
+
+
+def test_a_message_that_fails_too_often_goes_to_the_dead_letters() -> None:
+    _, peer = stocked(1, BURYING)
+    peer.attach_receiver()
+    peer.flow(10)
+    for attempt in range(3):
+        frames = settle(peer, attempt, Modified(delivery_failed=True))
+        assert [header(each).delivery_count for each in frames] == (
+            [attempt + 1] if attempt < 2 else []
+        )
+    peer.attach_receiver("DLQ", name="d", handle=2)
+    (dead,) = peer.flow(1, handle=2, next_incoming_id=3)
+    assert header(dead).delivery_count == 3
+
+
+def test_what_is_rejected_goes_to_the_dead_letters_with_the_error() -> None:
+    _, peer = stocked(2, BURYING)
+    peer.attach_receiver()
+    peer.flow(1)
+    settle(peer, 0, Rejected(error=Error(condition=Symbol("app:bad"), description="no")))
+    peer.attach_receiver("DLQ", name="d", handle=2)
+    (dead,) = peer.flow(1, handle=2, next_incoming_id=1)
+    assert header(dead).delivery_count == 1
+    assert b"rejected" in dead.payload
+    assert b"app:bad" in dead.payload
+    assert text(dead.payload) == "m0"
+
+
+def test_undeliverable_here_is_never_here_again_and_elsewhere_still() -> None:
+    desk, peer = stocked(2)
+    peer.attach_receiver()
+    peer.flow(10)
+    assert settle(peer, 0, Modified(undeliverable_here=True)) == []
+    assert settle(peer, 1, Released())[0].payload, "others come again"
+    producer = Peer(desk).ready(container_id="other")
+    producer.attach_sender()
+    producer.transfer(5, settled=True)
+    assert bodies(peer.read()) == ["m5"]
+    other = Peer(desk).ready(container_id="third")
+    other.attach_receiver()
+    assert bodies(other.flow(10)) == ["m0"]
+
+
+def test_annotations_of_modified_are_merged() -> None:
+    _, peer = stocked(0)
+    peer.attach_sender()
+    peer.transfer(
+        0,
+        b"\0\x53\x72\xc1\x19\x04\xa3\x07x-opt-a\xa1\x01o\xa3\x07x-opt-b\xa1\x01o" + message("m"),
+        settled=True,
+    )
+    peer.attach_receiver()
+    peer.flow(10)
+    (again,) = settle(
+        peer, 0, Modified(message_annotations={Symbol("x-opt-b"): "new", Symbol("x-opt-c"): 1})
+    )
+    from proton import Message
+
+    decoded = Message()
+    decoded.decode(again.payload)
+    assert decoded.annotations == {"x-opt-a": "o", "x-opt-b": "new", "x-opt-c": 1}
+    assert decoded.body == "m"
+
+
+@pytest.mark.parametrize("default", [None, Accepted(), Modified(delivery_failed=True)])
+@pytest.mark.parametrize("state", [None, Received(section_number=0, section_offset=0)])
+def test_settled_without_an_outcome_gets_the_default_outcome(default: Any, state: Any) -> None:
+    _, peer = stocked(1)
+    peer.attach_receiver(
+        source=Source(address="q", default_outcome=default, capabilities=("queue",))
+    )
+    peer.flow(1)
+    settle(peer, 0, state)
+    again = peer.flow(1, delivery_count=1, next_incoming_id=1)
+    if isinstance(default, Accepted):
+        assert again == []
+    else:
+        assert header(again[0]).delivery_count == (1 if default else None)
+
+
+def test_a_state_that_is_no_outcome_settles_nothing() -> None:
+    _, peer = stocked(1)
+    peer.attach_receiver()
+    peer.flow(1)
+    assert settle(peer, 0, Received(section_number=0, section_offset=5), settled=False) == []
+    assert settle(peer, 0, None, settled=False) == []
+    assert settle(peer, 0, Accepted(), settled=False)[0].value.role is SENDER
+    assert error_of(settle(peer, 1, Accepted(), last=0), End) == "amqp:invalid-field"
+
+
+def test_declared_is_no_outcome_of_a_message() -> None:
+    _, peer = stocked(1)
+    peer.attach_receiver()
+    peer.flow(1)
+    assert error_of(settle(peer, 0, Declared(txn_id=b"x")), Detach) == "amqp:invalid-field"
+    assert error_of(settle(peer, 0, Accepted()), End) == "amqp:session:errant-link", (
+        "by its delivery-id"
+    )
+
+
+def test_settling_what_is_not_there_does_nothing() -> None:
+    _, peer = stocked(1)
+    peer.attach_receiver()
+    peer.flow(1)
+    assert settle(peer, 1, Accepted(), last=2**31) == []
+    assert settle(peer, 0, Accepted(), last=2**31 - 1) == []
+    assert settle(peer, 0, Released()) == [], "once terminal, for good"
+    assert peer.flow(5, delivery_count=1, next_incoming_id=1) == []
+
+
+def test_one_disposition_for_several_links_and_a_part_of_what_is_out() -> None:
+    _, peer = stocked(6)
+    peer.attach_receiver()
+    peer.attach_receiver(name="t", handle=2)
+    peer.flow(2)
+    peer.flow(2, handle=2, next_incoming_id=2)
+    assert settle(peer, 1, Accepted(), last=2) == []
+    peer.send(Detach(handle=1), Detach(handle=2))
+    peer.attach_receiver()
+    assert bodies(peer.flow(9, next_incoming_id=4)) == ["m0", "m3", "m4", "m5"]
+
+
+def test_settled_by_the_sender_is_settled() -> None:
+    desk, peer = stocked(2)
+    peer.attach_receiver(snd_settle_mode=1)
+    frames = peer.flow(1)
+    assert [each.value.settled for each in frames] == [True]
+    assert settle(peer, 0, Released()) == []
+    desk.gone(peer.conn)
+    other = Peer(desk).ready()
+    other.attach_receiver()
+    assert bodies(other.flow(9)) == ["m1"]
+
+
+@effort(max_examples=60, deadline=None)
+@given(st.data())
+def test_whatever_is_released_no_message_overtakes_an_older_one(data: st.DataObject) -> None:
+    """A model: what waits is sorted, what is out is out, and each flow brings the oldest that
+    waits."""
+    _, peer = stocked(8)
+    peer.attach_receiver()
+    waiting, out, sent = list(range(8)), {}, 0
+    for _ in range(data.draw(st.integers(1, 8))):
+        credit = data.draw(st.integers(0, 4))
+        frames = peer.flow(credit, delivery_count=sent, next_incoming_id=sent)
+        expected = waiting[:credit]
+        assert bodies(frames) == [f"m{each}" for each in expected]
+        for number, each in zip(ids(frames), expected, strict=True):
+            out[number] = each
+        waiting, sent = waiting[len(expected) :], sent + len(expected)
+        peer.flow(0, delivery_count=sent, next_incoming_id=sent)
+        if not out:
+            continue
+        first = data.draw(st.sampled_from(sorted(out)))
+        last = data.draw(st.integers(first, first + 3))
+        back = data.draw(st.booleans())
+        settle(peer, first, Released() if back else Accepted(), last=last)
+        for number in range(first, last + 1):
+            gone = out.pop(number, None)
+            if back and gone is not None:
+                waiting = sorted([*waiting, gone])

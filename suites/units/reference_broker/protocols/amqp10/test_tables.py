@@ -1,0 +1,211 @@
+"""The broker's tables against the machine-readable definition of AMQP 1.0: every type, field, code,
+choice and condition."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from brokerproof.reference_broker.protocols.amqp10 import (
+    composite,
+    conditions,
+    decoder,
+    messaging,
+    performatives,
+)
+from brokerproof.reference_broker.protocols.amqp10.composite import (
+    CHOICES,
+    RESTRICTED,
+    Composite,
+    Field,
+)
+
+DEFINITION: dict[str, Any] = json.loads(
+    (files("brokerproof.fixtures") / "vectors" / "amqp10-definition.json").read_text("utf-8")
+)
+TYPES: dict[str, dict[str, Any]] = DEFINITION["types"]
+COMPOSITES = {name: each for name, each in TYPES.items() if each["class"] == "composite"}
+
+UNDECODED = {
+    "delivery-annotations",
+    "message-annotations",
+    "application-properties",
+    "data",
+    "amqp-sequence",
+}
+SECTION_TYPES = UNDECODED | {"amqp-value", "footer"}
+UNTYPED_CHOICES = {
+    "role",
+    "txn-capability",
+    "std-dist-mode",
+    "amqp-error",
+    "connection-error",
+    "session-error",
+}
+UNTYPED_CHOICES |= {"link-error", "transaction-error"}
+"""Restricted types whose choices are symbols that peers may extend, or booleans: nothing is refused
+by them."""
+
+
+def test_every_composite_type_of_the_definition_is_declared_and_no_other() -> None:
+    assert {each.NAME for each in composite.BY_CODE.values()} == set(COMPOSITES)
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSITES))
+def test_descriptors_and_what_is_provided(name: str) -> None:
+    defined = COMPOSITES[name]
+    declared = composite.BY_SYMBOL[defined["descriptor"]["name"]]
+    assert declared is composite.BY_CODE[defined["descriptor"]["code"]]
+    assert (declared.NAME, set(declared.PROVIDES)) == (name, set(defined["provides"]))
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSITES))
+def test_fields_in_their_order(name: str) -> None:
+    declared = composite.BY_SYMBOL[COMPOSITES[name]["descriptor"]["name"]]
+    assert [_row(each) for each in declared.FIELDS] == [
+        _defined(each) for each in COMPOSITES[name]["fields"]
+    ]
+
+
+def _row(field: Field) -> tuple[object, ...]:
+    default = None if field.default == () else field.default
+    return (field.name, field.type, field.mandatory, field.multiple, default, field.requires)
+
+
+def _defined(field: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        field["name"],
+        field["type"],
+        field["mandatory"],
+        field["multiple"],
+        field["default_value"],
+        " ".join(field["requires"] or [])
+        if isinstance(field["requires"], list)
+        else field["requires"] or "",
+    )
+
+
+def test_primitive_types_and_their_constructors() -> None:
+    defined = {
+        name: {each["code"] for each in about["encodings"]}
+        for name, about in TYPES.items()
+        if about["class"] == "primitive"
+    }
+    assert {name: set(readers) for name, readers in decoder.CODES.items()} == defined
+    assert {name: set(readers) for name, readers in decoder.PLAIN.items()} == defined
+
+
+def test_constructors_without_data() -> None:
+    widthless = {
+        each["code"]
+        for about in TYPES.values()
+        for each in about.get("encodings") or ()
+        if each["category"] == "fixed" and each["width"] == 0
+    }
+    assert widthless == decoder.EMPTY
+
+
+@pytest.mark.parametrize("name", sorted(RESTRICTED))
+def test_restricted_types_of_fields(name: str) -> None:
+    source = TYPES[name]["source"]
+    while TYPES[source]["class"] == "restricted":
+        source = TYPES[source]["source"]
+    assert RESTRICTED[name] == source
+
+
+def test_every_type_that_a_field_has_can_be_read() -> None:
+    used = {field.type for each in composite.BY_CODE.values() for field in each.FIELDS}
+    known = {"*", "error", *RESTRICTED, *decoder.CODES}
+    assert used <= known
+
+
+def test_choices() -> None:
+    defined = {
+        name: frozenset(each["value"] for each in about["choices"])
+        for name, about in TYPES.items()
+        if about.get("choices") and name not in UNTYPED_CHOICES
+    }
+    assert dict(CHOICES) == defined
+    roles = {each["name"]: each["value"] for each in TYPES["role"]["choices"]}
+    assert roles == {"sender": performatives.SENDER, "receiver": performatives.RECEIVER}
+    modes = {each["name"]: each["value"] for each in TYPES["std-dist-mode"]["choices"]}
+    assert modes == {"move": messaging.MOVE, "copy": messaging.COPY}
+
+
+def test_conditions() -> None:
+    defined = {
+        each["value"]
+        for name, about in TYPES.items()
+        if "error-condition" in about["provides"]
+        for each in about["choices"]
+    }
+    ours = {value for name, value in vars(conditions).items() if name.isupper()}
+    assert ours == defined
+
+
+def test_sections_that_are_no_composites() -> None:
+    defined = {
+        about["descriptor"]["name"].removeprefix("amqp:"): about["descriptor"]["code"]
+        for name, about in TYPES.items()
+        if name in SECTION_TYPES
+    }
+    assert {name: code for name, (code, _) in messaging.SECTIONS.items()} == defined
+
+
+def test_constants() -> None:
+    constants = DEFINITION["constants"]
+    assert constants["MIN-MAX-FRAME-SIZE"] == performatives.MIN_MAX_FRAME_SIZE
+    assert constants["MESSAGE-FORMAT"] == 0
+
+
+def test_what_an_archetype_lets_in() -> None:
+    """A field of any type that requires something takes exactly the types that provide it."""
+    for archetype in {
+        field.requires
+        for each in composite.BY_CODE.values()
+        for field in each.FIELDS
+        if field.type == "*"
+    }:
+        providers = {name for name, about in TYPES.items() if archetype in about["provides"]}
+        if archetype in composite.REQUIRES_PRIMITIVE:
+            assert set(composite.REQUIRES_PRIMITIVE[archetype]) == {
+                TYPES[each]["source"] for each in providers
+            }
+        elif archetype != "global-tx-id":  # which nothing in the definition provides
+            ours = {each.NAME for each in composite.BY_CODE.values() if archetype in each.PROVIDES}
+            assert ours == providers
+
+
+def test_frames_are_told_apart_by_what_they_provide() -> None:
+    frames = {name for name, about in COMPOSITES.items() if "frame" in about["provides"]}
+    assert {
+        each.NAME for each in vars(performatives).values() if _provides(each, "frame")
+    } == frames
+
+
+def _provides(value: object, role: str) -> bool:
+    return (
+        isinstance(value, type)
+        and issubclass(value, Composite)
+        and role in getattr(value, "PROVIDES", ())
+    )
+
+
+def test_every_requirement_that_the_broker_cites_is_in_the_catalogue() -> None:
+    package = files("brokerproof.reference_broker") / "protocols" / "amqp10"
+    text = "".join(
+        each.read_text("utf-8") for each in package.iterdir() if each.name.endswith(".py")
+    )
+    catalogue = tomllib.loads(
+        (files("brokerproof.fixtures") / "requirements" / "amqp10.toml").read_text("utf-8")
+    )
+    known = {each["id"] for each in catalogue["requirement"]}
+    cited = set(re.findall(r"AMQP10-[A-Z]+-[0-9]+", text))
+    assert cited <= known, (
+        f"{', '.join(sorted(cited - known))}: not in fixtures/requirements/amqp10.toml"
+    )

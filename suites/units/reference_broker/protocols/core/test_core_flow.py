@@ -1,0 +1,339 @@
+"""The two kinds of credit of the reference broker's CORE protocol: of consumers and of producers,
+in octets."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import FullPolicy
+from brokerproof.harness.protocols.core.messages import Message
+from brokerproof.reference_broker.families.artemis.accounting import MESSAGE, REFERENCE
+from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
+from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
+
+HEAD = 12
+"""Octets of a delivery that are no part of the message as its producer paid for it, beside the 13
+of the packet's head."""
+
+
+def sized(cost: int) -> Message:
+    """A message that costs ``cost`` octets."""
+    body = cost - Message("q").cost
+    assert body >= 0
+    return Message("q", bytes(body))
+
+
+def packet_of(cost: int) -> int:
+    """The octets of the packet that delivers a message of that cost."""
+    return cost + 13 + HEAD
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+def waiting(count: int, cost: int = 100) -> CoreClient:
+    """A client whose queue has so many messages and a consumer without credit."""
+    one = client()
+    one.queue("q")
+    for _ in range(count):
+        one.say("send", message=sized(cost))
+    assert bodies(one.consumer("q")) == []
+    return one
+
+
+L = packet_of(100)
+
+
+@pytest.mark.parametrize(
+    ("credit", "messages"),
+    [(1, 1), (L - 1, 1), (L, 1), (L + 1, 2), (2 * L, 2), (2 * L + 1, 3), (-1, 9)],
+)
+def test_as_many_as_the_credit_begins(credit: int, messages: int) -> None:
+    """ARTEMIS-FLOW-consumer-1: ceil(credit / size of the packet)."""
+    assert len(bodies(waiting(9).credit(credit))) == messages
+
+
+def test_credit_is_added_and_what_was_overdrawn_counts() -> None:
+    one = waiting(9)
+    assert len(bodies(one.credit(1))) == 1  # 1 - L is left
+    assert len(bodies(one.credit(L - 1))) == 0  # 0
+    assert len(bodies(one.credit(1))) == 1
+
+
+def test_zero_takes_the_rest_away() -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q", credit=10 * L)
+    one.credit(0)
+    assert bodies(one.say("send", message=sized(100))) == []
+    assert len(bodies(one.credit(1))) == 1
+
+
+def test_without_limit_is_for_good() -> None:
+    one = waiting(1)
+    one.credit(-1)
+    one.credit(0)
+    one.credit(5)
+    assert all(bodies(one.say("send", message=sized(500))) for _ in range(20))
+
+
+def test_an_acknowledgement_gives_no_credit_back() -> None:
+    one = waiting(2)
+    (received,) = one.credit(1)
+    assert (
+        bodies(
+            one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
+        )
+        == []
+    )
+
+
+def test_a_session_that_is_stopped_delivers_nothing() -> None:
+    one = waiting(2)
+    one.say("session-stop")
+    assert bodies(one.credit(-1)) == []
+    assert len(bodies(one.say("session-start"))) == 2
+
+
+def test_the_answer_to_force_delivery_comes_behind_all_messages_and_costs_nothing() -> None:
+    one = waiting(3)
+    one.credit(L + 1)
+    for _ in range(2):
+        (forced,) = one.say("force-delivery", consumer=0, sequence=4)
+        assert forced.message.get("_hornetq.forced.delivery.seq") == 4
+    assert len(bodies(one.credit(L))) == 1  # 1 - L was left
+
+
+def test_a_browser_has_credit_too_and_takes_nothing_away() -> None:
+    one = client()
+    one.queue("q")
+    for _ in range(3):
+        one.say("send", message=sized(100))
+    one.consumer("q", browse_only=True)
+    assert len(bodies(one.credit(L + 1))) == 2
+    assert len(bodies(one.credit(-1))) == 1
+    (about,) = one.say("queue-query", queue="q")
+    assert about["message-count"] == 3
+
+
+@few
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("credit"), st.sampled_from([0, 1, L - 1, L, L + 1, 3 * L])),
+            st.tuples(st.just("send"), st.sampled_from([100, 101, 300])),
+        ),
+        max_size=30,
+    )
+)
+def test_the_credit_is_what_was_given_less_what_was_delivered(steps: list[tuple[str, int]]) -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q")
+    credit, queued = 0, list[int]()
+    for what, amount in steps:
+        if what == "credit":
+            credit = 0 if amount == 0 else credit + amount
+            came = one.credit(amount)
+        else:
+            queued.append(amount)
+            came = one.say("send", message=sized(amount))
+        expected = 0
+        while queued and credit > 0:
+            credit -= packet_of(queued.pop(0))
+            expected += 1
+        assert len(bodies(came)) == expected
+
+
+# --- producers ------------------------------------------------------------------------------------
+
+MAX = 10_000
+CHARGE = MESSAGE + REFERENCE
+
+
+def limited(
+    policy: FullPolicy, *, within_room: bool = True, messages: int | None = None
+) -> CoreClient:
+    """A client of a broker whose addresses are full at MAX octets, or at so many messages."""
+    size = MAX if messages is None else None
+    rule = AddressSetting(
+        "#", max_size_bytes=size, max_size_messages=messages, address_full_policy=policy
+    )
+    one = client(
+        Settings(acceptors=(CORE,), address_settings=(rule,), core_grants_within_room=within_room)
+    )
+    one.queue("q")
+    return one
+
+
+def granted(client: CoreClient, credits: int) -> list[int]:
+    """Asks for credit; what is granted at once."""
+    came = client.say("request-producer-credits", credits=credits, address="q")
+    assert set(names(came)) <= {"producer-credits"}
+    return [each["credits"] for each in came]
+
+
+def fill(one: CoreClient) -> int:
+    """Sends what makes the address full; the messages are 1000 octets each. Returns how many."""
+    count = 0
+    while count * (1000 + CHARGE) < MAX:
+        one.say("send", message=sized(1000))
+        count += 1
+    return count
+
+
+def take_one(one: CoreClient) -> list[int]:
+    """Consumes and acknowledges the oldest message; returns what is granted for it."""
+    (received,) = one.consumer("q", credit=1)[1:]
+    came = one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
+    came += one.say("close-consumer", consumer=0)
+    return [each["credits"] for each in came if each.name == "producer-credits"]
+
+
+@pytest.mark.parametrize("policy", [FullPolicy.PAGE, FullPolicy.DROP, FullPolicy.FAIL])
+def test_only_blocking_addresses_look_at_their_room(policy: FullPolicy) -> None:
+    assert granted(limited(policy), 10 * MAX) == [10 * MAX]
+
+
+def test_an_address_without_limit_gives_what_is_asked_for() -> None:
+    one = client()
+    assert granted(one, 2**31 - 1) == [2**31 - 1]
+    assert granted(one, 0) == [0]
+
+
+@pytest.mark.parametrize(
+    ("within_room", "first", "second"), [(True, [32], [68, 50]), (False, [100, 50], [])]
+)
+def test_a_full_address_gives_nothing_until_it_has_room(
+    within_room: bool, first: list[int], second: list[int]
+) -> None:
+    one = limited(FullPolicy.BLOCK, within_room=within_room)
+    fill(one)
+    assert granted(one, 100) == []
+    assert granted(one, 50) == []
+    assert take_one(one) == first
+    assert take_one(one) == second
+
+
+@pytest.mark.parametrize("over", [-1, 0, 1])
+def test_no_more_than_the_room(over: int) -> None:
+    one = limited(FullPolicy.BLOCK)
+    assert granted(one, MAX + over) == [min(MAX, MAX + over)]
+
+
+def test_what_was_granted_and_not_used_counts() -> None:
+    one = limited(FullPolicy.BLOCK)
+    assert granted(one, MAX - 10) == [MAX - 10]
+    assert granted(one, 100) == [10]
+    # what is sent takes room and was paid for: nothing is left
+    assert names(one.say("send", message=sized(1000))) == []
+    # a message goes; what it was charged beside its octets was never granted to anybody
+    assert take_one(one) == [90]
+
+
+def test_the_rest_comes_when_there_is_more_room() -> None:
+    one = limited(FullPolicy.BLOCK)
+    assert granted(one, MAX + 1500) == [MAX]
+    for _ in range(7):
+        one.say("send", message=sized(1000))
+    # Of what was granted 3000 octets are not used, and the room is that at last, with 1424 octets
+    # charged a message.
+    assert [take_one(one) for _ in range(5)] == [[], [], [1304], [196], []]
+
+
+def test_the_release_gives_all_that_is_asked_for_unless_it_is_full() -> None:
+    one = limited(FullPolicy.BLOCK, within_room=False)
+    assert granted(one, 5 * MAX) == [5 * MAX]
+    assert granted(one, 5 * MAX) == [5 * MAX]
+
+
+def test_several_producers_can_go_beyond_the_limit_by_about_their_windows() -> None:
+    """ARTEMIS-FLOW-producer-3."""
+    one = limited(FullPolicy.BLOCK)
+    others = [CoreClient(one.driver, conn, beside=one) for conn in (2, 3)]
+    for each in others:
+        each.session()
+    assert [granted(each, MAX) for each in (one, *others)] == [[MAX]] * 3
+
+
+def test_a_full_address_that_fails_refuses_credit() -> None:
+    one = limited(FullPolicy.FAIL)
+    fill(one)
+    (refused,) = one.say("request-producer-credits", credits=100, address="q")
+    assert (refused.name, refused["credits"], refused["address"]) == (
+        "producer-credits-refused",
+        100,
+        "q",
+    )
+    (refused,) = one.publish("q")
+    assert (refused.name, refused["code"]) == ("exception", 210)
+    assert take_one(one) == []
+    assert granted(one, 100) == [100]
+
+
+def test_who_sends_without_credit_is_taken() -> None:
+    """ARTEMIS-FLOW-block-5."""
+    one = limited(FullPolicy.BLOCK)
+    count = fill(one)
+    assert names(one.publish("q")) == ["null-response"]
+    (about,) = one.say("queue-query", queue="q")
+    assert about["message-count"] == count + 1
+    assert "ARTEMIS-FLOW-block-5" in one.driver.observed
+
+
+def test_a_limit_of_messages_blocks_too() -> None:
+    one = limited(FullPolicy.BLOCK, messages=1)
+    assert granted(one, 5 * MAX) == [5 * MAX]
+    one.publish("q")
+    assert granted(one, 1) == []
+    assert take_one(one) == [1]
+
+
+def test_who_has_gone_waits_no_more() -> None:
+    one = limited(FullPolicy.BLOCK)
+    other = CoreClient(one.driver, 2, beside=one)
+    other.session()
+    fill(one)
+    assert granted(other, 100) == []
+    one.driver.gone(2)
+    assert take_one(one) == []
+
+
+@few
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("ask"), st.sampled_from([1, 999, 1000, 1001, MAX - 1, MAX, MAX + 1])),
+            st.tuples(st.just("send"), st.sampled_from([100, 1000])),
+            st.tuples(st.just("take"), st.just(0)),
+        ),
+        max_size=25,
+    )
+)
+def test_a_producer_that_keeps_to_its_credit_never_passes_the_room(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Whatever is granted fits into the room of that moment, with what is outstanding; and nothing
+    is granted unasked."""
+    one = limited(FullPolicy.BLOCK)
+    asked = given = spent = 0
+    queued: list[int] = []
+    for what, amount in steps:
+        came: list[int] = []
+        if what == "ask":
+            asked += amount
+            came = granted(one, amount)
+        elif what == "send" and given - spent >= amount:
+            one.say("send", message=sized(amount))
+            queued.append(amount + CHARGE)
+            spent += amount
+        elif what == "take" and queued:
+            queued.pop(0)
+            came = take_one(one)
+        given += sum(came)
+        room = MAX - sum(queued)
+        if came:
+            assert given - spent <= room
+        assert given <= asked
+        if given < asked:  # what is still due cannot be had
+            assert given - spent >= room or room <= 0

@@ -1,0 +1,533 @@
+"""The reference broker's CORE protocol: sessions, queues, messages, transactions, liveness, and
+peers that lie."""
+
+import json
+from importlib.resources import files
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.core.codec import (
+    FIRST,
+    LIVENESS,
+    MAGIC,
+    SESSIONS,
+    Packet,
+    encode_packet,
+    frame,
+    read_packet,
+)
+from brokerproof.harness.protocols.core.messages import DEFAULT, TEXT, Message
+from brokerproof.harness.protocols.core.tables import BY_NAME
+from brokerproof.harness.protocols.core.values import Property, encode
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, LargeMessage
+from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.persistence import codec
+from brokerproof.reference_broker.protocols.core.encoding import Fields
+from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMessage, encoded
+from brokerproof.reference_broker.settings.settings import Acceptor, AddressSetting, Settings
+from brokerproof.suites.units.drivers.broker import Driver, frames, send, subscribe
+from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, few, names
+
+VECTORS = json.loads((files("brokerproof.fixtures") / "vectors" / "core.json").read_text("utf-8"))
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+def test_a_session_is_made_and_closed() -> None:
+    one = CoreClient(Driver(Settings(acceptors=(CORE,))))
+    (made,) = one.session()
+    assert (made.name, made.channel, made["version"]) == ("create-session-response", SESSIONS, 136)
+    (closed,) = one.say("session-close")
+    assert (closed.name, closed.channel) == ("null-response", FIRST)
+    assert one.publish("q") == []  # there is nobody on that channel any more
+
+
+def test_answers_have_a_number_from_version_130_on() -> None:
+    old = CoreClient(Driver(Settings(acceptors=(CORE,))), version=129)
+    old.session()
+    (answer,) = old.queue("q")
+    assert answer.get("correlation") is None
+    (answer,) = client().queue("q")
+    assert answer["correlation"] == -1
+    (answer,) = client().publish("q")
+    assert answer["correlation"] == 7
+
+
+@pytest.mark.parametrize("version", [122, 128, 137])
+def test_a_version_that_is_not_spoken_is_refused(version: int) -> None:
+    one = CoreClient(Driver(Settings(acceptors=(CORE,))))
+    (refused,) = one.session(start=False, version=version)
+    assert (refused.name, refused["code"]) == ("exception", 108)
+
+
+def test_xa_is_refused() -> None:
+    one = CoreClient(Driver(Settings(acceptors=(CORE,))))
+    (refused,) = one.session(start=False, xa=True)
+    assert (refused.name, refused["code"]) == ("exception", 213)
+
+
+@pytest.mark.parametrize(
+    ("login", "password", "good"),
+    [("me", "right", True), ("me", "wrong", False), (None, None, False)],
+)
+def test_who_may_have_a_session(login: str | None, password: str | None, good: bool) -> None:
+    settings = Settings(acceptors=(CORE,), security_enabled=True, users={"me": "right"})
+    one = CoreClient(Driver(settings))
+    (answer,) = one.session(start=False, username=login, password=password)
+    assert answer.name == ("create-session-response" if good else "exception")
+    assert good or answer["code"] == 105
+
+
+def test_two_sessions_of_one_connection_have_consumers_of_their_own() -> None:
+    one = client()
+    one.queue("q")
+    one.session(FIRST + 1)
+    one.say("create-consumer", FIRST, consumer=0, queue="q", requires_response=True)
+    came = one.say("create-consumer", FIRST + 1, consumer=0, queue="q", requires_response=True)
+    assert [(each.channel, each["consumer-count"]) for each in came] == [(FIRST + 1, 2)]
+
+
+@pytest.mark.parametrize(
+    "protocols", [("CORE", "AMQP", "STOMP"), ("CORE", "STOMP"), ("CORE", "AMQP"), ("CORE",)]
+)
+def test_an_acceptor_knows_core_by_its_first_octets(protocols: tuple[str, ...]) -> None:
+    one = CoreClient(Driver(Settings(acceptors=(Acceptor("core", protocols=protocols),))))
+    assert one.feed(MAGIC[:3]) == []
+    assert one.feed(MAGIC[3:]) == []
+    made = one.say("create-session", SESSIONS, name="s", session_channel=10, version=136)
+    assert names(made) == ["create-session-response"]
+
+
+def test_the_other_protocols_of_an_acceptor_are_still_known() -> None:
+    driver = Driver(Settings(acceptors=(Acceptor("all", protocols=("CORE", "AMQP", "STOMP")),)))
+    driver.open(1, acceptor="all")
+    effects = driver.feed(1, b"AMQP\0\1\0\0")
+    assert any(b"AMQP\0\1\0\0" in getattr(each, "data", b"") for each in effects)
+    driver.open(2, acceptor="all")
+    (connected,) = frames(driver.feed(2, "CONNECT\naccept-version:1.2\nhost:h\n\n\0"), 2)
+    assert connected.command == "CONNECTED"
+    driver = Driver(Settings(acceptors=(Acceptor("two", protocols=("CORE", "AMQP")),)))
+    driver.open(3, acceptor="two")
+    driver.feed(3, b"CONNECT\n")
+    assert driver.closed == [3]
+
+
+def test_artemis_own_client_is_served() -> None:
+    """What the client of release 2.56.0 wrote, played again: sessions, questions, the making of a
+    queue, credit, messages."""
+    one = CoreClient(Driver(Settings(acceptors=(CORE,))))
+    came = [packet for each in VECTORS["java-producer"] for packet in one.feed(bytes.fromhex(each))]
+    assert "exception" not in names(came)
+    granted = [each["credits"] for each in came if each.name == "producer-credits"]
+    assert set(granted) == {2000}
+    assert sum(granted) >= 6 * 1325
+    other = CoreClient(one.driver, 2, beside=one)
+    other.session()
+    assert len(bodies(other.consumer("jw", credit=-1))) == 6
+    (about,) = other.say("queue-query", queue="jw")
+    assert (about["message-count"], about["durable"], about["routing-type"]) == (0, True, 1)
+
+
+# --- queues ---------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_made_described_and_deleted() -> None:
+    one = client()
+    assert names(one.queue("q", durable=True, filter="a = 1")) == ["null-response"]
+    (about,) = one.say("queue-query", queue="q")
+    assert (about["exists"], about["durable"], about["filter"], about["routing-type"]) == (
+        True,
+        True,
+        "a = 1",
+        1,
+    )
+    (again,) = one.queue("q")
+    assert (again.name, again["code"]) == ("exception", 101)
+    assert names(one.say("delete-queue", queue="q")) == ["null-response"]
+    (about,) = one.say("queue-query", queue="q")
+    assert not about["exists"]
+    (refused,) = one.say("delete-queue", queue="q")
+    assert refused["code"] == 100
+
+
+def test_a_queue_with_a_consumer_is_not_deleted() -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q")
+    (refused,) = one.say("delete-queue", queue="q")
+    assert refused["code"] == 104
+
+
+def test_the_window_of_an_address_setting_is_told() -> None:
+    """ARTEMIS-FLOW-consumer-5: the broker tells, the client keeps to it."""
+    one = client(
+        Settings(
+            acceptors=(CORE,),
+            address_settings=(AddressSetting("small.#", default_consumer_window_size=99),),
+        )
+    )
+    for name, window in (("small.q", 99), ("q", 1024 * 1024)):
+        one.queue(name)
+        (about,) = one.consumer(name, hash(name) % 1000)
+        assert about["default-consumer-window-size"] == window
+
+
+def test_several_queues_of_an_address_each_get_the_message() -> None:
+    one = client()
+    for name in ("a", "b"):
+        one.queue(name, "topic", RoutingType.MULTICAST)
+        one.consumer(name, ord(name), credit=-1)
+    came = one.publish("topic", b"x")
+    assert sorted(each["consumer"] for each in came if each.name == "receive") == [
+        ord("a"),
+        ord("b"),
+    ]
+
+
+def test_a_consumer_needs_its_queue_and_a_filter_that_can_be_read() -> None:
+    one = client()
+    (refused,) = one.consumer("q")
+    assert refused["code"] == 100
+    one.queue("q")
+    (refused,) = one.consumer("q", filter="a ===")
+    assert refused["code"] == 103
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def test_a_message_leaves_as_it_came() -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q", credit=-1)
+    sent = Message(
+        "q",
+        b"\0\1",
+        {"n": Property("short", 5), "t": "é"},
+        user_id=bytes(16),
+        type=DEFAULT,
+        durable=True,
+        timestamp=9,
+    )
+    came = one.say("send", message=sent)
+    (received,) = [each.message for each in came]
+    assert received.id > 0
+    kinds = {"n": Property("short", 5), "t": Property("simple", "é")}
+    assert received == Message("q", b"\0\1", kinds, received.id, bytes(16), DEFAULT, True, 0, 9)
+
+
+def test_filters_see_properties_with_their_types() -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q", filter="n > 3 AND AMQPriority = 7 AND AMQDurable = 'DURABLE'", credit=-1)
+    came = [
+        *one.publish("q", b"no", properties={"n": 3}, priority=7, durable=True),
+        *one.publish("q", b"yes", properties={"n": 4}, priority=7, durable=True),
+        *one.publish("q", b"neither", properties={"n": 4}, durable=True),
+    ]
+    assert bodies(came) == [b"yes"]
+
+
+def test_to_stomp_and_back() -> None:
+    settings = Settings(acceptors=(CORE, Acceptor("stomp")))
+    one = client(settings)
+    one.driver.connect(2)
+    one.queue("q")
+    one.publish(
+        "q",
+        encode("simple?", "grün"),
+        type=TEXT,
+        durable=True,
+        priority=6,
+        properties={"n": 3, "flag": True},
+    )
+    one.publish("q", b"\1\2")
+    first, second = frames(one.driver.feed(2, subscribe()), 2)
+    assert first.body.decode() == "grün"
+    assert {
+        "persistent": "true",
+        "priority": "6",
+        "n": "3",
+        "flag": "true",
+    }.items() <= first.headers.items()
+    assert second["content-length"] == "2"
+    one.queue("back")
+    one.consumer("back", credit=-1)
+    one.saw(one.driver.feed(2, send("blau", "back", "colour:blue\npersistent:true\n")))
+    (came,) = [each.message for each in one.taken()]
+    assert came.text() == "blau"
+    assert (came.type, came.durable, came.get("colour")) == (TEXT, True, "blue")
+
+
+@pytest.mark.parametrize("side", ["client", "broker"])
+def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
+    """The harness's codec and the broker's share nothing; a real Artemis wrote one, and understood
+    the other."""
+    code = BY_NAME["send" if side == "client" else "receive"].code
+    octets = next(
+        each for each in map(bytes.fromhex, VECTORS[side]) if len(each) > 4 and each[4] == code
+    )
+    fields = Fields(octets, 13)
+    arrival = Arrival(fields)
+    theirs = read_packet(octets)
+    assert isinstance(theirs, Packet)
+    ours = arrival.said
+    assert arrival.cost == theirs.message.cost
+    assert arrival.octets == theirs.message.body
+    assert ours.properties == {name: each.value for name, each in theirs.message.properties.items()}
+    assert (ours.address, ours.priority, ours.durable) == (theirs.message.address, 9, True)
+    message = CoreMessage(theirs.message.id, None, 0, arrival.octets, arrival.tail, ours)  # type: ignore[arg-type]
+    assert octets[13:].startswith(encoded(message))
+
+
+# --- settling -------------------------------------------------------------------------------------
+
+
+def three(**session: bool) -> tuple[CoreClient, list[int]]:
+    """A client that has been delivered three messages; their numbers."""
+    one = client(**session)
+    one.queue("q")
+    numbers = []
+    for body in (b"1", b"2", b"3"):
+        one.publish("q", body)
+    came = one.consumer("q", credit=-1)
+    numbers = [each.message.id for each in came if each.name == "receive"]
+    assert len(numbers) == 3
+    return one, numbers
+
+
+def test_an_acknowledgement_covers_all_before_it() -> None:
+    one, numbers = three()
+    one.say("acknowledge", consumer=0, message=numbers[1], requires_response=True)
+    one.say("close-consumer", consumer=0)
+    assert bodies(one.consumer("q", 1, credit=-1)) == [b"3"]
+
+
+def test_one_alone_can_be_acknowledged() -> None:
+    one, numbers = three()
+    one.say("acknowledge-one", consumer=0, message=numbers[1], requires_response=True)
+    one.say("close-consumer", consumer=0)
+    assert bodies(one.consumer("q", 1, credit=-1)) == [b"1", b"3"]
+
+
+def test_what_was_never_delivered_cannot_be_acknowledged() -> None:
+    one, numbers = three()
+    (refused,) = one.say("acknowledge", consumer=0, message=99, requires_response=True)
+    assert (refused.name, refused["code"]) == ("exception", 104)
+    assert one.say("acknowledge", consumer=0, message=99) == []
+    one.say("acknowledge", consumer=0, message=numbers[2], requires_response=True)
+    (about,) = one.say("queue-query", queue="q")
+    assert about["message-count"] == 0
+
+
+def test_who_leaves_without_acknowledging_gives_everything_back() -> None:
+    one, _ = three()
+    other = CoreClient(one.driver, 2, beside=one)
+    other.session()
+    one.driver.gone(1)
+    came = other.consumer("q", credit=-1)
+    assert bodies(came) == [b"1", b"2", b"3"]
+    assert [each["delivery-count"] for each in came if each.name == "receive"] == [2, 2, 2]
+
+
+def test_a_session_that_acknowledges_before_keeps_nothing() -> None:
+    one, _ = three(pre_acknowledge=True)
+    one.say("close-consumer", consumer=0)
+    assert bodies(one.consumer("q", 1, credit=-1)) == []
+
+
+def test_commit_and_rollback() -> None:
+    one = client(auto_commit_acks=False, auto_commit_sends=False)
+    other = CoreClient(one.driver, 2, beside=one)
+    other.session()
+    one.queue("q")
+    one.publish("q", b"forgotten")
+    other.consumer("q", credit=-1)
+    one.say("rollback")
+    one.publish("q", b"sent")
+    assert names(one.say("commit")) == ["null-response"]
+    assert bodies(other.taken()) == [b"sent"]
+
+
+def test_a_rollback_gives_back_what_was_acknowledged() -> None:
+    one = client(auto_commit_acks=False)
+    one.queue("q")
+    one.publish("q", b"x")
+    (received,) = [each for each in one.consumer("q", credit=-1) if each.name == "receive"]
+    one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
+    (again,) = [
+        each for each in one.say("rollback", last_delivered=False) if each.name == "receive"
+    ]
+    assert again["delivery-count"] == 2
+    one.say("acknowledge", consumer=0, message=received.message.id, requires_response=True)
+    one.say("commit")
+    (about,) = one.say("queue-query", queue="q")
+    assert about["message-count"] == 0
+
+
+# --- liveness -------------------------------------------------------------------------------------
+
+
+def test_a_ping_comes_back_and_sets_the_ttl() -> None:
+    one = client(Settings(acceptors=(CORE,), connection_ttl_check_interval_ms=500))
+    (back,) = one.ping(2000)
+    assert (back.name, back.channel, back["connection-ttl"]) == ("ping", LIVENESS, 2000)
+    due = one.driver.broker.next_deadline()
+    assert due == ms(2000)
+    one.at(ms(1999))
+    assert one.driver.closed == []
+    one.at(ms(2000))
+    assert one.driver.closed == [1]
+
+
+def test_without_a_ping_it_is_a_minute_and_minus_one_is_for_ever() -> None:
+    one = client()
+    one.at(ms(59_000))
+    assert one.driver.closed == []
+    one.at(ms(60_000))
+    assert one.driver.closed == [1]
+    one = client()
+    one.ping(-1)
+    assert one.driver.broker.next_deadline() is None
+
+
+def test_the_broker_may_know_better() -> None:
+    one = client(Settings(acceptors=(CORE,), connection_ttl_override_ms=5000))
+    one.ping(60_000)
+    one.at(ms(6000))
+    assert one.driver.closed == [1]
+
+
+def test_who_says_nothing_is_closed() -> None:
+    driver = Driver(Settings(acceptors=(CORE,)))
+    driver.open(1, acceptor="core")
+    driver.at(ms(10_000))
+    assert driver.closed == [1]
+
+
+# --- lies -----------------------------------------------------------------------------------------
+
+
+def test_other_letters_end_the_connection() -> None:
+    driver = Driver(Settings(acceptors=(CORE,)))
+    driver.open(1, acceptor="core")
+    driver.feed(1, b"ARTEMIX")
+    assert driver.closed == [1]
+
+
+@pytest.mark.parametrize("size", [0, 8, 2**31, 64 * 1024 * 1024 + 1])
+def test_a_size_that_cannot_be_ends_the_connection(size: int) -> None:
+    one = client()
+    one.feed(size.to_bytes(4) + bytes(20))
+    assert one.driver.closed == [1]
+
+
+def test_large_messages_are_refused_and_the_session_goes_on() -> None:
+    one = client()
+    assert one.feed(frame(72, FIRST, bytes(60))) == []
+    last = frame(73, FIRST, (3).to_bytes(4) + b"abc" + b"\0" + bytes(8) + b"\1" + (9).to_bytes(8))
+    (refused,) = one.feed(last)
+    assert (refused.name, refused["code"], refused["correlation"]) == ("exception", 213, 9)
+    assert names(one.publish("q")) == ["null-response"]
+
+
+@few
+@given(st.lists(st.binary(max_size=60), max_size=4))
+def test_no_octets_make_the_broker_raise(octets: list[bytes]) -> None:
+    one = client()
+    for each in octets:
+        one.driver.feed(1, each)
+
+
+GOOD = [bytes.fromhex(each) for each in VECTORS["client"]][1:]
+
+
+@few
+@given(st.lists(st.sampled_from(GOOD), min_size=1, max_size=8), st.data())
+def test_no_change_to_good_packets_makes_the_broker_raise(
+    packets: list[bytes], data: st.DataObject
+) -> None:
+    one = client()
+    one.queue("full.fail.vectors")
+    for octets in packets:
+        broken = bytearray(octets)
+        for _ in range(data.draw(st.integers(0, 3))):
+            broken[data.draw(st.integers(4, len(broken) - 1))] = data.draw(st.integers(0, 255))
+        one.driver.feed(1, bytes(broken))
+
+
+@few
+@given(
+    st.sampled_from(sorted(BY_NAME)), st.binary(max_size=40), st.sampled_from([0, 1, 10, 11, -1])
+)
+def test_no_fields_of_any_packet_make_the_broker_raise(
+    name: str, octets: bytes, channel: int
+) -> None:
+    one = client()
+    one.driver.feed(1, frame(BY_NAME[name].code, channel, octets))
+
+
+def test_the_rest_of_a_refused_packet_is_not_taken_for_another() -> None:
+    one = client()
+    octets = encode_packet("create-consumer", {"queue": "none", "requires_response": True})
+    assert names(one.feed(octets + octets)) == ["exception", "exception"]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_message_comes_back_from_a_file_as_it_went() -> None:
+    octets = next(
+        each for each in map(bytes.fromhex, VECTORS["client"]) if len(each) > 4 and each[4] == 71
+    )
+    arrival = Arrival(Fields(octets, 13))
+    route = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
+    message = CoreMessage(77, route, 5, arrival.octets, arrival.tail, arrival.said)
+    assert codec.is_durable(message)
+    stored = codec.encode(message)
+    back = codec.Decoder(_no_body).decode(b"before" + stored, 6)
+    assert encoded(back) == encoded(message)
+    assert (back.number, back.arrived, back.route.address, back.route.routing) == (
+        77,
+        5,
+        "q",
+        RoutingType.ANYCAST,
+    )
+    assert back.property("long") == 2**40
+    for cut in range(len(stored) - len(arrival.tail), len(stored)):
+        with pytest.raises(codec.BadOctets):
+            codec.Decoder(_no_body).decode(stored[:cut], 0)
+
+
+def _no_body(id: int, octets: int) -> LargeBody:
+    raise AssertionError("there is no large body here")
+
+
+class NoFiles:
+    """Files of large bodies that nobody is to ask for."""
+
+    def read(self, body: LargeBody, begin: int, count: int, then: object) -> None:
+        raise AssertionError("nobody reads this")
+
+    def idle(self, body: LargeBody) -> None:
+        """Nobody holds it."""
+
+
+def test_a_large_message_of_another_protocol_stays_for_others() -> None:
+    one = client()
+    one.queue("q")
+    one.consumer("q", credit=-1)
+    one.consumer("q", 1, credit=-1, browse_only=True)
+    envelope = Envelope("q", "q", RoutingType.ANYCAST, (), text=False)
+    router = one.driver.broker._shared.router
+    router.publish(
+        LargeMessage(router.next_number(), envelope, Extract(LargeBody(NoFiles(), 1, 10**9)))
+    )
+    assert bodies(one.publish("q", b"small")) == [b"small"]
+    (about,) = one.say("queue-query", queue="q")
+    assert about["message-count"] == 1

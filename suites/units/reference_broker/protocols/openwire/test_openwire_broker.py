@@ -1,0 +1,458 @@
+"""The reference broker's OpenWire: its own codec, negotiation, windows, prefetch, transactions,
+time, other protocols."""
+
+import json
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.protocols.openwire import codec as openwire_codec
+from brokerproof.harness.protocols.openwire.codec import Structure, encode_command, read_command
+from brokerproof.harness.protocols.openwire.raw_peer import topic
+from brokerproof.harness.protocols.openwire.tables import MESSAGES
+from brokerproof.harness.protocols.openwire.values import encode_map, long_utf, read_map
+from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.persistence import codec as persistence_codec
+from brokerproof.reference_broker.protocols.openwire import maps
+from brokerproof.reference_broker.protocols.openwire.connection import least
+from brokerproof.reference_broker.protocols.openwire.encoding import Fields, decoded, encoded
+from brokerproof.reference_broker.protocols.openwire.message import OpenWireMessage, Said
+from brokerproof.reference_broker.settings.activemq import Cursor
+from brokerproof.suites.units.drivers.activemq import (
+    configured,
+    messages,
+    policy,
+    receipts,
+    send,
+    subscribe,
+    sync,
+)
+from brokerproof.suites.units.drivers.broker import patient
+from brokerproof.suites.units.drivers.core import few
+from brokerproof.suites.units.drivers.openwire import (
+    OpenWireClient,
+    Q,
+    client,
+    contents,
+    driver,
+    names,
+)
+
+VECTORS = json.loads(
+    (files("brokerproof.fixtures") / "vectors" / "openwire.json").read_text("utf-8")
+)
+LIMITED = policy("queue://Q", memory_limit=1025, cursor=Cursor.VM)
+FULL = configured(LIMITED)
+"""One message of one octet fills the queue."""
+
+
+def told(found: list[Structure]) -> list[tuple[str, Any]]:
+    """ProducerAcks by their sizes, responses by what they answer."""
+    return [(each.name, each.get("size") or each.get("correlationId")) for each in found]
+
+
+# --- the two codecs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [each for each in VECTORS["commands"] if each["name"] in MESSAGES],
+    ids=lambda each: f"{each['name']}-{each['version']}",
+)
+def test_messages_of_the_library_are_read_and_written_by_the_broker(vector: dict[str, Any]) -> None:
+    """As the harness's codec reads them; what the broker writes anew (number, head, bridges) set
+    aside."""
+    octets, version = bytes.fromhex(vector["octets"]), vector["version"]
+    said = Said.read(octets[4], Fields(octets, 10), version)
+    again = said.octets(version, 77, said.redeliveries)
+    ours, theirs = (
+        read_command(openwire_codec.frame(again[0], again[1:]), version),
+        read_command(octets, version),
+    )
+    assert isinstance(ours, Structure)
+    assert isinstance(theirs, Structure)
+    anew = {"commandId", "responseRequired", "recievedByDFBridge", "brokerOutTime", "messageId"}
+    assert ours.name == theirs.name
+    assert {name: each for name, each in ours.fields.items() if name not in anew} == {
+        name: each for name, each in theirs.fields.items() if name not in anew
+    }
+    assert (str(ours["messageId"]), ours["messageId"]["brokerSequenceId"]) == (
+        str(theirs["messageId"]),
+        77,
+    )
+
+
+def test_both_codecs_read_the_same_map() -> None:
+    octets = bytes.fromhex(VECTORS["map"])
+
+    def plain(value: Any) -> Any:
+        value = getattr(value, "value", value)
+        if isinstance(value, dict):
+            return {name: plain(each) for name, each in value.items()}
+        return [plain(each) for each in value] if isinstance(value, list) else value
+
+    assert maps.read(octets) == plain(read_map(octets))
+
+
+@given(st.text(max_size=40))
+@patient
+def test_both_codecs_write_text_alike(text: str) -> None:
+    octets = encoded(text)
+    assert (len(octets).to_bytes(4) + octets, decoded(octets)) == (long_utf(text), text)
+
+
+def test_stored_messages_come_back() -> None:
+    octets = bytes.fromhex(
+        next(
+            each["octets"] for each in VECTORS["commands"] if each["name"] == "ActiveMQTextMessage"
+        )
+    )
+    said = Said.read(octets[4], Fields(octets, 10), 12)
+    message = OpenWireMessage(
+        5, Envelope("queue://Q", "queue://Q", RoutingType.ANYCAST, (), text=False), 99, said
+    )
+    found = persistence_codec.Decoder(lambda id, size: pytest.fail("no large body")).decode(
+        persistence_codec.encode(message), 0
+    )
+    assert isinstance(found, OpenWireMessage)
+    assert (found.number, found.arrived, found.route.address) == (5, 99, "queue://Q")
+    assert found.stored() == message.stored()
+    assert persistence_codec.is_durable(found) is said.persistent
+
+
+# --- negotiation ----------------------------------------------------------------------------------
+
+
+def test_the_broker_speaks_first_and_agrees_to_nothing_but_loose() -> None:
+    one = OpenWireClient(driver(), start=False)
+    (info,) = one.taken()
+    options = {name: each.value for name, each in read_map(info["marshalledProperties"]).items()}
+    assert (info.name, info["version"], info["magic"]) == ("WireFormatInfo", 12, b"ActiveMQ")
+    assert not any(
+        options[each] for each in ("TightEncodingEnabled", "CacheEnabled", "SizePrefixDisabled")
+    )
+    assert options["MaxInactivityDuration"] == 30_000
+    assert names(one.negotiate()) == ["BrokerInfo"]
+
+
+@pytest.mark.parametrize("version", range(1, 13))
+def test_every_version_has_its_own_fields(version: int) -> None:
+    one = client(version=version)
+    producer = one.producer(window=10_000)
+    came = one.publish(producer, response=version < 3)
+    assert names(came) == (["ProducerAck"] if version >= 3 else ["Response"])
+    assert contents(one.consumer()) == [b"m"]
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        encode_command("KeepAliveInfo"),
+        encode_command("WireFormatInfo", {"version": 12, "magic": b"ActiveMX"}),
+        encode_command("WireFormatInfo", {"version": 0}),
+        encode_command(
+            "WireFormatInfo",
+            {"version": 12, "marshalledProperties": {"MaxInactivityDuration": "x"}},
+        ),
+        openwire_codec.frame(1, b"", size=-1),
+    ],
+)
+def test_what_does_not_begin_right_is_closed(octets: bytes) -> None:
+    one = OpenWireClient(driver(), start=False)
+    one.feed(octets)
+    assert one.driver.closed == [1]
+
+
+def test_the_lesser_number_counts_and_a_missing_one_does_not() -> None:
+    assert [least(5, each) for each in (3, 7, 0, -1, None, "3")] == [3, 5, 5, 5, 5, 5]
+    assert least(0, 7) == 7
+
+
+def test_a_client_that_never_says_anything_is_closed() -> None:
+    one = OpenWireClient(driver(), start=False)
+    assert one.driver.closed == []
+    one.at(ms(30_000))
+    assert one.driver.closed == [1]
+
+
+def test_who_is_not_known_is_told_and_closed() -> None:
+    about = driver()
+    about.broker._shared.settings = replace(
+        about.broker._shared.settings, security_enabled=True, users={"someone": "secret"}
+    )
+    one = OpenWireClient(about, start=False)
+    one.negotiate()
+    said = {
+        "connectionId": Structure("ConnectionId", {"value": "c"}),
+        "clientId": "c",
+        "userName": "someone",
+    }
+    (refused,) = one.say("ConnectionInfo", **said, password="wrong")
+    assert refused["exception"].kind == "java.lang.SecurityException"
+    assert about.closed == [1]
+
+
+# --- producers ------------------------------------------------------------------------------------
+
+
+def test_a_window_is_told_and_a_response_is_enough() -> None:
+    one = client()
+    plain, windowed = one.producer(value=1), one.producer(window=1, value=2)
+    assert one.publish(plain) == []
+    assert told(one.publish(windowed, b"x" * 10)) == [("ProducerAck", 1034)]
+    (answer,) = one.publish(windowed, response=True)
+    assert answer.name == "Response"
+
+
+def test_a_full_queue_parks_those_who_can_wait() -> None:
+    one = client(FULL)
+    windowed, plain = one.producer(window=5000, value=1), one.producer(value=2)
+    assert told(one.publish(windowed)) == [("ProducerAck", 1025)]
+    assert one.publish(windowed) == []
+    assert one.publish(plain, response=True) == []
+    assert names(one.say("FlushCommand")) == ["Response"]  # the connection goes on
+    (first,) = [each for each in one.consumer(prefetch=1) if each.name == "MessageDispatch"]
+    came = one.ack(first)  # there is space for one of them, and then for none
+    assert sorted(names(came)) == ["MessageDispatch", "ProducerAck", "Response"]
+    (second,) = [each for each in came if each.name == "MessageDispatch"]
+    assert sorted(names(one.ack(second))) == ["MessageDispatch", "Response", "Response"]
+
+
+def test_a_full_queue_stalls_who_cannot() -> None:
+    one = client(FULL)
+    other = OpenWireClient(one.driver, 2, beside=one)
+    plain = one.producer()
+    one.publish(plain)
+    assert one.publish(plain) == []
+    assert one.say("FlushCommand") == []  # nothing behind it is carried out
+    *_, dispatched = [each for each in other.consumer(prefetch=1) if each.name == "MessageDispatch"]
+    other.ack(dispatched)
+    assert names(one.taken()) == ["Response"]
+
+
+def test_no_space_is_an_exception_of_jms() -> None:
+    about = configured(LIMITED, send_fail_if_no_space=True)
+    one = client(about)
+    producer = one.producer(window=5000)
+    one.publish(producer)
+    (answer,) = one.publish(producer, response=True)
+    (word,) = one.publish(producer)
+    assert (answer.name, word.name) == ("ExceptionResponse", "ConnectionError")
+    assert {each["exception"].kind for each in (answer, word)} == {
+        "jakarta.jms.ResourceAllocationException"
+    }
+    assert one.driver.closed == []
+
+
+def test_a_connection_that_ends_while_it_is_stalled_leaves_nothing_behind() -> None:
+    one = client(FULL)
+    other = OpenWireClient(one.driver, 2, beside=one)
+    producer = one.producer()
+    one.publish(producer, b"1")
+    one.publish(producer, b"2")
+    one.driver.gone(1)
+    found = other.consumer(prefetch=5)
+    assert contents(found) == [b"1"]
+    assert contents(other.ack(found[-1] if found[-1].name == "MessageDispatch" else found[0])) == []
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+def test_a_message_that_was_only_seen_makes_room() -> None:
+    one = client()
+    producer = one.producer()
+    for number in range(4):
+        one.publish(producer, b"%d" % number)
+    found = [each for each in one.consumer(prefetch=2) if each.name == "MessageDispatch"]
+    assert contents(found) == [b"0", b"1"]
+    assert contents(one.ack(found[1], type=0, messageCount=2)) == [b"2", b"3"]
+    assert (
+        contents(one.ack(found[1], firstMessageId=found[0]["message"]["messageId"], messageCount=2))
+        == []
+    )
+
+
+def test_what_was_not_acknowledged_goes_back_and_says_so() -> None:
+    one = client()
+    producer = one.producer()
+    one.publish(producer, b"1")
+    one.publish(producer, b"2")
+    first = next(each for each in one.consumer() if each.name == "MessageDispatch")
+    last = first["message"]["messageId"]["brokerSequenceId"]
+    one.say("RemoveInfo", objectId=one.consumer_id(), lastDeliveredSequenceId=last)
+    again = [each for each in one.consumer(value=2) if each.name == "MessageDispatch"]
+    assert [each["redeliveryCounter"] for each in again] == [1, 0]
+
+
+def test_a_consumer_gets_what_its_selector_selects() -> None:
+    one = client()
+    producer = one.producer()
+    for number in range(4):
+        one.publish(producer, b"%d" % number, marshalledProperties={"n": number})
+    assert contents(one.consumer(selector="n > 1 AND JMSPriority = 4")) == [b"2", b"3"]
+
+
+def test_a_pull_waits_as_long_as_it_says() -> None:
+    one = client()
+    one.consumer(prefetch=0)
+
+    def pull(timeout: int) -> list[Structure]:
+        return one.say(
+            "MessagePull",
+            response=False,
+            consumerId=one.consumer_id(),
+            destination=Q,
+            timeout=timeout,
+        )
+
+    (nothing,) = pull(-1)
+    assert (nothing.name, nothing["message"]) == ("MessageDispatch", None)
+    assert pull(500) == []
+    (nothing,) = one.at(ms(500))
+    assert nothing["message"] is None
+    assert pull(0) == []
+    assert contents(one.publish(one.producer())) == [b"m"]
+
+
+def test_a_browser_sees_all_and_its_end() -> None:
+    one = client()
+    producer = one.producer()
+    for number in range(3):
+        one.publish(producer, b"%d" % number)
+    found = [each for each in one.consumer(browser=True) if each.name == "MessageDispatch"]
+    assert contents(found) == [b"0", b"1", b"2"]
+    assert found[-1]["message"] is None
+    assert contents(one.consumer(value=2)) == [b"0", b"1", b"2"]
+
+
+def test_topics_and_those_who_stay_away() -> None:
+    one, place = client(), topic("T")
+    producer = one.producer(destination=place)
+    one.consumer(destination=place, subscriptionName="d")
+    one.consumer(destination=place, value=2)
+    assert contents(one.publish(producer, b"1", destination=place)) == [b"1", b"1"]
+    one.say("RemoveInfo", objectId=one.consumer_id(), lastDeliveredSequenceId=0)
+    one.publish(producer, b"2", destination=place)
+    assert contents(one.consumer(destination=place, value=3, subscriptionName="d")) == [b"1", b"2"]
+
+
+def test_a_transaction_counts_as_a_whole() -> None:
+    one = client()
+    producer = one.producer()
+    one.publish(producer, b"before")
+    (before,) = [each for each in one.consumer() if each.name == "MessageDispatch"]
+    id = Structure(
+        "LocalTransactionId",
+        {"value": 1, "connectionId": Structure("ConnectionId", {"value": one.name})},
+    )
+
+    def end(type: int) -> list[Structure]:
+        return one.say("TransactionInfo", transactionId=id, type=type)
+
+    for how, seen in ((4, []), (2, [b"inside"])):
+        end(0)
+        one.publish(producer, b"inside", transactionId=id)
+        one.ack(before, transactionId=id)
+        assert contents(end(how)) == seen
+    assert names(one.ack(before)) == ["ExceptionResponse"]  # the commit has settled it
+    (refused,) = end(2)
+    assert refused["exception"].kind == "jakarta.jms.JMSException"
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def test_silence_and_signs_of_life() -> None:
+    one = client(MaxInactivityDuration=900, MaxInactivityDurationInitalDelay=100)
+    beats = [now for now in range(50, 2000, 50) if names(one.at(ms(now))) == ["KeepAliveInfo"]]
+    assert beats == [400, 700, 1000, 1300, 1600]  # the look at 100 has seen the responses
+    assert one.driver.closed == [1]  # the look at 1900: those at 100 and at 1000 forgive
+
+
+def test_who_waits_for_space_is_not_silent() -> None:
+    one = OpenWireClient(
+        driver(FULL), MaxInactivityDuration=900, MaxInactivityDurationInitalDelay=0
+    )
+    producer = one.producer()
+    one.publish(producer)
+    one.publish(producer)
+    for now in range(100, 20_000, 100):
+        one.at(ms(now))
+    assert one.driver.closed == []
+
+
+# --- other protocols ------------------------------------------------------------------------------
+
+
+def test_stomp_gets_what_openwire_sent() -> None:
+    one = client()
+    one.driver.connect(2)
+    (answer,) = one.publish(
+        one.producer(),
+        long_utf("gr\u00fc\u00df"),
+        name="ActiveMQTextMessage",
+        response=True,
+        persistent=True,
+        correlationId="c",
+        marshalledProperties={"n": 5, "yes": True},
+    )
+    assert answer.name == "Response"
+    (got,) = messages(one.driver.feed(2, subscribe()), 2)
+    assert (got.body, got["n"], got["yes"], got["persistent"]) == (
+        "gr\u00fc\u00df".encode(),
+        "5",
+        "true",
+        "true",
+    )
+    assert got["correlation-id"] == "c"
+
+
+def test_openwire_gets_what_stomp_sent() -> None:
+    one = client()
+    one.driver.connect(2)
+    assert receipts(
+        one.driver.feed(2, sync(1, headers="colour:blue\npersistent:true\npriority:7\n")), 2
+    ) == [1]
+    one.driver.feed(2, send("ab", headers="content-length:2\n"))
+    text, octets = [each["message"] for each in one.consumer() if each.name == "MessageDispatch"]
+    assert (text.name, text.text(), text.properties()["colour"]) == (
+        "ActiveMQTextMessage",
+        "m",
+        "blue",
+    )
+    assert (text["persistent"], text["priority"], str(text["destination"])) == (
+        True,
+        7,
+        "queue://Q",
+    )
+    assert (octets.name, octets["content"]) == ("ActiveMQBytesMessage", b"ab")
+
+
+# --- peers that lie -------------------------------------------------------------------------------
+
+
+@given(st.data())
+@few
+def test_nothing_that_a_peer_sends_hurts_the_others(data: st.DataObject) -> None:
+    one = client()
+    other = OpenWireClient(one.driver, 2, beside=one)
+    vectors = [bytes.fromhex(each["octets"]) for each in VECTORS["commands"]]
+    octets = bytearray(data.draw(st.sampled_from(vectors)))
+    for _ in range(data.draw(st.integers(0, 5))):
+        octets[data.draw(st.integers(4, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(5, len(octets)))
+    one.feed((cut - 4).to_bytes(4) + bytes(octets[4:cut]))
+    producer = other.producer(window=5000)
+    assert ("ProducerAck", 1025) in told(other.publish(producer))
+
+
+def test_a_map_in_the_place_of_octets_is_the_one_that_is_read() -> None:
+    assert maps.read(encode_map({"a": "b", "n": 1})) == {"a": "b", "n": 1}
+    assert read_map(maps.write({"a": "b" * 9000, "n": 1, "yes": True}))["a"].value == "b" * 9000

@@ -1,0 +1,262 @@
+"""STOMP as a broker of ActiveMQ's kind speaks it: errors that end nothing, prefetch, NACK,
+heart-beats, destinations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.time import ms
+from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
+from brokerproof.reference_broker.settings.activemq import Cursor
+from brokerproof.suites.units.drivers.activemq import (
+    ack,
+    broker,
+    configured,
+    errors,
+    messages,
+    policy,
+    receipts,
+    send,
+    settings,
+    subscribe,
+    sync,
+)
+from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, only, patient
+
+
+def connected(
+    heart_beat: str | None, grace: float = 1.0, version: str = "1.2"
+) -> tuple[Driver, str]:
+    """A session with these heart-beats, and what was agreed."""
+    about = settings(configured())
+    stomp, *others = about.acceptors
+    driver = Driver(replace(about, acceptors=(replace(stomp, heart_beat_grace=grace), *others)))
+    driver.open(1)
+    header = "" if heart_beat is None else f"heart-beat:{heart_beat}\n"
+    return driver, only(
+        driver.feed(1, f"CONNECT\naccept-version:{version}\nhost:h\n{header}\n\0"), 1
+    )["heart-beat"]
+
+
+def lenient() -> Driver:
+    """A session that few errors end."""
+    about = settings(configured())
+    stomp, *others = about.acceptors
+    driver = Driver(replace(about, acceptors=(replace(stomp, stomp_errors_close=False), *others)))
+    driver.connect(1)
+    return driver
+
+
+def closed_at(driver: Driver, until: int) -> int | None:
+    """When the session ends, in milliseconds; None if it does not."""
+    while not driver.closed and (due := driver.broker.next_deadline()) is not None and due <= until:
+        driver.at(due)
+    return driver.now // ms(1) if driver.closed else None
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "SEND\n\nm\0",
+        "SEND\ndestination:nowhere\n\nm\0",
+        "ACK\nid:none\n\n\0",
+        "COMMIT\ntransaction:none\n\n\0",
+        "SUBSCRIBE\nid:1\n\n\0",
+    ],
+)
+def test_an_error_ends_the_session_unless_that_is_switched_off(wrong: str) -> None:
+    assert errors(broker(configured()).feed(1, wrong + sync(8))) == [None]
+    driver = lenient()
+    effects = driver.feed(1, wrong.replace("\n", "\nreceipt:7\n", 1) + wrong + sync(8))
+    assert (errors(effects), receipts(effects), driver.closed) == (["7", None], [8], [])
+
+
+@pytest.mark.parametrize(
+    "wrong", ["NOTHING\n\n\0", "SEND\nno colon\n\n\0", "CONNECT\naccept-version:1.2\nhost:h\n\n\0"]
+)
+def test_what_is_no_frame_of_a_session_ends_it(wrong: str) -> None:
+    for driver in (broker(configured()), lenient()):
+        effects = driver.feed(1, wrong + sync(8))
+        assert (errors(effects), receipts(effects), driver.closed) == ([None], [], [1])
+
+
+def test_before_a_session_every_error_ends_the_connection() -> None:
+    driver = Driver(settings(configured()))
+    driver.open(1)
+    assert len(errors(driver.feed(1, sync(1)))) == 1
+    assert driver.closed == [1]
+
+
+# --- consumers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("to", "durable", "prefetch"),
+    [("/queue/Q", "", 3), ("/topic/T", "", 5), ("/topic/T", "activemq.subscriptionName:s\n", 4)],
+)
+def test_a_subscription_gets_as_many_messages_as_its_prefetch(
+    to: str, durable: str, prefetch: int
+) -> None:
+    entries = [
+        policy(each, queue_prefetch=3, topic_prefetch=5, durable_topic_prefetch=4)
+        for each in ("queue://Q", "topic://T")
+    ]
+    driver = Driver(settings(configured(*entries)))
+    driver.connect(1)
+    driver.connect(2, headers="client-id:c\n")
+    driver.feed(2, subscribe(to, headers=durable))
+    got = messages(driver.feed(1, "".join(send(str(each), to) for each in range(9))), 2)
+    assert len(got) == prefetch
+    assert len(messages(driver.feed(2, ack(got[1])), 2)) == 1, (
+        "one was acknowledged, whatever its size"
+    )
+
+
+def test_a_subscription_may_ask_for_another_prefetch() -> None:
+    driver = broker(configured(), 3)
+    driver.feed(1, "".join(send(str(each)) for each in range(5)))
+    assert len(messages(driver.feed(2, subscribe(headers="activemq.prefetchSize:2\n")), 2)) == 2
+    assert len(messages(driver.feed(3, subscribe(headers="activemq.prefetchSize:0\n")), 3)) == 0
+    assert errors(driver.feed(3, subscribe(id="1", headers="activemq.prefetchSize:-1\n")), 3) == [
+        None
+    ]
+
+
+def test_what_is_acknowledged_by_being_sent_needs_no_prefetch() -> None:
+    driver = broker(configured(), 2)
+    driver.feed(2, subscribe(ack="auto", headers="activemq.prefetchSize:1\n"))
+    assert len(messages(driver.feed(1, send() * 5), 2)) == 5
+
+
+def test_a_negative_acknowledgement_is_final() -> None:
+    driver = broker(configured(), 2)
+    driver.feed(1, send("kept", headers="persistent:true\n") + send("lost"))
+    for message in messages(driver.feed(2, subscribe()), 2):
+        assert frames(driver.feed(2, f"NACK\nid:{message['ack']}\n\n\0"), 2) == []
+    assert bodies(driver.feed(1, subscribe("/queue/ActiveMQ.DLQ", "auto")), 1) == ["kept"], (
+        "what is not persistent is gone"
+    )
+
+
+def test_a_queue_and_a_topic_of_one_name_are_two_places() -> None:
+    driver = broker(configured(), 3)
+    driver.feed(2, subscribe("/queue/X", "auto"))
+    driver.feed(3, subscribe("/topic/X", "auto"))
+    effects = driver.feed(1, send("q", "/queue/X") + send("t", "/topic/X"))
+    assert (bodies(effects, 2), bodies(effects, 3)) == (["q"], ["t"])
+    assert {each["destination"] for each in messages(effects, 2)} == {"/queue/X"}
+
+
+# --- heart-beats ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.2"])
+@pytest.mark.parametrize(
+    ("offer", "answer"),
+    [
+        (None, "0,0"),
+        ("0,0", "0,0"),
+        ("1,2", "2,1"),
+        ("-5,-5", "-5,-5"),
+        ("1000,-1", "-1,1000"),
+        ("0,20000", "20000,0"),
+    ],
+)
+def test_intervals_come_back_the_other_way_round(
+    offer: str | None, answer: str, version: str
+) -> None:
+    assert connected(offer, version=version)[1] == answer
+
+
+@pytest.mark.parametrize(
+    ("offer", "grace", "end"),
+    [
+        ("1000,1000", 1.0, 3000),
+        ("3000,1000", 1.0, 7000),
+        ("1000,0", 1.0, 2000),
+        ("1000,5000", 1.5, 4000),
+        ("1000,1000", 1.5, 4000),
+        ("0,1000", 1.0, None),
+        ("-1000,1000", 1.0, None),
+        ("1000,-1", 1.0, None),
+        (None, 1.0, None),
+    ],
+)
+def test_a_peer_that_is_silent_from_the_start_is_given_up(
+    offer: str | None, grace: float, end: int | None
+) -> None:
+    assert closed_at(connected(offer, grace)[0], ms(60_000)) == end
+
+
+def test_a_peer_that_falls_silent_is_given_up_without_a_word() -> None:
+    driver, _ = connected("1000,0")
+    for beat in range(1, 6):
+        driver.run(until=ms(beat * 900))
+        assert frames(driver.feed(1, "\n"), 1) == []
+    assert driver.closed == []
+    assert closed_at(driver, ms(60_000)) == 7000
+    assert "STOMP12-HB-11" in driver.observed
+
+
+def test_a_stalled_peer_is_not_given_up() -> None:
+    about = settings(configured(policy("queue://Q", memory_limit=1, cursor=Cursor.VM)))
+    driver = Driver(about)
+    driver.connect(1, headers="heart-beat:1000,0\n")
+    driver.connect(2)
+    driver.feed(1, send() + send())
+    assert closed_at(driver, ms(60_000)) is None
+    driver.now = ms(60_000)
+    driver.feed(2, subscribe(ack="auto"))
+    assert closed_at(driver, ms(120_000)) == 62_000
+
+
+def test_nobody_waits_for_ever_for_a_first_frame() -> None:
+    driver = Driver(settings(configured()))
+    driver.open(1)
+    assert closed_at(driver, ms(60_000)) == 30_000
+
+
+@patient
+@given(
+    st.integers(1, 50),
+    st.integers(0, 50),
+    st.lists(st.tuples(st.integers(0, 120), st.booleans()), max_size=12),
+)
+def test_looks_are_computed_as_they_would_be_walked(
+    every: int, first: int, heard: list[tuple[int, bool]]
+) -> None:
+    monitor = InactivityMonitor(0, 1, 0, 0)
+    monitor.agreed(0, every, first)
+    monitor.last_heard = 0
+    # Walked: at each look, octets since the last look; else a frame since the flag was taken back;
+    # else the end.
+    events, now = [(0, True)], 0
+    end = None
+    for gap, is_frame in heard:
+        now += gap
+        events.append((now, is_frame))
+    seen, flag, at = -1, True, first
+    told = 0
+    while end is None:
+        new = [each for each in events if seen < each[0] <= at]
+        if new:
+            flag = flag or any(is_frame for _, is_frame in new)
+        elif flag:
+            flag = False
+        else:
+            end = at
+        seen, at = at, at + every
+    for instant, is_frame in events[1:]:
+        if instant >= end:
+            break
+        monitor.heard(instant, b"x" if is_frame else b"\n")
+        told = instant
+    assert told <= end
+    assert monitor.deadline() == end

@@ -1,0 +1,287 @@
+"""The frame parser: the same frames, and the same refusals, for any fragmentation; never anything
+else than those."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.protocols.stomp.frame import Version
+from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS, OPENING, Grammar
+from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
+from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
+from brokerproof.reference_broker.settings.settings import StompLimits
+from brokerproof.suites.units.drivers.broker import patient
+
+V10, V11, V12 = (GRAMMARS[each] for each in Version)
+GENEROUS = StompLimits()
+LIMITS = StompLimits(headers=3, line=12, body=20)
+Outcome = tuple[list[tuple[str, tuple[tuple[str, str], ...], bytes]], str | None]
+
+
+def parse(grammar: Grammar, *chunks: bytes, limits: StompLimits = GENEROUS) -> Outcome:
+    """The frames read, and the requirement of the refusal that ended it, if one did."""
+    parser = FrameParser(grammar, limits)
+    frames: list[tuple[str, tuple[tuple[str, str], ...], bytes]] = []
+    try:
+        for chunk in chunks:
+            parser.feed(chunk)
+            while (frame := parser.next()) is not None:
+                frames.append((frame.head.command, frame.head.headers, frame.body))
+            assert parser.buffered <= (limits.headers + 2) * (
+                limits.line + 2
+            ) + limits.body + 2 + len(chunk)
+    except Refusal as problem:
+        return frames, problem.requirement
+    return frames, None
+
+
+def one(grammar: Grammar, octets: bytes) -> tuple[tuple[tuple[str, str], ...], bytes]:
+    frames, refused = parse(grammar, octets)
+    assert refused is None
+    ((_, headers, body),) = frames
+    return headers, body
+
+
+def cut(octets: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted({each % (len(octets) + 1) for each in cuts}), len(octets)]
+    return [octets[a:b] for a, b in pairwise(edges) if b > a]
+
+
+pieces = st.sampled_from(
+    [
+        b"SEND\n", b"SEND\r\n", b"CONNECT\n", b"ACK\n", b"BOGUS\n", b"SUBSCRIBE\n", b"destination:/a\n", b"receipt:7\r\n",  # noqa: E501
+        b"a\\nb:c\\cd\n", b"a\\rb:\\\\\n", b"x:\\t\n", b"content-length:3\n", b"content-length:25\n", b"content-length:x\n",  # noqa: E501
+        b"no colon\n", b":v\n", b"a:b:c\n", b"\xff:\xfe\n", b"long-name:0123456789\n", b"\n", b"\r\n", b"\r", b"\n\0",  # noqa: E501
+        b"\0", b"abc", b"abc\0", b"a\0c\0", b"x" * 21, b"y" * 19 + b"\0", b"\n\n\0", b"h:1\nh:2\nh:3\n",  # noqa: E501
+    ]
+)  # fmt: skip
+streams = st.lists(pieces, max_size=14).map(b"".join) | st.binary(max_size=60)
+
+
+@patient
+@given(
+    st.sampled_from([OPENING, V10, V11, V12]), streams, st.lists(st.integers(0, 200), max_size=8)
+)
+@example(V12, b"ACK\nid:1\n\nab\0", [10])
+@example(V12, b"SEND\n\n" + b"x" * 21, [6])
+def test_fragments_give_the_same_frames_and_the_same_refusal(
+    grammar: Grammar, octets: bytes, cuts: list[int]
+) -> None:
+    whole = parse(grammar, octets, limits=LIMITS)
+    assert parse(grammar, *cut(octets, cuts), limits=LIMITS) == whole
+    assert parse(grammar, *(bytes([each]) for each in octets), limits=LIMITS) == whole
+
+
+def written(version: Version, text: str) -> bytes:
+    """``text`` escaped by the specification's table, written anew for this test."""
+    for raw, escape in [("\\", "\\\\"), ("\n", "\\n"), (":", "\\c")] + (
+        [("\r", "\\r")] if version == 2 else []
+    ):
+        text = text.replace(raw, escape)
+    return text.encode()
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
+    lambda n: n != "content-length"
+)
+values = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
+@patient
+@given(
+    st.sampled_from([Version.V1_1, Version.V1_2]),
+    st.lists(st.tuples(names, values), max_size=5),
+    st.binary(max_size=40),
+    st.booleans(),
+    st.sampled_from([b"", b"\n", b"\n\n"]),
+)
+def test_what_was_written_is_read(
+    version: Version, headers: list[tuple[str, str]], body: bytes, counted: bool, after: bytes
+) -> None:
+    body = body if counted else body.replace(b"\0", b"")
+    lines = b"".join(
+        b"%b:%b\n" % (written(version, name), written(version, value)) for name, value in headers
+    )
+    expected = tuple(headers)
+    if counted:
+        lines += b"content-length:%d\n" % len(body)
+        expected += (("content-length", str(len(body))),)
+    frame = b"SEND\n%b\n%b\0%b" % (lines, body, after)
+    assert parse(GRAMMARS[version], frame * 2) == ([("SEND", expected, body)] * 2, None)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "octets", "headers", "body"),
+    [
+        (V10, b"SEND\na: b \\n:c\n\nx\0", (("a", "b \\n:c"),), b"x"),
+        (V10, b"SEND\na:b\r\n\n\0", (("a", "b\r"),), b""),
+        (V11, b"SEND\na: b\r\n\nx\0", (("a", " b\r"),), b"x"),
+        (V11, b"\n\nSEND\na:\\n\\c\\\\n\n\n\0", (("a", "\n:\\n"),), b""),
+        (V12, b"\r\n\nSEND\r\na:\\r\r\nb:\n\r\n\r\n\0\r\n", (("a", "\r"), ("b", "")), b"\r\n"),
+        (V12, b"SEND\nk:1\nk:2\n\n\0", (("k", "1"), ("k", "2")), b""),
+        (
+            V12,
+            b"SEND\ncontent-length:4\ncontent-length:9\n\na\0\0b\0",
+            (("content-length", "4"), ("content-length", "9")),
+            b"a\0\0b",
+        ),
+        (V12, b"SEND\ncontent-length:0\n\n\0", (("content-length", "0"),), b""),
+        (V12, "SEND\né\U0001f407:ü\n\n\0".encode(), (("é\U0001f407", "ü"),), b""),
+        (OPENING, b"CONNECT\r\na: b\\c:d\r\n\r\n\0", (("a", " b\\c:d"),), b""),
+    ],
+)  # fmt: skip
+def test_legal_frames(
+    grammar: Grammar, octets: bytes, headers: tuple[tuple[str, str], ...], body: bytes
+) -> None:
+    assert one(grammar, octets) == (headers, body)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "octets", "requirement"),
+    [
+        (V10, b"NACK\n\n\0", "STOMP10-FRAME-06"),
+        (V11, b"SEND\r\n\r\n\0\n\n\0", "STOMP11-FRAME-03"),
+        (V11, b"NOPE\n\n\0", "STOMP11-ONCE-02"),
+        (V12, b"send\n\n\0", "STOMP12-CLIENT-02"),
+        (V12, b"MESSAGE\n\n\0", "STOMP12-CLIENT-02"),
+        (V12, b"CONNECT\n\n\0", "STOMP12-CLIENT-02"),
+        (OPENING, b"GET / HTTP/1.1\n", "STOMP12-CONNECT-03"),
+        (OPENING, b"SEND\n\n\0", "STOMP12-CONNECT-03"),
+        (V10, b"SEND\nnothing\n\n\0", "STOMP10-FRAME-02"),
+        (V11, b"SEND\n:v\n\n\0", "STOMP11-FRAME-03"),
+        (V12, b"SEND\na\n\n\0", "STOMP12-FRAME-04"),
+        (V11, b"SEND\na:b:c\n\n\0", "STOMP11-FRAME-03"),
+        (V12, b"SEND\na:b:c\n\n\0", "STOMP12-FRAME-05"),
+        (V12, b"SEND\na:b\rc\n\n\0", "STOMP12-FRAME-05"),
+        (V12, b"SEND\na:b\r\r\n\n\0", "STOMP12-FRAME-05"),
+        (V11, b"SEND\na:\\r\n\n\0", "STOMP11-ENC-07"),
+        (V12, b"SEND\na:\\t\n\n\0", "STOMP12-ENC-08"),
+        (V12, b"SEND\na:\\\n\n\0", "STOMP12-ENC-08"),
+        (V12, b"SEND\na\\x:1\n\n\0", "STOMP12-ENC-08"),
+        (V12, b"SEND\na:\xff\n\n\0", "STOMP12-ENC-01"),
+        (V12, b"SEND\na:\xed\xa0\x80\n\n\0", "STOMP12-ENC-01"),
+        (V12, b"BEGIN\ntransaction:t\n\nx", "STOMP12-BODY-02"),
+        (V11, b"BEGIN\ncontent-length:1\n\n", "STOMP11-BODY-02"),
+        (OPENING, b"CONNECT\n\nx", "STOMP12-BODY-02"),
+        (V12, b"SEND\ncontent-length:2\n\nabc\0", "STOMP12-HDR-04"),
+        (V11, b"SEND\ncontent-length:2\n\nabc\0", "STOMP11-HDR-04"),
+        (V12, b"SEND\ncontent-length:-1\n\n", "STOMP12-HDR-02"),
+        (V12, b"SEND\ncontent-length: 1\n\n", "STOMP12-HDR-02"),
+        (V12, b"SEND\ncontent-length:\n\n", "STOMP12-HDR-02"),
+        (V12, "SEND\ncontent-length:٣\n\n".encode(), "STOMP12-HDR-02"),
+        (V12, b"SEND\ncontent-length:" + b"9" * 5000 + b"\n\n", "STOMP12-LIMIT-02"),
+        (V12, b"SEND\ncontent-length:268435457\n\n", "STOMP12-LIMIT-02"),
+    ],
+)
+def test_refused_frames(grammar: Grammar, octets: bytes, requirement: str) -> None:
+    assert parse(grammar, octets) == ([], requirement)
+    assert parse(grammar, *(bytes([each]) for each in octets)) == ([], requirement)
+
+
+def test_bodies_of_other_frames_are_passed_over_in_1_0() -> None:
+    assert parse(V10, b"SUBSCRIBE\ndestination:a\n\nnever mind\0") == (
+        [("SUBSCRIBE", (("destination", "a"),), b"never mind")],
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("octets", "ok"),
+    [
+        (b"SEND\nname:0123456\n\n\0", True),
+        (b"SEND\nname:01234567\n\n\0", False),
+        (b"SEND\nname:0123456\r\n\n\0", True),
+        (b"SEND\nname:0123456\r", True),
+        (b"SEND\nname:01234567\r", False),
+        (b"SEND\nname:01234567", False),
+        (b"SEND\na:1\nb:2\nc:3\n\n\0", True),
+        (b"SEND\na:1\nb:2\nc:3\nd:4\n", False),
+        (b"SEND\na:1\nb:2\nc:3\nd:4\n\n\0", False),
+        (b"SEND\n\n" + b"x" * 20 + b"\0", True),
+        (b"SEND\n\n" + b"x" * 20, True),
+        (b"SEND\n\n" + b"x" * 21, False),
+        (b"SEND\n\n" + b"x" * 21 + b"\0", False),
+    ],
+)
+def test_limits_to_the_octet(octets: bytes, ok: bool) -> None:
+    """One less, equal, one more than each limit; also for what never ends (STOMP12-LIMIT-02)."""
+    expected = None if ok else "STOMP12-LIMIT-02"
+    assert parse(V12, octets, limits=LIMITS)[1] == expected
+    assert parse(V12, *(bytes([each]) for each in octets), limits=LIMITS)[1] == expected
+
+
+def test_a_body_in_many_chunks_is_not_looked_at_again_for_each() -> None:
+    """A large body in small chunks takes time in proportion to its length: the buffer is read once,
+    at the end."""
+    parser = FrameParser(V12, StompLimits())
+    parser.feed(b"SEND\ncontent-length:4000000\n\n")
+    assert parser.next() is None
+    for _ in range(4000):
+        parser.feed(b"x" * 1000)
+        assert parser.next() is None
+    parser.feed(b"\0")
+    frame = parser.next()
+    assert frame is not None
+    assert len(frame.body) == 4_000_000
+
+
+receipt_lines = st.sampled_from(
+    [
+        b"receipt:1", b"receipt:22", b"receipt:", b"receipt:a\\cb", b"receipt:\\t", b"receipt:a:b", b"receipt:\xff",  # noqa: E501
+        b"receipt:3\r", b"receipt:4\r5", b"receipt", b"receipts:1", b"receipt: 6", b"receipt:" + b"7" * 12,  # noqa: E501
+    ]
+)  # fmt: skip
+send_heads = st.lists(
+    receipt_lines | st.sampled_from([b"destination:a", b"destination:b\r", b"content-length:2"]),
+    max_size=4,
+).map(lambda lines: b"\n".join([b"SEND", *lines]))
+
+
+@patient
+@given(
+    st.sampled_from([V10, V11, V12]),
+    st.sampled_from([LIMITS, GENEROUS]),
+    st.lists(send_heads, min_size=2, max_size=8),
+)
+@example(V12, GENEROUS, [b"SEND\nreceipt:1\ndestination:a", b"SEND\nreceipt:2\ndestination:a"])
+@example(
+    V12,
+    GENEROUS,
+    [b"SEND\ndestination:a\nreceipt:1\nreceipt:2", b"SEND\ndestination:a\nreceipt:3\nreceipt:2"],
+)
+@example(V12, GENEROUS, [b"SEND\nreceipt:1", b"SEND\nreceipt:\xff"])
+@example(V12, LIMITS, [b"SEND\nreceipt:1", b"SEND\nreceipt:" + b"7" * 12])
+@example(V12, GENEROUS, [b"SEND\nreceipt:1\r\na:b", b"SEND\nreceipt:2\na:b", b"SEND\nreceipt:2\r"])
+def test_a_head_is_read_alike_whatever_was_read_before(
+    grammar: Grammar, limits: StompLimits, heads: list[bytes]
+) -> None:
+    frames = [head + b"\n\nhi\0" for head in heads]
+    alone = [parse(grammar, frame, limits=limits) for frame in frames]
+    refused = next(
+        (number for number, (_, why) in enumerate(alone) if why is not None), len(frames) - 1
+    )
+    together = parse(grammar, b"".join(frames), limits=limits)
+    assert together == (
+        [frame for frames, _ in alone[: refused + 1] for frame in frames],
+        alone[refused][1],
+    )
+
+
+def test_what_send_knows_of_a_head_survives_another_receipt_and_nothing_else() -> None:
+    parser = FrameParser(V12, GENEROUS)
+    frame = b"SEND\ndestination:%b\nreceipt:%b\n\nhi\0"
+    parser.feed(frame % (b"a", b"1") + frame % (b"a", b"2") + frame % (b"b", b"2"))
+    first = parser.next()
+    assert first is not None
+    first.head.envelope = Envelope("a", "a", None, (), text=True)
+    second, third = parser.next(), parser.next()
+    assert second is not None
+    assert third is not None
+    assert second.head.envelope is first.head.envelope
+    assert (first.get("receipt"), second.get("receipt")) == ("1", "2")
+    assert third.head.envelope is None

@@ -1,0 +1,368 @@
+"""STOMP over WebSocket in the broker: the upgrade, the states of the connection, and what it never
+keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from brokerproof.harness.model.broker_io import (
+    BytesReceived,
+    Close,
+    Connected,
+    Effect,
+    Observe,
+    PeerGone,
+    SendBytes,
+    TimerFired,
+    WritePaused,
+    WriteResumed,
+)
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.harness.protocols.stomp import codec as stomp_codec
+from brokerproof.harness.protocols.websocket import codec as websocket_codec
+from brokerproof.harness.protocols.websocket.codec import UPGRADE, Item, Op, Reader, Reply, WsFrame
+from brokerproof.reference_broker.kernel.broker import Broker
+from brokerproof.reference_broker.protocols.websocket.connection import CLOSING_MS
+from brokerproof.reference_broker.protocols.websocket.upgrade import HEAD_MOST
+from brokerproof.reference_broker.settings.settings import Acceptor, Settings
+
+ACCEPTOR = Acceptor("stomp", web_socket_max_frame_payload_length=1000)
+CONNECT = stomp_codec.encode("CONNECT", {"accept-version": "1.2", "host": "here"})
+MASK = b"\x01\x02\x03\x04"
+
+
+def request(**changes: object) -> bytes:
+    """A right request but for what is changed: ``line``, ``host``, ``key``, ``fields``."""
+    about = {"host": "here", "key": websocket_codec.key(b"k"), "fields": UPGRADE, **changes}
+    return websocket_codec.request(
+        about.pop("host"), about.pop("key"), about.pop("fields"), **about
+    )  # type: ignore[arg-type]
+
+
+class Wire:
+    """One connection to a broker, seen from the peer's end."""
+
+    def __init__(
+        self, acceptor: Acceptor = ACCEPTOR, broker: Broker | None = None, conn: int = 1
+    ) -> None:
+        self.broker = broker or Broker(Settings(acceptors=(acceptor,)))
+        self.conn, self.now, self.closed = conn, 0, False
+        self.heard: list[Item] = []
+        self.observed: list[str] = []
+        self._reader = Reader()
+        self._take(self.broker.handle(0, Connected(conn, acceptor.name, "test")))
+
+    def _take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SendBytes(conn, data) if conn == self.conn:
+                    assert not self.closed, f"{data!r} was sent behind the close"
+                    self.heard += self._reader.feed(data)
+                case Close(conn) if conn == self.conn:
+                    assert not self.closed, "closed twice"
+                    self.closed = True
+                case Observe(conn, requirement, _) if conn == self.conn:
+                    self.observed.append(requirement)
+
+    def octets(self, data: bytes) -> None:
+        self._take(self.broker.handle(self.now, BytesReceived(self.conn, data)))
+
+    def frame(self, op: Op, payload: bytes = b"", *, fin: bool = True) -> None:
+        self.octets(websocket_codec.encode(op, payload, mask=MASK, fin=fin))
+
+    def until(self, instant: Instant) -> None:
+        while (due := self.broker.next_deadline()) is not None and due <= instant:
+            self.now = max(self.now, due)
+            self._take(self.broker.handle(self.now, TimerFired()))
+        self.now = instant
+
+    @property
+    def frames(self) -> list[WsFrame]:
+        return [each for each in self.heard if isinstance(each, WsFrame)]
+
+    @property
+    def said(self) -> list[tuple[str, bytes]]:
+        """Name and payload of what came, of STOMP frames the command."""
+        return [
+            (each.name, each.payload if each.is_control else each.payload.split(b"\n")[0])
+            for each in self.frames
+        ]
+
+    @property
+    def reply(self) -> Reply:
+        assert isinstance(self.heard[0], Reply)
+        return self.heard[0]
+
+
+def opened(acceptor: Acceptor = ACCEPTOR) -> Wire:
+    wire = Wire(acceptor)
+    wire.octets(request())
+    return wire
+
+
+def connected(acceptor: Acceptor = ACCEPTOR) -> Wire:
+    wire = opened(acceptor)
+    wire.frame(Op.TEXT, CONNECT)
+    assert wire.said == [("BINARY", b"CONNECTED")]
+    wire.heard.clear()
+    return wire
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_request_and_frames_may_come_in_any_pieces(step: int) -> None:
+    wire = Wire()
+    whole = request() + websocket_codec.encode(Op.BINARY, CONNECT, mask=MASK)
+    for at in range(0, len(whole), step):
+        wire.octets(whole[at : at + step])
+    assert wire.reply.status == 101
+    assert wire.reply.values("sec-websocket-accept") == [
+        websocket_codec.accept(websocket_codec.key(b"k"))
+    ]
+    assert wire.said == [("BINARY", b"CONNECTED")]
+
+
+@pytest.mark.parametrize(
+    ("offered", "agreed"),
+    [
+        ([], []),
+        (["v12.stomp"], ["v12.stomp"]),
+        (["v10.stomp, v12.stomp"], ["v10.stomp"]),
+        (["mqtt", "v13.stomp,v11.stomp"], ["v11.stomp"]),
+        (["mqtt"], []),
+        (["V12.STOMP"], []),
+    ],
+)
+def test_the_first_sub_protocol_that_we_speak_is_agreed(
+    offered: list[str], agreed: list[str]
+) -> None:
+    wire = Wire()
+    wire.octets(request(fields=(*UPGRADE, *(("Sec-WebSocket-Protocol", each) for each in offered))))
+    assert (wire.reply.status, wire.reply.values("sec-websocket-protocol")) == (101, agreed)
+
+
+@pytest.mark.parametrize(
+    ("bad", "status"),
+    [
+        (request(line="POST / HTTP/1.1"), 405),
+        (request(line="DELETE / HTTP/1.1"), 405),
+        (request(line="GET / HTTP/1.0"), 400),
+        (request(host=None), 400),
+        (request(key=None), 400),
+        (request(key="c2hvcnQ="), 400),
+        (request(key="!!!!"), 400),
+        (request(fields=(*UPGRADE, ("Sec-WebSocket-Key", websocket_codec.key(b"other")))), 400),
+        (request(fields=()), 426),
+        (request(fields=(("Upgrade", "h2c"), *UPGRADE[1:])), 426),
+        (request(fields=(UPGRADE[0], ("Connection", "close"), UPGRADE[2])), 400),
+        (request(fields=(*UPGRADE[:2], ("Sec-WebSocket-Version", "8"))), 426),
+        (request(fields=UPGRADE[:2]), 426),
+        (request(fields=(*UPGRADE, ("Content-Length", "5"))) + b"hello", 400),
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"GET \r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_MOST, 431),
+    ],
+)
+def test_a_bad_request_is_answered_and_the_connection_closed(bad: bytes, status: int) -> None:
+    wire = Wire()
+    wire.octets(bad)
+    assert (wire.reply.status, wire.reply.values("connection"), wire.closed) == (
+        status,
+        ["close"],
+        True,
+    )
+    assert wire.observed[0].startswith("RFC6455-HS-")
+    assert wire.broker.next_deadline() is None
+    if status == 426:
+        assert wire.reply.values("sec-websocket-version") == ["13"]
+    wire.octets(request())
+    assert len(wire.heard) == 1
+
+
+def test_a_request_that_does_not_come_in_time() -> None:
+    wire = Wire()
+    wire.octets(request()[:-2])
+    wire.until(9_999_999_999)
+    assert not wire.closed
+    wire.until(10 * NS_PER_S)
+    assert (wire.reply.status, wire.closed) == (408, True)
+
+
+def test_connect_that_does_not_come_in_time() -> None:
+    """The time limit counts from the opening of the connection, also over WebSocket."""
+    wire = opened()
+    wire.until(10 * NS_PER_S)
+    assert [name for name, _ in wire.said] == ["BINARY", "CLOSE"]
+    assert wire.said[0][1] == b"ERROR"
+
+
+def test_a_ping_is_no_sign_of_life_of_stomp() -> None:
+    wire = connected(replace(ACCEPTOR, connection_ttl_ms=2000))
+    for tenth in range(1, 20):
+        wire.until(tenth * NS_PER_S // 10)
+        wire.frame(Op.PING)
+    assert {name for name, _ in wire.said} == {"PONG"}
+    wire.until(2 * NS_PER_S)
+    assert [name for name, _ in wire.said[-2:]] == ["BINARY", "CLOSE"]
+
+
+def test_an_end_of_line_is_a_sign_of_life_of_stomp() -> None:
+    wire = connected(replace(ACCEPTOR, connection_ttl_ms=2000))
+    for second in range(1, 12):
+        wire.until(second * NS_PER_S)
+        wire.frame(Op.TEXT, b"\n")
+    assert wire.said == []
+
+
+def test_stomp_ends_and_the_closing_handshake_follows() -> None:
+    wire = connected()
+    wire.frame(Op.BINARY, stomp_codec.encode("DISCONNECT", {"receipt": "bye"}))
+    assert wire.said == [("BINARY", b"RECEIPT"), ("CLOSE", b"\x03\xe8")]
+    assert not wire.closed
+    wire.frame(Op.BINARY, CONNECT)  # nobody is there to answer
+    assert len(wire.said) == 2
+    wire.frame(Op.CLOSE, b"\x03\xe8")
+    assert wire.closed
+    assert len(wire.said) == 2
+    assert wire.broker.next_deadline() is None
+
+
+def test_a_peer_that_does_not_say_close_is_not_waited_for_long() -> None:
+    wire = connected()
+    wire.frame(Op.BINARY, stomp_codec.encode("DISCONNECT"))
+    wire.until(CLOSING_MS * 1_000_000 - 1)
+    assert not wire.closed
+    wire.until(CLOSING_MS * 1_000_000)
+    assert wire.closed
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x03\xe8", b"\x03\xe9why", b"\x0f\xa0"])
+def test_close_is_answered_with_its_code(payload: bytes) -> None:
+    wire = connected()
+    wire.frame(Op.CLOSE, payload)
+    assert wire.said == [("CLOSE", payload[:2])]
+    assert wire.closed
+
+
+@pytest.mark.parametrize(
+    ("octets", "code"),
+    [
+        (websocket_codec.encode(Op.TEXT, b"\n", mask=None), 1002),
+        (websocket_codec.encode(Op.TEXT, b"\n", mask=MASK, reserved=4), 1002),
+        (websocket_codec.encode(3, b"\n", mask=MASK), 1002),
+        (websocket_codec.encode(11, b"", mask=MASK), 1002),
+        (websocket_codec.encode(Op.CONTINUATION, b"\n", mask=MASK), 1002),
+        (
+            websocket_codec.encode(Op.TEXT, b"a", mask=MASK, fin=False)
+            + websocket_codec.encode(Op.TEXT, b"b", mask=MASK),
+            1002,
+        ),
+        (websocket_codec.encode(Op.PING, b"", mask=MASK, fin=False), 1002),
+        (websocket_codec.encode(Op.PING, b"x" * 126, mask=MASK), 1002),
+        (websocket_codec.encode(Op.BINARY, b"\n", mask=MASK, form=16), 1002),
+        (websocket_codec.encode(Op.CLOSE, b"\x03", mask=MASK), 1002),
+        (websocket_codec.encode(Op.CLOSE, b"\x03\xed", mask=MASK), 1002),
+        (websocket_codec.encode(Op.CLOSE, b"\x0b\xb7", mask=MASK), 1002),
+        (websocket_codec.encode(Op.CLOSE, b"\x03\xe8\xff", mask=MASK), 1007),
+        (websocket_codec.encode(Op.TEXT, b"\xff", mask=MASK), 1007),
+        (websocket_codec.encode(Op.TEXT, b"\xc3", mask=MASK), 1007),
+        (websocket_codec.encode(Op.BINARY, b"", mask=MASK, announce=1001), 1009),
+        (websocket_codec.encode(Op.BINARY, b"", mask=MASK, announce=2**62), 1009),
+    ],
+)
+def test_a_breach_fails_the_connection_with_its_code(octets: bytes, code: int) -> None:
+    wire = connected()
+    wire.octets(
+        octets
+        + websocket_codec.encode(
+            Op.BINARY, stomp_codec.encode("BEGIN", {"receipt": "no"}), mask=MASK
+        )
+    )
+    assert [(each.name, each.code) for each in wire.frames] == [("CLOSE", code)]
+    assert wire.closed
+    assert wire.observed == ["RFC6455-CLOSE-05"]
+    assert wire.broker.next_deadline() is None
+
+
+def test_a_character_may_be_cut_by_frames() -> None:
+    wire = connected()
+    send = stomp_codec.encode("SEND", {"destination": "a", "receipt": "1"}, "ß".encode())
+    cut = send.index(b"\xc3") + 1
+    wire.frame(Op.TEXT, send[:cut], fin=False)
+    wire.frame(Op.PING)
+    wire.frame(Op.CONTINUATION, send[cut:])
+    assert wire.said == [("PONG", b""), ("BINARY", b"RECEIPT")]
+
+
+def test_what_is_larger_than_a_frame_leaves_in_fragments() -> None:
+    wire = connected()
+    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
+    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
+    body = bytes(range(256)) * 10
+    send = stomp_codec.encode("SEND", {**to, "content-length": len(body)}, body)
+    for at in range(0, len(send), 1000):
+        wire.frame(Op.BINARY, send[at : at + 1000])
+    assert [each.op for each in wire.frames] == [Op.BINARY, Op.CONTINUATION, Op.CONTINUATION]
+    assert [each.fin for each in wire.frames] == [False, False, True]
+    assert max(len(each.payload) for each in wire.frames) == 1000
+    assert b"".join(each.payload for each in wire.frames).endswith(b"\n\n" + body + b"\0")
+
+
+def test_text_where_it_is_configured_and_possible() -> None:
+    wire = opened(replace(ACCEPTOR, web_socket_encoder_type="text"))
+    wire.frame(Op.TEXT, CONNECT)
+    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
+    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
+    for body in ("ß".encode(), b"\xff"):
+        wire.frame(Op.BINARY, stomp_codec.encode("SEND", to, body))
+    assert [each.name for each in wire.frames] == ["TEXT", "TEXT", "BINARY"]
+
+
+def test_a_message_that_was_not_acknowledged_goes_to_others() -> None:
+    wire = connected()
+    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
+    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0", "ack": "client"}))
+    wire.frame(Op.BINARY, stomp_codec.encode("SEND", to, b"keep me"))
+    for how in ("close", "breach", "gone"):
+        assert wire.frames[-1].payload.endswith(b"keep me\0")
+        other = Wire(broker=wire.broker, conn=wire.conn + 1)
+        other.octets(request() + websocket_codec.encode(Op.BINARY, CONNECT, mask=MASK))
+        other.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0", "ack": "client"}))
+        effects: list[Effect] = []
+        octets = websocket_codec.encode(Op.CLOSE if how == "close" else 3, b"", mask=MASK)
+        event = (
+            PeerGone(wire.conn, CloseHow.RESET)
+            if how == "gone"
+            else BytesReceived(wire.conn, octets)
+        )
+        effects = wire.broker.handle(0, event)
+        other._take(effects)
+        wire = other
+    assert wire.frames[-1].payload.endswith(b"keep me\0")
+
+
+def test_a_peer_that_does_not_read_gets_no_messages() -> None:
+    wire = connected()
+    to = {"destination": "a", "destination-type": "ANYCAST", "subscription-type": "ANYCAST"}
+    wire.frame(Op.BINARY, stomp_codec.encode("SUBSCRIBE", {**to, "id": "0"}))
+    wire._take(wire.broker.handle(0, WritePaused(1)))
+    wire.frame(Op.BINARY, stomp_codec.encode("SEND", {**to, "receipt": "r"}, b"wait"))
+    assert wire.said == [("BINARY", b"RECEIPT")]
+    wire._take(wire.broker.handle(0, WriteResumed(1)))
+    assert wire.said == [("BINARY", b"RECEIPT"), ("BINARY", b"MESSAGE")]
+
+
+def test_an_acceptor_for_amqp_too_takes_websocket() -> None:
+    wire = opened(replace(ACCEPTOR, protocols=("AMQP", "STOMP")))
+    wire.frame(Op.TEXT, CONNECT)
+    assert wire.said == [("BINARY", b"CONNECTED")]
+
+
+@pytest.mark.parametrize("first", [b"GETX\n\n\0", b"G\n\n\0", b"POSTAL\n\n\0", b"HEADER\n\n\0"])
+def test_what_only_looks_like_http_is_stomp(first: bytes) -> None:
+    wire = Wire()
+    wire.octets(first)
+    assert wire.closed
+    assert wire.heard[0].brief().startswith("UNREADABLE (this is no HTTP response) b'ERROR")

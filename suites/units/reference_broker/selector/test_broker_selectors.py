@@ -1,0 +1,284 @@
+"""Selectors in queues: what stays, who is next, what comes back, and queues with filters of their
+own."""
+
+from __future__ import annotations
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from brokerproof.harness.model.enums import Outcome, RoutingType
+from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.selector.selector import Selector, parse
+from brokerproof.reference_broker.settings.settings import (
+    ConfiguredAddress,
+    ConfiguredQueue,
+    Settings,
+)
+from brokerproof.suites.units.drivers.broker import Driver, bodies, frames, only, send, subscribe
+
+ANY, MULTI = RoutingType.ANYCAST, RoutingType.MULTICAST
+TOPIC, TOPIC_SEND = "subscription-type:MULTICAST\n", "destination-type:MULTICAST\n"
+
+
+def coloured(color: str, body: str, destination: str = "q", kind: str = "") -> str:
+    return send(body, destination, f"color:{color}\n{kind}")
+
+
+def wanting(color: str, id: str = "0", ack: str = "auto", headers: str = "") -> str:
+    return subscribe(id, ack, headers=f"selector:color = '{color}'\n{headers}")
+
+
+def connected(*conns: int, settings: Settings | None = None) -> Driver:
+    driver = Driver(settings)
+    for conn in conns:
+        driver.connect(conn)
+    return driver
+
+
+def test_what_nobody_selects_stays_and_is_got_in_order_by_who_comes_later() -> None:
+    driver = connected(1, 2, 3)
+    driver.feed(1, wanting("red"))
+    sent = driver.feed(
+        3, "".join(coloured(c, f"{c}{n}") for n in range(3) for c in ("red", "blue"))
+    )
+    assert bodies(sent, 1) == ["red0", "red1", "red2"]
+    assert bodies(driver.feed(2, wanting("blue")), 2) == ["blue0", "blue1", "blue2"]
+
+
+def test_a_topic_keeps_nothing_that_its_subscriber_did_not_select() -> None:
+    driver = connected(1, 2)
+    driver.feed(1, wanting("red", headers=TOPIC, ack="client-individual"))
+    sent = driver.feed(
+        2, coloured("blue", "b", kind=TOPIC_SEND) + coloured("red", "r", kind=TOPIC_SEND)
+    )
+    assert bodies(sent, 1) == ["r"]
+
+
+def test_turns_are_taken_among_those_who_select() -> None:
+    driver = connected(1, 2, 3, 9)
+    driver.feed(1, wanting("red"))
+    driver.feed(2, subscribe())
+    driver.feed(3, wanting("blue"))
+    sent = driver.feed(
+        9,
+        "".join(
+            coloured(c, f"{n}{c}")
+            for n, c in enumerate(("red", "red", "blue", "blue", "red", "red"))
+        ),
+    )
+    assert [bodies(sent, conn) for conn in (1, 2, 3)] == [
+        ["0red", "4red"],
+        ["1red", "3blue", "5red"],
+        ["2blue"],
+    ]
+
+
+def test_what_comes_back_is_before_what_waits() -> None:
+    driver = connected(1, 2, 9)
+    driver.feed(1, wanting("red", ack="client-individual", headers="consumer-window-size:0\n"))
+    sent = driver.feed(
+        9, coloured("blue", "b0") + "".join(coloured("red", f"r{n}") for n in range(3))
+    )
+    assert bodies(sent, 1) == ["r0"]
+    driver.gone(1)
+    assert bodies(driver.feed(2, wanting("red")), 2) == ["r0", "r1", "r2"]
+
+
+def test_a_selector_that_is_none_is_refused_with_its_place() -> None:
+    driver = connected(1)
+    error = only(driver.feed(1, subscribe(headers="selector:color == 'red'\n")), 1)
+    assert "at character 8: found '='" in error.body.decode()
+    assert driver.observed == ["ARTEMIS-STOMP-selector-1"]
+
+
+def test_a_queue_with_a_filter_lets_in_what_it_selects_alone() -> None:
+    queues = (ConfiguredQueue("reds", MULTI, filter="color = 'red'"), ConfiguredQueue("all", MULTI))
+    driver = connected(
+        1, settings=Settings(addresses=(ConfiguredAddress("t", frozenset({MULTI}), queues),))
+    )
+    driver.feed(1, coloured("red", "r", "t", TOPIC_SEND) + coloured("blue", "b", "t", TOPIC_SEND))
+    address = driver.broker._shared.router._addresses["t"]
+    assert [len(each) for each in address.multicast] == [1, 2]
+
+
+def test_an_anycast_message_goes_to_a_queue_that_lets_it_in() -> None:
+    queues = (
+        ConfiguredQueue("reds", ANY, filter="color = 'red'"),
+        ConfiguredQueue("q", ANY, filter="color = 'blue'"),
+    )
+    driver = connected(
+        1, settings=Settings(addresses=(ConfiguredAddress("q", frozenset({ANY}), queues),))
+    )
+    driver.feed(1, "".join(coloured(c, c) for c in ("blue", "blue", "red", "green")))
+    assert bodies(driver.feed(1, subscribe()), 1) == ["blue", "blue"]
+
+
+def test_a_selector_sees_what_the_broker_knows() -> None:
+    driver = connected(1)
+    driver.now = 7_000_000
+    driver.feed(
+        1, subscribe(headers="selector:AMQTimestamp = 7 AND AMQPriority = 9 AND AMQAddress = 'q'\n")
+    )
+    assert bodies(driver.feed(1, send("no") + send("yes", headers="priority:9\n")), 1) == ["yes"]
+
+
+def test_one_version_selects_what_another_sent() -> None:
+    driver = connected(2)
+    driver.connect(1, "1.0")
+    driver.feed(1, "SUBSCRIBE\ndestination:q\nsubscription-type:ANYCAST\nselector: a = 'x:y'\n\n\0")
+    assert [each.body for each in frames(driver.feed(2, send("1", headers="a:x\\cy\n")), 1)] == [
+        b"1"
+    ]
+
+
+# --- against the plainest queue there could be ----------------------------------------------------
+
+
+class Taker:
+    """A consumer with a number of places."""
+
+    def __init__(self, name: int, places: int, selector: Selector | None) -> None:
+        self.name, self.places, self.selector = name, places, selector
+        self.held: list[Entry] = []
+        self.got: list[int] = []
+
+    def has_room(self) -> bool:
+        return len(self.held) < self.places
+
+    def deliver(self, entry: Entry) -> None:
+        assert self.has_room()
+        self.held.append(entry)
+        self.got.append(entry.message.number)
+
+
+class Plain:
+    """Every time anything happens, goes through all that waits from the beginning, and through all
+    who consume.
+
+    ``turn`` has those who consume in the order in which they are asked.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[Message] = []
+        self.held: dict[int, list[Message]] = {}
+        self.got: dict[int, list[int]] = {}
+        self.turn: list[Taker] = []
+
+    def serve(self) -> None:
+        for message in list(self.waiting):
+            for taker in self.turn:
+                wanted = taker.selector is None or taker.selector.matches(message)
+                if wanted and len(self.held[taker.name]) < taker.places:
+                    self.waiting.remove(message)
+                    self.held[taker.name].append(message)
+                    self.got[taker.name].append(message.number)
+                    at = self.turn.index(taker)
+                    self.turn = self.turn[at + 1 :] + self.turn[: at + 1]
+                    break
+
+    def back(self, messages: list[Message]) -> None:
+        self.waiting = sorted([*self.waiting, *messages], key=lambda each: each.number)
+
+
+class ChoosyMachine(RuleBasedStateMachine):
+    """The queue and the plainest queue side by side: everybody gets the same messages in the same
+    order."""
+
+    @initialize()
+    def start(self) -> None:
+        self.plain = Plain()
+        self.queue = Queue("q", ANY, RoundRobin(), 0, lambda queue, entry: None)
+        self.takers: list[Taker] = []
+        self.sent = self.came = 0
+
+    def same(self) -> None:
+        self.plain.serve()
+        for each in self.takers:
+            assert each.got == self.plain.got[each.name], each.name
+        assert [each.message.number for each in self.queue._ready] == [
+            each.number for each in self.plain.waiting
+        ]
+
+    @rule(count=st.integers(1, 5), color=st.sampled_from("abc"))
+    def put(self, count: int, color: str) -> None:
+        for _ in range(count):
+            self.sent += 1
+            message = Message(self.sent, Envelope("q", "q", ANY, (("color", color),), False), b"")
+            self.plain.waiting.append(message)
+            self.plain.serve()
+            self.queue.put(message)
+        self.same()
+
+    @precondition(lambda self: len(self.takers) < 5)
+    @rule(places=st.integers(0, 4), colors=st.sampled_from([None, None, "a", "b", "ab"]))
+    def attach(self, places: int, colors: str | None) -> None:
+        listed = ", ".join(f"'{each}'" for each in colors or "")
+        self.came += 1
+        taker = Taker(self.came, places, None if colors is None else parse(f"color IN ({listed})"))
+        self.takers.append(taker)
+        self.plain.held[taker.name], self.plain.got[taker.name] = [], []
+        self.plain.turn.append(taker)
+        self.queue.attach(taker, taker.selector)
+        self.same()
+
+    @precondition(lambda self: self.takers)
+    @rule(data=st.data())
+    def detach(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from(self.takers))
+        self.takers.remove(taker)
+        self.plain.turn.remove(taker)
+        self.plain.back(self.plain.held.pop(taker.name))
+        self.queue.detach(taker)
+        self.queue.unsettled += len(taker.held)
+        self.queue.settle(taker.held, Outcome.RELEASED)
+        self.queue.dispatch()
+        self.same()
+
+    @precondition(lambda self: any(each.held for each in self.takers))
+    @rule(data=st.data(), outcome=st.sampled_from([Outcome.ACCEPTED, Outcome.RELEASED]))
+    def settle(self, data: st.DataObject, outcome: Outcome) -> None:
+        taker = data.draw(st.sampled_from([each for each in self.takers if each.held]))
+        entry = data.draw(st.sampled_from(taker.held))
+        taker.held.remove(entry)
+        self.plain.held[taker.name].remove(entry.message)
+        if outcome is Outcome.RELEASED:
+            self.plain.back([entry.message])
+        self.queue.unsettled += 1
+        self.queue.settle([entry], outcome)
+        self.queue.dispatch()
+        self.same()
+
+    @precondition(lambda self: self.takers)
+    @rule(data=st.data(), places=st.integers(0, 5))
+    def change_room(self, data: st.DataObject, places: int) -> None:
+        data.draw(st.sampled_from(self.takers)).places = places
+        self.queue.dispatch()
+        self.same()
+
+
+ChoosyMachine.TestCase.settings = hypothesis_settings(
+    max_examples=80, stateful_step_count=30, deadline=None
+)
+TestChoosyMachine = ChoosyMachine.TestCase
+
+
+def test_a_backlog_that_nobody_wants_costs_nothing() -> None:
+    """Each entry is looked at once per consumer, not once per message that comes."""
+    asked, count = 0, 20_000
+
+    class Counting(Message):
+        def property(self, name: str) -> str:
+            nonlocal asked
+            asked += 1
+            return "blue" if self.number <= count else "red"
+
+    queue = Queue("q", ANY, RoundRobin(), 0, lambda queue, entry: None)
+    taker = Taker(1, 10**9, None)
+    queue.attach(taker, parse("color = 'red'"))
+    envelope = Envelope("q", "q", ANY, (), False)
+    for number in range(1, count + 101):
+        queue.put(Counting(number, envelope, b""))
+    queue.dispatch()
+    assert (len(taker.got), asked) == (100, count + 100)

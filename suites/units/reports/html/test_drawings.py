@@ -1,0 +1,345 @@
+"""Sequence diagrams, curves over time and the packed list of cases, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.columns import FIELDS
+from brokerproof.reports.curves.compute import MOST_POINTS, Curve, curves
+from brokerproof.reports.html.marks import marks
+from brokerproof.reports.html.plots import in_words, plot
+from brokerproof.reports.html.sequence import MOST_STEPS, sequence
+from brokerproof.reports.html.templates import templates
+from brokerproof.reports.slugs import plain_slug
+from brokerproof.suites.units.drivers.synthetic_run import silence, two_connections
+from brokerproof.suites.units.reports.html.test_html import excerpt
+
+
+def drawn(events: Sequence[ev.Event]) -> ElementTree.Element:
+    """The diagram, which has to be well-formed."""
+    part = excerpt(events)
+    return ElementTree.fromstring(sequence(part, marks(part)))
+
+
+def words(drawing: ElementTree.Element) -> dict[str, float]:
+    """The texts of a drawing, and how far down each stands."""
+    return {(each.text or "").strip(): float(each.get("y", 0)) for each in drawing.iter("text")}
+
+
+def test_a_conversation_runs_down_with_its_bounds_where_they_fall() -> None:
+    found = words(drawn(silence(seconds(3))))
+    early, late = found["connection TTL: not before 2 s"], found["connection TTL: not after 4 s"]
+    assert (
+        found["opens"]
+        < found["CONNECT  heart-beat 1000,0"]
+        < found["CONNECTED  heart-beat 0,500"]
+        < early
+    )
+    assert early < found["closed by the broker"] < late
+    closed_too_late = words(drawn(silence(seconds(9))))
+    assert (
+        closed_too_late["connection TTL: not after 4 s"] < closed_too_late["closed by the broker"]
+    )
+
+
+def test_arrows_point_where_frames_went() -> None:
+    drawing = drawn(two_connections())
+    broker = max(
+        float(each.get("x1", 0)) for each in drawing.iter("line") if each.get("class") == "life"
+    )
+    tips = {"sent": [], "received": []}
+    for path in drawing.iter("path"):
+        kind = (path.get("class") or "").split()
+        if kind[0] == "tip":
+            tips[kind[1]].append(float(path.get("d", "")[1:].split()[0]))
+    assert tips["sent"]
+    assert all(abs(x - broker) < 5 for x in tips["sent"])
+    assert tips["received"]
+    assert all(x < broker - 50 for x in tips["received"])
+
+
+def test_what_repeats_is_one_arrow_and_a_long_conversation_is_shortened() -> None:
+    sends = [
+        ev.FrameSent(at_ns=ms(each), conn=1, protocol="STOMP", command="SEND", size=40)
+        for each in range(30)
+    ]
+    assert "30 × SEND until 29 ms" in words(drawn(sends))
+    turns = [
+        kind(at_ns=ms(each), conn=1, protocol="STOMP", command=name, size=9)
+        for each in range(200)
+        for kind, name in ((ev.FrameSent, "SEND"), (ev.FrameReceived, "RECEIPT"))
+    ]
+    found = drawn(turns)
+    assert any("more steps, see the log" in text for text in words(found))
+    assert (
+        len([each for each in found.iter("path") if "tip" in (each.get("class") or "")])
+        == MOST_STEPS
+    )
+
+
+def test_diagrams_escape_what_the_broker_sent() -> None:
+    hostile = '<script>alert(1)</script>"&'
+    frames: list[ev.Event] = [
+        ev.ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor=hostile),
+        ev.FrameReceived(
+            at_ns=1,
+            conn=1,
+            protocol="STOMP",
+            command=hostile,
+            headers=(("message", hostile),),
+            size=1,
+        ),
+        ev.FrameReceived(
+            at_ns=2,
+            conn=1,
+            protocol="STOMP",
+            command="ERROR",
+            headers=(("message", hostile),),
+            size=1,
+        ),
+        ev.LinkFaulted(at_ns=3, conn=1, detail=hostile),
+        ev.Judged(at_ns=4, requirement=hostile, seen="VIOLATED", detail=hostile),
+        ev.ConnectionClosed(at_ns=5, conn=1, how=CloseHow.RESET),
+    ]
+    part = excerpt(frames)
+    found = sequence(part, marks(part))
+    assert "<script" not in found
+    ElementTree.fromstring(found)
+    assert "<script" not in plot(Curve(hostile, hostile, [(0, 1), (5, 2)], [(1, hostile)]), 0)
+
+
+def test_nothing_crossed_is_no_diagram() -> None:
+    part = excerpt([ev.CaseStarted(at_ns=5)])
+    assert sequence(part, marks(part)) == ""
+
+
+def rows(events: Sequence[ev.Event]) -> list[dict[str, Any]]:
+    """Frames as the task that draws curves gets them."""
+    found = []
+    for event in events:
+        kind = type(event).__name__
+        row: dict[str, Any] = {"at_ns": event.at_ns, "conn": event.conn, "kind": kind}
+        row |= {name: getattr(event, name) for name in FIELDS[kind] if name != "body_size"}
+        row["headers"] = [{"name": name, "value": value} for name, value in row["headers"]]
+        row["body"] = row["body"].decode()
+        found.append(row)
+    return found
+
+
+def stomp(at: int, command: str, *, size: int = 0, body: bytes = b"", **headers: str) -> ev.Event:
+    """A frame at an instant in milliseconds, sent or received as its command goes."""
+    kind = ev.FrameReceived if command == "MESSAGE" else ev.FrameSent
+    named = tuple((name.replace("__", "-"), value) for name, value in headers.items())
+    return kind(
+        at_ns=ms(at), conn=1, protocol="STOMP", command=command, headers=named, body=body, size=size
+    )
+
+
+def test_what_a_subscription_holds_follows_deliveries_and_acknowledgements() -> None:
+    asked = {"id": "7", "ack": "client", "consumer__window__size": "1000"}
+    events = [stomp(0, "SUBSCRIBE", **asked)]
+    events += [
+        stomp(each, "MESSAGE", size=400, subscription="7", ack=f"a{each}") for each in (1, 2, 3)
+    ]
+    events += [stomp(5, "ACK", id="a2"), stomp(6, "ACK", id="a3")]  # the first of them covers two
+    (found,) = curves(iter(rows(events)))
+    assert found.points == [
+        (0, 0),
+        (ms(1), 400),
+        (ms(2), 800),
+        (ms(3), 1200),
+        (ms(5), 400),
+        (ms(6), 0),
+    ]
+    assert (found.unit, found.bounds) == ("octets", [(1000, "consumer-window-size")])
+    assert "consumer-window-size: 1\N{NARROW NO-BREAK SPACE}000 octets" in plot(found, 0)
+    assert "from 0 octets to 1" in in_words(found, 0)
+    assert "at most at 3 ms" in in_words(found, 0)
+
+
+def amqp(at: int, command: str, *, sent: bool, **fields: object) -> ev.Event:
+    """A frame on channel 0."""
+    kind = ev.FrameSent if sent else ev.FrameReceived
+    named = (
+        ("channel", "0"),
+        *((name.replace("_", "-"), str(value).lower()) for name, value in fields.items()),
+    )
+    return kind(at_ns=at, conn=1, protocol="AMQP", command=command, headers=named)
+
+
+def test_the_credit_of_a_link_follows_flows_and_transfers() -> None:
+    events = [
+        amqp(0, "begin", sent=True),
+        amqp(0, "begin", sent=False, remote_channel=0),
+        amqp(1, "attach", sent=True, name="l", handle=0, role="sender", initial_delivery_count=5),
+        amqp(1, "attach", sent=False, name="l", handle=9, role="receiver"),
+        amqp(2, "flow", sent=False, handle=9, delivery_count=5, link_credit=2),
+        amqp(3, "transfer", sent=True, handle=0, delivery_id=0, more=True),
+        amqp(4, "transfer", sent=True, handle=0),
+        amqp(5, "transfer", sent=True, handle=0, delivery_id=1),
+        amqp(6, "transfer", sent=True, handle=0, delivery_id=2),
+    ]
+    (found,) = curves(iter(rows(events)))
+    # Two transfers of one delivery cost one credit; the last delivery went over what was given.
+    assert found.points == [(2, 2), (3, 1), (4, 1), (5, 0), (6, -1)]
+    assert found.bounds == [(0, "no credit")]
+
+
+def test_the_window_of_a_session_follows_flows_and_transfers() -> None:
+    events = [
+        amqp(0, "begin", sent=True, next_outgoing_id=7),
+        amqp(0, "begin", sent=False, remote_channel=0, next_outgoing_id=0, incoming_window=2),
+        amqp(1, "attach", sent=True, name="l", handle=0, role="sender"),
+        amqp(1, "attach", sent=False, name="l", handle=9, role="receiver"),
+        amqp(2, "transfer", sent=True, handle=0, delivery_id=0, more=True),
+        amqp(3, "transfer", sent=True, handle=0),
+        amqp(4, "flow", sent=False, next_incoming_id=8, incoming_window=2),
+        amqp(5, "transfer", sent=True, handle=0, delivery_id=1),
+    ]
+    (found,) = curves(iter(rows(events)))
+    assert found.points == [(2, 1), (3, 0), (4, 1), (5, 0)]
+    assert found.title == "transfers left in the session's window (connection 1, harness sends)"
+    assert found.bounds == [(0, "window shut")]
+
+
+def basic(at: int, command: str, *, sent: bool, **fields: object) -> ev.Event:
+    """A method of the class basic on channel 1."""
+    kind = ev.FrameSent if sent else ev.FrameReceived
+    named = (
+        ("channel", "1"),
+        *((name.replace("_", "-"), str(value).lower()) for name, value in fields.items()),
+    )
+    return kind(at_ns=at, conn=1, protocol="AMQP091", command=f"basic.{command}", headers=named)
+
+
+def test_what_consumers_of_amqp_0_9_1_hold_is_drawn_against_their_prefetch() -> None:
+    events = [
+        basic(0, "qos", sent=True, prefetch_count=2, **{"global": False}),
+        basic(1, "consume", sent=True, consumer_tag="", no_ack=False, no_wait=False),
+        basic(2, "consume-ok", sent=False, consumer_tag="a"),
+        basic(2, "consume", sent=True, consumer_tag="silent", no_ack=True, no_wait=True),
+        *(
+            basic(2 + each, "deliver", sent=False, consumer_tag="a", delivery_tag=each)
+            for each in (1, 2)
+        ),
+        basic(5, "deliver", sent=False, consumer_tag="silent", delivery_tag=3),
+        basic(6, "ack", sent=True, delivery_tag=2, multiple=True),
+    ]
+    (found,) = curves(iter(rows(events)))
+    assert found.points == [(2, 0), (3, 1), (4, 2), (6, 0)]
+    assert found.bounds == [(2, "prefetch-count")]
+
+
+LIMITED = [
+    {
+        "match": "full.#",
+        "max_size_bytes": 2000,
+        "page_size_bytes": 100,
+        "address_full_policy": "PAGE",
+    },
+    {
+        "match": "full.few.#",
+        "max_size_messages": 2,
+        "page_limit_bytes": 250,
+        "max_size_bytes_reject_threshold": 90_000,
+    },
+    {"match": "elsewhere", "max_size_bytes": 1},
+]
+
+
+def asked(attribute: str, *told: int) -> list[ev.Event]:
+    """The broker is asked for an attribute of the address full.few.a, again and again."""
+    events = []
+    for number, each in enumerate(told):
+        question = {
+            "_AMQ_ResourceName": "address.full.few.a",
+            "_AMQ_Attribute": attribute,
+            "reply__to": "here",
+        }
+        events.append(stomp(number, "SEND", correlation__id=str(number), **question))
+        said = {"destination": "here", "correlation__id": str(number)}
+        events.append(stomp(number, "MESSAGE", body=f"[{each}]".encode(), subscription="x", **said))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("attribute", "told", "title", "bounds"),
+    [
+        (
+            "addressSize",
+            (0, 512, 2048),
+            "size",
+            [(2000, "max-size-bytes, PAGE"), (90_000, "max-size-bytes-reject-threshold")],
+        ),
+        ("messageCount", (0, 1, 2), "messages", [(2, "max-size-messages, PAGE")]),
+        ("numberOfPages", (0, 1, 3), "pages", [(3, "page-limit-bytes")]),
+    ],
+)
+def test_what_the_broker_says_of_an_address_is_a_curve_with_its_limits(
+    attribute: str, told: tuple[int, ...], title: str, bounds: list[tuple[int, str]]
+) -> None:
+    (found,) = curves(iter(rows(asked(attribute, *told))), LIMITED)
+    assert found.title == f"{title} of full.few.a, as the broker says"
+    assert [value for _, value in found.points] == list(told)
+    assert found.bounds == bounds
+    drawn = ElementTree.fromstring(plot(found, 0))
+    assert len(drawn.findall("line[@class='bound']")) == 1  # what lies far above is only named
+    assert all(name in in_words(found, 0) for _, name in bounds)
+
+
+def test_without_a_configuration_an_address_has_no_limits() -> None:
+    (found,) = curves(iter(rows(asked("addressSize", 0, 512))))
+    assert found.bounds == []
+
+
+def test_a_long_curve_keeps_its_extremes() -> None:
+    events = [stomp(0, "SUBSCRIBE", id="1", ack="client-individual")]
+    events += [
+        stomp(each, "MESSAGE", size=1, subscription="1", ack=str(each)) for each in range(1, 5000)
+    ]
+    events.append(stomp(5000, "MESSAGE", size=10**6, subscription="1", ack="peak"))
+    events.append(stomp(5001, "ACK", id="peak"))
+    (found,) = curves(iter(rows(events)))
+    assert len(found.points) <= MOST_POINTS + 3
+    assert max(value for _, value in found.points) == 10**6 + 4999
+    ElementTree.fromstring(plot(found, 0))
+
+
+def test_curves_of_one_instant_stand_in_their_order() -> None:
+    found = Curve("credit", "messages", [(0, each % 7) for each in range(20)])
+    assert "in the order of the frames" in in_words(found, 0)
+    drawing = ElementTree.fromstring(plot(found, 0))
+    (path,) = [each.get("d", "") for each in drawing.iter("path")]
+    assert len({step.split("V")[0] for step in path.split("H")[1:]}) == 19
+
+
+def test_a_page_trusts_only_the_scripts_it_came_with() -> None:
+    trusted = str(templates().globals["trusted"])
+    assert trusted.count("'sha256-") == 3
+    assert "unsafe" not in trusted
+
+
+def test_names_of_pages_are_safe_and_apart() -> None:
+    names = [
+        "STOMP12-HB-04",
+        "../x",
+        "..-x",
+        "localhost:61613",
+        "localhost-61613",
+        "wire:a@b",
+        "ä" * 300,
+    ]
+    found = [plain_slug(each) for each in names]
+    assert found[0] == names[0]
+    assert len(set(found)) == len(names)
+    assert all(
+        each.isascii() and "/" not in each and not each.startswith(".") and len(each) < 100
+        for each in found
+    )

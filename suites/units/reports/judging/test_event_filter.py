@@ -1,0 +1,213 @@
+"""What is read again of a recording says of the messages looked for what all of it says, however it
+is cut into batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles.connection_reader import Spoken as Reading
+from brokerproof.harness.oracles.connection_reader import row
+from brokerproof.harness.protocols.stomp.fact_reader import Fact, Got, Opaque, Overrun, Sent
+from brokerproof.harness.trace import events as ev
+from brokerproof.reports.judging.columns import Names, columns
+from brokerproof.reports.judging.delivery_bitmaps import BLOCK, Book, Books, merged, numbers_of
+from brokerproof.reports.judging.event_filter import Choice
+from brokerproof.reports.judging.order import Fall, Rise
+from brokerproof.reports.judging.recheck import _read, resumed
+from brokerproof.reports.judging.recheck_plan import Ranges, Wanted
+from brokerproof.reports.judging.windows import Account
+from brokerproof.suites.units.drivers.played import recordings
+from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND, batch, summed_up
+
+SCOPE = ("r", "t", "c", 0)
+
+
+def cut(events: Sequence[ev.Event], cuts: Sequence[int]) -> list[pa.RecordBatch]:
+    whole = batch(events)
+    edges = sorted({0, *(each for each in cuts if each < len(events)), len(events)})
+    return [whole.slice(low, high - low) for low, high in pairwise(edges)]
+
+
+def facts_of(again: Wanted, batches: Sequence[pa.RecordBatch]) -> list[Fact]:
+    """By the way of the second look: chosen, brought together by connection, read."""
+    choice = Choice(again, 0)
+    of_line: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for each in batches:
+        for chosen in ((choice.of(each) or None),):
+            for event in chosen.to_pylist() if chosen is not None else ():
+                of_line[event["conn"]].append(event)
+    return [
+        fact
+        for conn, rows in of_line.items()
+        for fact in _read(Reading(conn, GROUND), iter(rows), SCOPE, again)
+    ]
+
+
+@given(recordings(), st.lists(st.integers(1, 300), max_size=6), st.randoms(use_true_random=False))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
+    events: list[ev.Event], cuts: list[int], random: Any
+) -> None:
+    facts = [
+        each for each in recording.facts(events, GROUND) if not isinstance(each, (Overrun, Opaque))
+    ]
+    messages = [each for each in facts if isinstance(each, (Sent, Got))]
+    wanted_: dict[Any, list[int]] = defaultdict(list)
+    for fact in random.sample(messages, min(len(messages), 5)):
+        if fact.key.stamped:
+            wanted_[*SCOPE, fact.queue, fact.key.producer].append(fact.key.number)
+    stamped = all(each.key.stamped for each in messages)
+    groups = {(*SCOPE, each.queue, -1) for each in messages} if not stamped else set()
+    lines = frozenset((*SCOPE, each.conn) for each in events if each.conn is not None)
+    cumulative = {
+        (*SCOPE, key[6]): frozenset(group.told.cumulative)
+        for key, group in summed_up(events, cuts)["part"].items()
+        if group.told.cumulative
+    }
+    again = Wanted(
+        whole=frozenset(groups),
+        numbered={group: at for at, group in enumerate(wanted_)},
+        ranges=Ranges.of([(each, each) for each in numbers] for numbers in wanted_.values()),
+        lines=lines,
+        full=lines if groups else frozenset(),
+        cumulative=cumulative,
+    )
+
+    def matters(fact: Fact) -> bool:
+        if not isinstance(fact, (Sent, Got)) or not fact.key.stamped:
+            return True
+        return fact.key.number in wanted_.get((*SCOPE, fact.queue, fact.key.producer), ())
+
+    expected = [each for each in facts if matters(each)]
+    assert sorted(map(repr, facts_of(again, cut(events, cuts)))) == sorted(map(repr, expected))
+
+
+@given(recordings(), st.lists(st.integers(1, 300), max_size=6))
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_an_overrun_is_told_from_the_part_that_it_lies_in(
+    events: list[ev.Event], cuts: list[int]
+) -> None:
+    edges = sorted({0, *(each for each in cuts if each < len(events)), len(events)})
+    found = set()
+    unclear = set()
+    for key, group in summed_up(events, cuts)["part"].items():
+        account: Account = group.told
+        if account.whole or account.gone:
+            unclear.add(key[6])
+            continue
+        for shut in account.shut:
+            reading = resumed(key[6], GROUND, shut)
+            for place in range(edges[shut.place], edges[shut.place + 1]):
+                event = events[place]
+                if event.conn == key[6]:
+                    found |= {
+                        each
+                        for each in reading.note(row(place, event))
+                        if isinstance(each, Overrun)
+                    }
+    expected = {each for each in recording.facts(events, GROUND) if isinstance(each, Overrun)}
+    assert found == {each for each in expected if each.conn not in unclear}
+
+
+def test_ranges_hold_their_numbers_and_no_others() -> None:
+    ranges = Ranges.of([[(5, 9), (7, 8), (20, 20)], [], [(0, 3)]])
+    group = np.array([0, 0, 0, 0, 0, 1, 2, 2, -1, 0])
+    number = np.array([4, 5, 9, 10, 20, 5, 0, 4, 5, -1])
+    told = [False, True, True, False, True, False, True, False, False, False]
+    assert ranges.hold(group, number).tolist() == told
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3 * BLOCK), st.booleans()), max_size=60), st.integers(0, 60)
+)
+def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: int) -> None:
+    events: list[ev.Event] = []
+    for number, sent in messages:
+        body = b"bp1:%08d:%012d;" % (1, number)
+        kind, command = (ev.FrameSent, "SEND") if sent else (ev.FrameReceived, "MESSAGE")
+        headers = (("destination", "/queue/a"), ("subscription", "s"), ("ack", f"t{number}"))
+        size = {"body": body, "body_size": len(body), "size": 100}
+        events.append(
+            kind(at_ns=0, conn=1, protocol="STOMP", command=command, headers=headers, **size)
+        )
+    found: dict[int, list[Book]] = defaultdict(list)
+    for part in cut(events, [at]) if events else []:
+        names = Names.none()
+        books = Books(names)
+        books.note(columns(part, names))
+        for (_, _, _, block), book in books.summaries():
+            found[block].append(book)
+    told = {block: merged(parts) for block, parts in found.items()}
+    sends, gots = ([number for number, sent in messages if sent is side] for side in (True, False))
+    missing = {each for each in sends if each not in gots}
+    again = {each for each in (*sends, *gots) if sends.count(each) > 1 or gots.count(each) > 1}
+    assert {
+        each for block, book in told.items() for each in numbers_of(block, book.missing)
+    } == missing
+    assert {
+        each for block, book in told.items() for each in numbers_of(block, book.wrong)
+    } == again | (set(gots) - set(sends))
+
+
+def test_a_fall_between_two_parts_is_told_with_all_between() -> None:
+    whole = Rise(3, 9).then(Rise(12, 20, (Fall(12, 14, all_between=False),))).then(Rise(8, 30))
+    assert whole == Rise(3, 30, (Fall(12, 14, all_between=False), Fall(8, 20, all_between=True)))
+    assert whole.broken
+    assert not Rise(3, 9).then(Rise(10, 12)).broken
+
+
+def on_a_topic(*got: tuple[int, int], anycast: bool = False) -> dict[str, list[bool]]:
+    """Which summaries are fine when a producer sent 0 to 3 to a topic, and connections got these
+    numbers."""
+    kind = (("destination-type", "ANYCAST"),) if anycast else ()
+    frames = [(ev.FrameSent, "SEND", 1, number, kind) for number in range(4)]
+    frames += [
+        (ev.FrameReceived, "MESSAGE", conn, number, (("subscription", "s"),))
+        for conn, number in got
+    ]
+    events: list[ev.Event] = [
+        event(
+            **{
+                "at_ns": at,
+                "conn": conn,
+                "protocol": "STOMP",
+                "command": command,
+                "size": 100,
+                "body_size": 26,
+            },
+            **{
+                "headers": (("destination", "/topic/a"), *more),
+                "body": b"bp1:%08d:%012d;" % (1, number),
+            },
+        )
+        for at, (event, command, conn, number, more) in enumerate(frames)
+    ]
+    found = summed_up(events, [3, 6])
+    return {what: [group.fine for group in found[what].values()] for what in ("book", "rise")}
+
+
+def test_a_topic_gives_each_subscription_a_copy_and_needs_no_second_look() -> None:
+    twice = [(conn, number) for number in range(4) for conn in (2, 3)]
+    assert on_a_topic(*twice) == {"book": [True], "rise": [True, True]}
+    assert on_a_topic(*twice[:5]) == {"book": [True], "rise": [True, True]}
+    assert on_a_topic(*twice, anycast=True)["book"] == [False]
+    assert on_a_topic(*twice, (2, 9))["book"] == [False]
+    assert on_a_topic(*twice, (3, 3))["rise"] == [True, False]

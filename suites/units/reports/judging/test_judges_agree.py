@@ -1,0 +1,120 @@
+"""Summaries and oracles on recordings that nobody made: a summary misses nothing, however the
+recording is cut."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.oracles import connection_lifetimes as life_oracle
+from brokerproof.harness.oracles import recording
+from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.recording import Irregularity
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.reports.judging.judge import lifetime
+from brokerproof.reports.judging.merge import Group
+from brokerproof.reports.judging.segment_summary import GROUP, Stretch
+from brokerproof.suites.units.drivers.played import recordings
+
+GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+OF_BOOKS = {"phantom", "shared", "revived", "lost", "mismarked", "unmarked"}
+
+
+def batch(events: Sequence[ev.Event]) -> pa.RecordBatch:
+    """Events as the recorder writes them."""
+    return Recorder(None, "r", "t", Clock.VIRTUAL)._batch("c", events)
+
+
+def summed_up(
+    events: Sequence[ev.Event], cuts: Sequence[int], ground: Ground = GROUND
+) -> dict[str, dict[Any, Group]]:
+    """The merged summaries of a recording that was cut into stretches, each read in two batches."""
+    whole = batch(events)
+    edges = sorted({0, *(cut for cut in cuts if cut < len(events)), len(events)})
+    groups: dict[tuple[Any, ...], Group] = {}
+    for place, (begin, end) in enumerate(pairwise(edges)):
+        stretch = Stretch(ground)
+        middle = begin + (end - begin) // 2
+        for low, high in ((begin, middle), (middle, end)):
+            stretch.note(whole.slice(low, high - low))
+        for row in stretch.rows(place):
+            group = groups.setdefault(tuple(row[name] for name in GROUP), Group(row["what"]))
+            group.add(place, pickle.loads(row["summary"]))
+    found: dict[str, dict[Any, Group]] = defaultdict(dict)
+    for named, whole in groups.items():
+        found[named[0]][named[1:]] = whole
+    return found
+
+
+def suspicious(found: dict[str, dict[Any, Group]]) -> tuple[set[str], set[int]]:
+    """The queues and the connections that a second look is for."""
+    queues = {
+        key[4] for what in ("book", "rise") for key, group in found[what].items() if not group.fine
+    }
+    return queues, {key[6] for key, group in found["part"].items() if not group.fine}
+
+
+def check(events: list[ev.Event], cuts: list[int]) -> list[Irregularity]:
+    """A summary that missed what an oracle sees fails here."""
+    found = summed_up(events, cuts)
+    queues, conns = suspicious(found)
+    wrong = recording.judge(events, GROUND)
+    for each in wrong:
+        if each.kind == "overrun":
+            assert each.conn in conns, f"the summaries of windows missed {each}"
+        elif each.kind in (OF_BOOKS | {"disordered"}):
+            assert each.queue in queues, f"the summaries of messages missed {each}"
+    of_oracle = {
+        conn: list(life_oracle.judge(life, GROUND))
+        for conn, life in life_oracle.lifetimes(events).items()
+    }
+    of_summary = {
+        key[6]: list(life_oracle.judge(lifetime(key[6], life.told), GROUND))
+        for key, life in found["life"].items()
+    }
+    assert of_oracle == of_summary
+    return wrong
+
+
+@given(recordings(), st.lists(st.integers(1, 200), max_size=3))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_a_summary_misses_nothing_however_the_recording_is_cut(
+    events: list[ev.Event], cuts: list[int]
+) -> None:
+    check(events, cuts)
+
+
+@given(recordings(right=True), st.lists(st.integers(1, 200), max_size=3))
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_a_broker_that_works_is_not_accused(events: list[ev.Event], cuts: list[int]) -> None:
+    assert check(events, cuts) == []
+
+
+@given(recordings(), st.lists(st.integers(1, 200), max_size=4))
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_windows_are_summarised_exactly_while_every_subscribe_is_seen(
+    events: list[ev.Event], cuts: list[int]
+) -> None:
+    exact = {each.conn for each in recording.judge(events, GROUND) if each.kind == "overrun"}
+    assert suspicious(summed_up(events, cuts))[1] == exact

@@ -1,0 +1,174 @@
+"""The judges on Spark: a recording in segments, judged across pieces, says what the oracles say,
+with the same witnesses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from benchmarks.load_trace import Anomalies, write
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.oracles import connection_lifetimes, recording
+from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace import read
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.reports import judge_command
+from brokerproof.reports.judging import local_recheck
+from brokerproof.reports.judging.amqp import irregularities
+from brokerproof.reports.judging.judge import judge
+from brokerproof.reports.sources.segments import elsewhere, local
+from brokerproof.suites.units.drivers import played091, played_core
+from brokerproof.suites.units.drivers.played import FAULTS
+from brokerproof.suites.units.drivers.played import recording as played
+
+GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+READ_WHOLLY = ("AMQP091", "CORE")
+Found = list[tuple[str, str, str, int, tuple[tuple[int, int], ...], bool]]
+
+
+def record(folder: Path, recordings: Sequence[list[ev.Event]]) -> None:
+    """One case for each recording, in three segments that have a third of every case."""
+    recorder = Recorder(folder, "r", "t", Clock.VIRTUAL)
+    batches = [recorder._batch(f"c{number}", events) for number, events in enumerate(recordings)]
+    for third in range(3):
+        edges = [(len(batch) * third // 3, len(batch) * (third + 1) // 3) for batch in batches]
+        recorder._batches = [
+            batch.slice(low, high - low) for batch, (low, high) in zip(batches, edges, strict=True)
+        ]
+        recorder._rows = 1
+        recorder.flush()
+
+
+def by_oracles(events: list[ev.Event], case: str) -> Found:
+    wrong = recording.judge(events, GROUND)
+    found = [
+        (case, each.kind, each.queue, each.conn, each.witness, each.uncertain) for each in wrong
+    ]
+    for life in connection_lifetimes.lifetimes(events).values():
+        alone = [*connection_lifetimes.judge(life, GROUND)]
+        if any(getattr(each, "protocol", "") in READ_WHOLLY for each in events):
+            own = [each for each in events if each.conn == life.conn]
+            alone += [wrong for wrong, _ in irregularities(own, life.conn)]
+        found += [
+            (
+                case,
+                each.kind,
+                "",
+                each.conn,
+                tuple((at, -1) for at, _ in each.witness),
+                each.uncertain,
+            )
+            for each in alone
+        ]
+    return sorted(found)
+
+
+def by_spark(spark: SparkSession, folder: Path) -> Found:
+    judgement = judge(spark, local([str(folder)], parallel=2), GROUND)
+    rows = judgement.found.collect()
+    judgement.release()
+    return sorted(
+        (
+            row.case,
+            row.kind,
+            row.queue,
+            row.conn,
+            tuple((each.at_ns, -1 if each.seq is None else each.seq) for each in row.witness),
+            row.uncertain,
+        )
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["here", "across the cluster"])
+def test_what_the_oracles_find_is_found_with_the_same_witnesses(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    monkeypatch.setattr(local_recheck, "EVENTS", local_recheck.EVENTS if few else 0)
+    recordings = [played(seed, fault, 120) for seed, fault in enumerate(FAULTS)]
+    recordings += [
+        played091.recording(seed, fault, 90) for seed, fault in enumerate(played091.FAULTS)
+    ]
+    recordings += [
+        played_core.recording(seed, fault, 90)
+        for seed, fault in enumerate(["lose", "overtake", "mark"])
+    ]
+    recordings = recordings if few else recordings[1::2]
+    record(tmp_path, recordings)
+    expected = sorted(
+        each
+        for number, events in enumerate(recordings)
+        for each in by_oracles(events, f"c{number}")
+    )
+    assert len({kind for _, kind, *_ in expected}) >= (11 if few else 9)
+    assert by_spark(spark, tmp_path) == expected
+
+
+def test_five_anomalies_among_many_events_are_found_by_the_command(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 12_000, Anomalies.all(3_000))
+
+    @contextmanager
+    def shared(*_: object, **__: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(judge_command, "session", shared)
+    told = CliRunner().invoke(
+        judge_command.judge,
+        [str(tmp_path), "--profile", "artemis", "--json"],
+        standalone_mode=False,
+    )
+    assert told.exit_code == 0
+    assert told.return_value == 1
+    found = json.loads(told.stdout)
+    assert {each["kind"]: each["count"] for each in found["wrong"]} == {
+        "closed early": 1,
+        "disordered": 1,
+        "lost": 1,
+        "overrun": 1,
+        "shared": 1,
+    }
+    assert found["verdict"] == "FAIL"
+    named = {each["kind"]: each for each in found["irregularities"]}
+    lost = [read.event(row) for path in sorted(tmp_path.iterdir()) for row in read.rows(path)][
+        named["lost"]["witness"][0]["seq"]
+    ]
+    assert isinstance(lost, ev.FrameSent)
+    assert lost.body.endswith(b"%012d;" % (600 // 64))
+    assert "message 9 of producer 24" in named["lost"]["what"]
+
+
+def test_a_folder_that_spark_reads_by_a_uri_is_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path / "x", 4_000)
+    source = elsewhere(spark, [(tmp_path / "x").as_uri()])
+    counts = source.events(spark).groupBy("kind").count().collect()
+    assert sum(row["count"] for row in counts) == sum(
+        len(list(read.rows(path))) for path in sorted((tmp_path / "x").iterdir())
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nothing", "holds no segments"),
+        ("other.parquet", "not a readable Parquet segment"),
+        ("notes.txt", r"is neither a segment .* nor a capture"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_a_sentence(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "other.parquet").write_bytes(b"PAR1 no")
+    (tmp_path / "notes.txt").write_text("what I saw")
+    told = CliRunner().invoke(judge_command.judge, [], standalone_mode=False)
+    assert "name at least one trace" in str(told.exception)
+    with pytest.raises(read.UnreadableTrace, match=says):
+        local([str(tmp_path / name)])

@@ -1,0 +1,652 @@
+"""The parts of the judges one by one, on small recordings of which it is known what has to come
+out."""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.time import ms
+from brokerproof.harness.oracles import connection_reader, recording
+from brokerproof.harness.protocols.stomp.fact_reader import End, Got, Joined, Left, Sent
+from brokerproof.harness.trace import events as ev
+from brokerproof.reports.judging import connection_lifetimes, local_recheck, recheck, windows
+from brokerproof.reports.judging.connection_lifetimes import NEVER, Gap, Life
+from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, Book
+from brokerproof.reports.judging.event_filter import EVENTS, Choice
+from brokerproof.reports.judging.merge import _merged
+from brokerproof.reports.judging.order import FAR, MOST, NEAR, Fall, Order, Rise
+from brokerproof.reports.judging.recheck_plan import Ranges, Wanted, _Numbers
+from brokerproof.reports.judging.segment_summary import (
+    BOOK,
+    CONSUMES,
+    GROUP,
+    RISE,
+    SUMMARIES,
+    TOUCH,
+    Stretch,
+)
+from brokerproof.reports.judging.windows import NONE, Account, Asked, Part, Piece, overrun
+from brokerproof.suites.units.drivers import played, played091, played_core
+from brokerproof.suites.units.reports.judging.test_event_filter import SCOPE, cut, facts_of
+from brokerproof.suites.units.reports.judging.test_judges_agree import GROUND, batch, summed_up
+
+Frame = tuple[bool, str, dict[str, str], int | None]
+
+
+def said(*frames: Frame, conn: int = 1, begin: int = 1) -> list[ev.Event]:
+    """STOMP frames of one connection (whether sent, command, headers, the number of a message of
+    producer 1)."""
+    events: list[ev.Event] = []
+    for at, (out, command, headers, number) in enumerate(frames):
+        kind = ev.FrameSent if out else ev.FrameReceived
+        body = b"" if number is None else b"bp1:%08d:%012d;" % (1, number)
+        about = {
+            "command": command,
+            "headers": tuple(headers.items()),
+            "body": body,
+            "body_size": len(body),
+        }
+        events.append(kind(at_ns=ms(begin + at), conn=conn, protocol="STOMP", size=100, **about))
+    return events
+
+
+# --- choice ---------------------------------------------------------------------------------------
+
+
+def send(number: int, receipt: str = "") -> Frame:
+    asked = {"receipt": receipt} if receipt else {}
+    return True, "SEND", {"destination": "/queue/a", **asked}, number
+
+
+def message(number: int, name: str, subscription: str = "s", queue: str = "/queue/a") -> Frame:
+    return (
+        False,
+        "MESSAGE",
+        {"destination": queue, "subscription": subscription, "ack": name},
+        number,
+    )
+
+
+def ack(name: str, receipt: str = "") -> Frame:
+    return True, "ACK", {"id": name, **({"receipt": receipt} if receipt else {})}, None
+
+
+def receipt(name: str) -> Frame:
+    return False, "RECEIPT", {"receipt-id": name}, None
+
+
+def subscribe(mode: str = "client-individual", name: str = "s") -> Frame:
+    return True, "SUBSCRIBE", {"id": name, "destination": "/queue/a", "ack": mode}, None
+
+
+def looking_for(*numbers: int, conns: Iterable[int] = (1,), **more: Any) -> Wanted:
+    group = (*SCOPE, "/queue/a", 1)
+    sets = Ranges.of([[(each, each) for each in numbers]])
+    return Wanted(
+        numbered={group: 0}, ranges=sets, lines=frozenset((*SCOPE, conn) for conn in conns), **more
+    )
+
+
+def chosen(
+    again: Wanted, events: list[ev.Event], *cuts: int, only: Iterable[Any] | None = None
+) -> list[int]:
+    """The places in the recording of what is read again."""
+    choice = Choice(again, 7, only)
+    rows = [row for each in cut(events, cuts) for row in _rows(choice.of(each))]
+    assert all(row["place"] == 7 for row in rows)
+    assert all(row["command"] == getattr(events[row["row"]], "command", None) for row in rows)
+    return [row["row"] for row in rows]
+
+
+def _rows(some: pa.RecordBatch | None) -> list[dict[str, Any]]:
+    return [] if some is None else some.to_pylist()
+
+
+def test_of_single_answers_only_those_of_what_is_looked_for_are_read() -> None:
+    events = said(
+        subscribe(),
+        *(message(number, f"t{number}") for number in range(4)),
+        *map(ack, ("t2", "t1", "t3", "t0")),
+    )
+    assert chosen(looking_for(1), events) == [0, 2, 6]
+    # Of an answer to something of an earlier batch nobody knows.
+    assert chosen(looking_for(1), events, 5) == [0, 2, 5, 6, 7, 8]
+    assert chosen(looking_for(1), events, 7) == [0, 2, 6, 7, 8]
+
+
+def test_a_name_that_is_used_twice_and_an_answer_before_its_delivery_are_read() -> None:
+    events = said(
+        subscribe(), ack("t0"), message(0, "t0"), message(1, "t1"), message(2, "t1"), ack("t1")
+    )
+    assert chosen(looking_for(9), events) == [0, 1, 5]
+
+
+def test_names_belong_to_their_connection() -> None:
+    one, other = said(message(0, "t"), ack("t")), said(message(1, "t"), ack("t"), conn=2)
+    assert chosen(looking_for(1, conns=(1, 2)), [*one, *other]) == [2, 3]
+
+
+def test_of_answers_that_settle_all_before_the_first_that_reaches_far_enough_is_read() -> None:
+    cumulative = {(*SCOPE, 1): frozenset({"s"})}
+    frames = [message(number, f"t{number}") for number in range(6)]
+    events = said(subscribe("client"), *frames[:3], ack("t1"), ack("t2"), *frames[3:], ack("t4"))
+    # The first for what came in an earlier batch, that of message 3 with what it names, and what a
+    # later batch may answer.
+    assert chosen(looking_for(3, cumulative=cumulative), events) == [0, 2, 4, 6, 7, 8, 9]
+    assert chosen(looking_for(0, cumulative=cumulative), events) == [0, 1, 2, 4, 8]
+    assert chosen(looking_for(3), events) == [0, 6]
+    assert chosen(looking_for(3, cumulative={(*SCOPE, 1): frozenset({"other"})}), events) == [0, 6]
+    assert chosen(looking_for(3, cumulative={(*SCOPE, 1): frozenset({""})}), events) == [
+        0,
+        2,
+        4,
+        6,
+        7,
+        8,
+        9,
+    ]
+
+
+def test_receipts_are_read_but_of_what_does_not_matter() -> None:
+    events = said(
+        receipt("r1"),
+        send(0, "r0"),
+        send(1, "r1"),
+        send(2, "r2"),
+        receipt("r0"),
+        receipt("r1"),
+        receipt("r2"),
+        receipt("r9"),
+    )
+    assert chosen(looking_for(1), events) == [0, 2, 5, 7]
+    # A receipt may answer what an earlier batch asked: behind a frame of its own batch it does not.
+    assert chosen(looking_for(1), events, 4) == [0, 2, 4, 5, 6, 7]
+
+
+def test_a_receipt_that_two_frames_ask_for_is_read_if_one_of_them_matters() -> None:
+    events = said(send(0, "r"), send(1, "r"), receipt("r"))
+    assert chosen(looking_for(1), events) == [1, 2]
+    assert chosen(looking_for(2), events) == []
+
+
+def test_of_a_connection_that_is_read_fully_only_its_own_messages_are_passed_over() -> None:
+    events = said(subscribe(), send(0), send(1, "r"), receipt("r"), message(5, "t5"), ack("t5"))
+    full = frozenset({(*SCOPE, 1)})
+    assert chosen(looking_for(1, full=full), events) == [0, 2, 3, 4, 5]
+    assert chosen(looking_for(0, full=full), events) == [0, 1, 3, 4, 5]
+    assert chosen(Wanted(everything=True), events) == [0, 1, 2, 3, 4, 5]
+    whole = Wanted(whole=frozenset({(*SCOPE, "/queue/a", 1)}), lines=full)
+    assert chosen(whole, events) == [0, 1, 2, 3, 4, 5]
+    elsewhere = Wanted(whole=frozenset({(*SCOPE, "/queue/b", 1)}), lines=full)
+    assert chosen(elsewhere, events) == [0]
+
+
+def test_nothing_is_read_of_connections_that_are_not_named() -> None:
+    events = [*said(subscribe(), message(0, "t0")), *said(subscribe(), message(1, "t1"), conn=2)]
+    assert chosen(looking_for(0, 1, conns=(2,)), events) == [2, 3]
+    assert chosen(looking_for(0, 1, conns=(1, 2)), events, only=[(*SCOPE, 1)]) == [0, 1]
+    assert chosen(Wanted(), events, only=[(*SCOPE, 2)]) == [2, 3]
+
+
+def test_what_has_no_stamp_is_known_by_its_body_wherever_it_is_read_fully() -> None:
+    events = [
+        replace(each, body=b"no stamp", body_size=8) for each in said(send(0), message(1, "t1"))
+    ]
+    again = Wanted(lines=frozenset({(*SCOPE, 1)}), full=frozenset({(*SCOPE, 1)}))
+    (read,) = (Choice(again, 0).of(each) for each in cut(events, []))
+    assert read is not None
+    keys = [(row["producer"], row["number"]) for row in read.to_pylist()]
+    assert keys[0] == keys[1]
+    assert keys[0][0] == -1
+    assert keys[0][1] >= 0
+
+
+# --- lives ----------------------------------------------------------------------------------------
+
+
+def life_of(events: Sequence[ev.Event], cuts: Sequence[int]) -> dict[int, Life]:
+    return {key[6]: group.told for key, group in summed_up(events, cuts)["life"].items()}
+
+
+def test_the_longest_stall_is_the_longest_wait_before_a_receipt() -> None:
+    for seed in range(3):
+        random = Random(seed)
+        at, events, waits, last = 0, [], [(0, NEVER)], NEVER
+        for _ in range(40):
+            at += random.randrange(1, 50)
+            kind = random.choice(["beat", "send", "receipt", "receipt", "message"])
+            if kind == "beat":
+                events.append(ev.HeartBeatReceived(at_ns=at, conn=1, protocol="STOMP", size=1))
+                continue
+            frame = {"send": send(0), "receipt": receipt("r"), "message": message(0, "t")}[kind]
+            events.append(replace(said(frame)[0], at_ns=at))
+            if kind == "receipt" and last != NEVER:
+                waits.append((at - last, at))
+            last = at
+        expected = max(waits, key=lambda each: each[0])[0]
+        for cuts in ([], [3, 20], sorted(random.sample(range(1, 40), 5))):
+            (life,) = life_of(events, cuts).values()
+            assert life.stalled[0] == expected
+            assert life.stalled in waits
+            assert life.work[2] == last
+            assert life.work[:2] == next(
+                (each.at_ns, each.command == "RECEIPT")
+                for each in events
+                if not isinstance(each, ev.HeartBeatReceived)
+            )
+
+
+def test_a_life_keeps_what_was_said_first_and_what_ended_it() -> None:
+    hello, welcome = {"heart-beat": "10,20"}, {"heart-beat": "30,40"}
+    events: list[ev.Event] = [
+        ev.ConnectionOpened(at_ns=ms(1), conn=1, protocol="STOMP", acceptor="x"),
+        *said((True, "STOMP", hello, None), (False, "CONNECTED", welcome, None), begin=2),
+        *said(
+            (True, "CONNECT", {}, None),
+            (False, "CONNECTED", {}, None),
+            (True, "DISCONNECT", {}, None),
+            begin=4,
+        ),
+        *said(
+            (False, "ERROR", {"message": "no"}, None),
+            (False, "ERROR", {"message": "again"}, None),
+            begin=8,
+        ),
+        ev.ConnectionClosed(at_ns=ms(20), conn=1, how=CloseHow.EOF),
+        ev.ConnectionAbandoned(at_ns=ms(21), conn=1, how=CloseHow.EOF),
+        ev.OctetsReceivedUnseen(
+            at_ns=ms(22), conn=1, protocol="STOMP", command="LOST", size=5, detail=""
+        ),
+        ev.OctetsSentUnseen(
+            at_ns=ms(23), conn=1, protocol="STOMP", command="LOST", size=6, detail=""
+        ),
+    ]
+    for cuts in ([], [1], [4], [8], [2, 6, 9], [10]):
+        (life,) = life_of(events, cuts).values()
+        assert (life.opened, life.ended, life.ended_by) == (ms(1), ms(20), "broker")
+        assert (life.asked, life.agreed, life.error) == (hello, welcome, "no")
+        assert life.goodbye
+        assert life.opaque
+        assert life.unseen == {"LOST": (ms(22), 11)}
+    (life,) = life_of(events[:3], []).values()
+    assert (life.ended, life.ended_by, life.error, life.goodbye, life.opaque, life.unseen) == (
+        NEVER,
+        "",
+        None,
+        False,
+        False,
+        {},
+    )
+    assert not life_of([ev.Noted(at_ns=1, detail="x")], [])
+
+
+def test_the_first_gap_that_is_longest_counts_and_lies_between_parts_too() -> None:
+    assert Gap(1, 5, 3, 4).then(Gap(8, 9, 1, 9)) == Gap(1, 9, 3, 4)
+    assert Gap(1, 5, 2, 4).then(Gap(8, 9, 1, 9)) == Gap(1, 9, 3, 8)
+    assert Gap(1, 5, 2, 4).then(Gap(6, 19, 9, 15)) == Gap(1, 19, 9, 15)
+    assert Gap().then(Gap(8, 9, 1, 9)) == Gap(8, 9, 1, 9)
+    assert Gap(8, 9, 1, 9).then(Gap()) == Gap(8, 9, 1, 9)
+    assert connection_lifetimes.merged(
+        [Life(heard=Gap(1, 5, 2, 4)), Life(), Life(heard=Gap(8, 9, 1, 9))]
+    ).heard == Gap(1, 9, 3, 8)
+    assert connection_lifetimes.unseen_of({"A": (3, 1)}, {"A": (2, 2), "B": (9, 9)}) == {
+        "A": (2, 3),
+        "B": (9, 9),
+    }
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_what_fell_is_told_one_by_one_with_the_greatest_before_it() -> None:
+    numbers = [5, 6, 3, 7, 7, 2 + NEAR, 9]
+    assert rise_of(numbers, []) == Rise(
+        3, 2 + NEAR, (Fall(3, 6, True), Fall(7, 7, True), Fall(9, 2 + NEAR, True))
+    )
+    assert rise_of([0, 5 + NEAR, 4], []).falls == (Fall(4, 5 + NEAR, False),)
+    for cuts in ([3], [2], [1, 4], [5]):
+        found = rise_of(numbers, cuts)
+        assert (found.least, found.greatest, found.broken) == (3, 2 + NEAR, True)
+        # Of parts, all that lies between is read: so it holds what fell.
+        for low, high, _ in ((3, 6, 0), (7, 7, 0), (9, 2 + NEAR, 0)):
+            assert any(each.low <= low and high <= each.high for each in found.falls)
+    assert not rise_of([1, 2, 9], [1, 2]).broken
+
+
+def test_of_too_many_falls_only_their_bounds_are_told() -> None:
+    falls = rise_of([10_000, *range(MOST + 1, 0, -1)], []).falls
+    assert falls == (Fall(1, 10_000, True),)
+    assert len(rise_of([10_000, *range(MOST, 0, -1)], []).falls) == MOST
+    assert Rise() == Rise(FAR, -1, ())
+
+
+def rise_of(numbers: Sequence[int], cuts: Sequence[int]) -> Rise:
+    events = said(*(message(number, f"t{at}") for at, number in enumerate(numbers)))
+    ((_, group),) = summed_up(events, cuts)[RISE].items() if cuts else _whole(events)
+    rise: Rise = group
+    return rise if not cuts else group.told
+
+
+def _whole(events: list[ev.Event]) -> list[tuple[Any, Rise]]:
+    stretch = Stretch(GROUND)
+    stretch.note(batch(events))
+    return [(None, pickle.loads(row["summary"])) for row in stretch.rows(0) if row["what"] == RISE]
+
+
+def test_marked_and_unstamped_deliveries_have_no_order() -> None:
+    order = Order()
+    assert list(order.summaries()) == []
+    marked = said(*(message(number, f"t{number}") for number in (4, 2)))
+    marked[1] = replace(marked[1], headers=(*marked[1].headers, ("redelivered", "true")))
+    assert [rise for _, rise in _whole(marked)] == [Rise(4, 4)]
+
+
+# --- books, summaries, what is wanted -------------------------------------------------------------
+
+
+def row_of(what: str, place: int, summary: object, **more: Any) -> dict[str, Any]:
+    named = dict.fromkeys(SUMMARIES.names) | {"what": what, "place": place, "block": 0, **more}
+    return {**named, "summary": pickle.dumps(summary)}
+
+
+def merge(*rows: dict[str, Any]) -> dict[str, Any]:
+    return _merged(tuple(rows[0][name] for name in GROUP), iter(rows))
+
+
+def test_of_a_book_it_is_told_what_surely_came_and_of_a_fine_one_nothing_more() -> None:
+    some, rest = Book(sent=0b1011, got=0b0001), Book(got=0b1010)
+    fine = merge(row_of(BOOK, 0, some, block=2), row_of(BOOK, 1, rest, block=2))
+    assert (fine["fine"], fine["came"], fine["summary"]) == (True, 2 * BLOCK + 3, b"")
+    odd = merge(row_of(BOOK, 0, some._replace(alike=True), block=2))
+    assert (odd["fine"], odd["came"]) == (False, 2 * BLOCK)
+    assert pickle.loads(odd["summary"]).missing == 0b1010
+    loose = merge(row_of(BOOK, 0, Book(1, 0, 1, 0, 1), block=LOOSE))
+    assert (loose["fine"], loose["came"]) == (False, -1)
+    assert merge(row_of(BOOK, 0, Book(sent=1)))["came"] == -1
+    assert merge(row_of(BOOK, 0, Book(sent=1, resent=1, got=1)))["came"] == -1
+
+
+def test_lives_and_parts_are_kept_though_they_are_fine() -> None:
+    assert pickle.loads(merge(row_of("life", 0, Life(opened=5)))["summary"]).opened == 5
+    assert isinstance(pickle.loads(merge(row_of("part", 0, Part()))["summary"]), Account)
+    rises = merge(row_of(RISE, 0, Rise(1, 5)), row_of(RISE, 1, Rise(4, 9)))
+    assert not rises["fine"]
+    assert pickle.loads(rises["summary"]).falls == (Fall(4, 5, all_between=True),)
+    assert merge(row_of(TOUCH, 0, None))["fine"]
+
+
+def test_a_missing_message_is_looked_for_only_below_what_came() -> None:
+    def ranges(came: int, *falls: Fall, **blocks: Book) -> list[tuple[int, int]]:
+        numbers = _Numbers()
+        numbers.blocks = {int(name[1:]): book for name, book in blocks.items()}
+        numbers.falls = list(falls)
+        return sorted(numbers.ranges(came))
+
+    lacking = Book(sent=0b11111, got=0b00001, alike=True)
+    assert ranges(2, b0=lacking) == [(1, 1), (2, 2), (2, 2)]
+    assert ranges(-1, b0=lacking) == []
+    assert ranges(0, b0=lacking) == []
+    assert ranges(BLOCK + 3, b0=lacking) == [(1, 1), (2, 2), (3, 3), (4, 4), (BLOCK + 3, BLOCK + 3)]
+    assert ranges(3, b2=lacking) == []
+    assert ranges(2 * BLOCK + 1, b2=lacking) == [(2 * BLOCK + 1, 2 * BLOCK + 1)] * 2
+    assert ranges(-1, b0=Book(sent=0b1, got=0b110, regot=0b100)) == [(1, 1), (2, 2)]
+    assert ranges(-1, Fall(3, 9, False)) == [(3, 3), (9, 9)]
+    assert ranges(-1, Fall(3, 9, True)) == [(3, 9)]
+    assert ranges(-1, Fall(3, 9, False), b0=Book(sent=1 << 9, resent=1 << 9)) == [(3, 9), (9, 9)]
+    assert ranges(-1, Fall(3, 9, False), b0=Book(sent=1 << 8, resent=1 << 8)) == [
+        (3, 3),
+        (8, 8),
+        (9, 9),
+    ]
+
+
+def test_wanted_has_what_it_names() -> None:
+    group, other = (*SCOPE, "a", 1), (*SCOPE, "b", 1)
+    again = Wanted(whole=frozenset({other}), numbered={group: 0}, ranges=Ranges.of([[(3, 5)]]))
+    assert [again.has(group, number) for number in (2, 3, 5, 6)] == [False, True, True, False]
+    assert again.has(other, 99)
+    assert not again.has((*SCOPE, "c", 1), 3)
+    assert Wanted(everything=True).has((*SCOPE, "c", 1), 3)
+    assert not Ranges.of([]).hold(np.array([0]), np.array([1])).any()
+
+
+def test_a_stretch_tells_who_has_to_do_with_which_queue() -> None:
+    events = [
+        *said((True, "SUBSCRIBE", {"id": "s", "destination": "/queue/b"}, None), send(3)),
+        *said(message(3, "t", queue="/queue/c"), conn=2, begin=9),
+    ]
+    stretch = Stretch(GROUND)
+    stretch.note(batch(events))
+    touches = {
+        (row["queue"], row["producer"], row["conn"])
+        for row in stretch.rows(5)
+        if row["what"] == TOUCH
+    }
+    assert touches == {("/queue/b", CONSUMES, 1), ("/queue/a", 1, 1), ("/queue/c", CONSUMES, 2)}
+    rows = list(stretch.rows(5))
+    assert {row["place"] for row in rows} == {5}
+    assert {row["conn"] for row in rows if row["what"] == "life"} == {1, 2}
+    ((_, scope),) = summed_up(events, [])["scope"].items()
+    assert scope.fine
+    unseen = ev.OctetsReceivedUnseen(
+        at_ns=ms(30), conn=1, protocol="STOMP", command="LOST", size=5, detail=""
+    )
+    for blind in (ev.OctetsSent(at_ns=ms(30), conn=1, data=b"?", size=1), unseen):
+        ((_, scope),) = summed_up([*events, blind], [])["scope"].items()
+        assert not scope.fine
+    ended = replace(unseen, command="ENDS")
+    ((_, scope),) = summed_up([*events, ended], [])["scope"].items()
+    assert scope.fine
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def test_a_window_is_shut_when_as_much_is_held_as_it_has() -> None:
+    def account(mode: str, window: int | None, piece: Piece, held: int = 0) -> bool:
+        asked = {"s": Asked(mode, window, "octets", "q")}
+        before = Part(asked=asked, held={"s": [("t", held, False)]} if held else {})
+        return overrun([before, Part(pieces={(0, "s"): piece})])
+
+    one = "client-individual"
+    assert [account(one, window, Piece(one=100)) for window in (99, 100, 101)] == [
+        True,
+        True,
+        False,
+    ]
+    assert [account(one, window, Piece(one=100), held=50) for window in (150, 151)] == [True, False]
+    assert [account(one, window, Piece(one=0)) for window in (0, 1, -1, None)] == [
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert account(one, 0, Piece(one=1))
+    assert not account("auto", 10, Piece(one=100))
+    assert [account("client", window, Piece(fresh=100), held=50) for window in (150, 151)] == [
+        True,
+        False,
+    ]
+    assert [account("client", window, Piece(behind=100), held=50) for window in (100, 101)] == [
+        True,
+        False,
+    ]
+    assert not account("client", 1, Piece())
+    assert not account(one, 1, Piece(fresh=NONE))
+
+
+@pytest.mark.parametrize(("mode", "left"), [("client", 60), ("client-individual", 90)])
+def test_an_answer_to_an_earlier_part_settles_what_it_names(mode: str, left: int) -> None:
+    held = {"s": [("t0", 30, False), ("t1", 50, False), ("t2", 60, False)]}
+    for window in (40 + left, 41 + left):
+        before = Part(asked={"s": Asked(mode, window, "octets", "q")}, held=held)
+        later = Part(pieces={(1, "s"): Piece(one=40, fresh=40)}, unknown=["t1"])
+        assert overrun([before, later]) is (window == 40 + left)
+        later = Part(pieces={(1, "s"): Piece(one=40, fresh=40)}, unknown=["else"])
+        assert overrun([before, later])
+
+
+def account_of(frames: Sequence[Frame], *cuts: int) -> Account:
+    ((_, group),) = summed_up(said(*frames), cuts)["part"].items()
+    told: Account = group.told
+    return told
+
+
+def test_what_parts_cannot_tell_asks_for_all_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(windows, "PIECES", 5)
+    plain = [subscribe(), message(0, "t0"), message(1, "t1"), ack("t1"), ack("t0")]
+    for cuts in ((), (2,), (1, 3)):
+        account = account_of(plain, *cuts)
+        assert (account.whole, account.gone, account.overrun) == (False, False, False)
+    again = [subscribe(), message(0, "t0"), message(1, "t0")]
+    assert account_of(again).whole
+    assert account_of([subscribe(), message(0, "t0"), subscribe()]).whole
+    assert account_of([subscribe(), message(0, "t0"), subscribe()], 1).whole
+    assert account_of([subscribe(name=""), message(0, "t0", "x")]).whole
+    leaving = [*plain, (True, "UNSUBSCRIBE", {"id": "s"}, None)]
+    assert [account_of(leaving, *cuts).gone for cuts in ((), (3,))] == [True, True]
+    few, many = ([*plain[:1], *(ack(f"x{number}") for number in range(count))] for count in (5, 6))
+    assert not account_of(few).whole
+    assert account_of(many).whole
+    assert account_of([subscribe("client"), message(0, "t0")]).cumulative == {"s"}
+    assert account_of(plain).cumulative == set()
+
+
+# --- the second look without Spark ----------------------------------------------------------------
+
+
+def by_second_look(events: list[ev.Event]) -> list[Any]:
+    """What the second look says where there is little to read, of all events of a recording."""
+    choice = Choice(Wanted(everything=True), 0)
+    rows = [row for each in cut(events, [40]) for row in _rows(choice.of(each))]
+    table = pa.Table.from_pylist(rows, schema=EVENTS).sort_by(
+        [(name, "ascending") for name in ("conn", "place", "row")]
+    )
+    sent_to = {
+        (SCOPE, each.queue) for each in recording.facts(events, GROUND) if isinstance(each, Sent)
+    }
+    about = local_recheck.Beside(sent_to, {SCOPE} if recording.readable(events) else set())
+    return sorted(
+        (
+            row["kind"],
+            row["queue"],
+            row["conn"],
+            row["subscription"],
+            row["what"],
+            row["uncertain"],
+            tuple((each["at_ns"], each["seq"]) for each in row["witness"]),
+        )
+        for row in local_recheck.found(table, about, GROUND, Wanted(everything=True)).to_pylist()
+    )
+
+
+def by_oracle(events: list[ev.Event]) -> list[Any]:
+    return sorted(
+        (
+            each.kind,
+            each.queue,
+            each.conn,
+            each.subscription,
+            each.what,
+            each.uncertain,
+            each.witness,
+        )
+        for each in recording.judge(events, GROUND)
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_message_by_message_the_same_is_found(seed: int) -> None:
+    for play in (played, played091):
+        for fault in play.FAULTS:
+            events = play.recording(seed, fault, 70)
+            assert by_second_look(events) == by_oracle(events)
+    events = played_core.recording(seed, "double", 70)
+    assert by_second_look(events) == by_oracle(events)
+
+
+def test_facts_survive_being_written_down() -> None:
+    for seed, fault in enumerate(played091.FAULTS):
+        for fact in recording.facts(played091.recording(seed, fault, 60)):
+            row = recheck.told(SCOPE, fact)
+            assert (row["run"], row["target"], row["case"], row["example"]) == SCOPE
+            if isinstance(fact, Sent):
+                assert recheck._sent(row, fact.key) == fact
+            elif isinstance(fact, Got):
+                assert recheck._got(row, fact.key) == fact
+            elif isinstance(fact, Joined):
+                assert (row["queue"], row["conn"], row["flag"]) == (
+                    fact.queue,
+                    fact.conn,
+                    fact.selective,
+                )
+            elif isinstance(fact, Left):
+                assert (row["subscription"], row["flag"]) == (fact.subscription, fact.noticed)
+    assert {End(each.value) for each in End} == set(End)
+
+
+def test_what_is_read_again_says_what_the_events_said() -> None:
+    plays = [
+        played.recording(4, "double", 50),
+        played091.recording(3, "mark", 50),
+        played_core.recording(2, None, 50),
+    ]
+    twice = said((True, "SEND", {"destination": "/queue/a"}, 1))
+    twice[0] = replace(twice[0], headers=(*twice[0].headers, ("destination", "/queue/b")))
+    for events in (
+        *plays,
+        twice,
+        [replace(twice[0], headers=(), protocol="AMQP", command="transfer")],
+    ):
+        rows = [
+            row
+            for each in cut(events, [30])
+            for row in _rows(Choice(Wanted(everything=True), 0).of(each))
+        ]
+        numbers = [events.index(each) for each in events]
+        read = {(row["at_ns"], row["conn"], row["command"]): recheck._row(row) for row in rows}
+        assert read or events[0].protocol == "AMQP"
+        for number, event in zip(numbers, events, strict=True):
+            found = read.get((event.at_ns, event.conn, getattr(event, "command", None)))
+            assert found is None or found._replace(when=(0, 0)) == connection_reader.row(
+                number, event
+            )._replace(when=(0, 0))
+
+
+def test_a_queue_has_the_name_that_its_subscription_gave_it() -> None:
+    other = (True, "SUBSCRIBE", {"id": "x", "destination": "c", "ack": "auto"}, None)
+    first = (True, "SUBSCRIBE", {"id": "s", "destination": "a", "ack": "auto"}, None)
+    events = said(
+        first, other, message(1, "t1"), message(2, "t2"), message(1, "t3", "x", "/queue/c")
+    )
+    facts = facts_of(looking_for(1), cut(events, []))
+    assert [(each.queue, each.key.number) for each in facts if isinstance(each, Got)] == [("a", 1)]
+
+
+def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
+    events = played.recording(2, "overrun", 120)
+    edges = [0, 60, 130, len(events)]
+    parts: dict[int, list[Part]] = defaultdict(list)
+    for begin, end in pairwise(edges):
+        stretch = Stretch(GROUND)
+        stretch.note(batch(events[begin:end]))
+        for row in stretch.rows(0):
+            if row["what"] == "part":
+                parts[row["conn"]].append(pickle.loads(row["summary"]))
+    shut = {conn for conn, some in parts.items() if overrun(some)}
+    assert shut == {each.conn for each in recording.judge(events, GROUND) if each.kind == "overrun"}
+    for part in (part for some in parts.values() for part in some):
+        assert all(place <= len(part.unknown) for place, _ in part.pieces)

@@ -1,0 +1,231 @@
+"""From segments to DataFrames: the schema, resumed runs, and the part of a case that its page
+shows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
+from pyspark.testing import assertDataFrameEqual
+
+from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.columns import SCHEMA
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.reports.excerpts import HEAD, MARKED, TAIL, chosen_examples, excerpts, of_page
+from brokerproof.reports.read import ordered, trace
+from brokerproof.reports.runs import Run, open_runs
+from brokerproof.reports.schema import TRACE, spark_type
+from brokerproof.suites.units.drivers.recorded import recorded
+from brokerproof.suites.units.drivers.synthetic_run import header, silence, write_header
+
+
+def test_the_schema_is_that_of_the_recorder() -> None:
+    assert TRACE.fieldNames() == SCHEMA.names
+    assert TRACE["at_ns"] == StructField("at_ns", LongType(), False)
+    assert TRACE["conn"] == StructField("conn", LongType(), True)
+    assert TRACE["body"].dataType == BinaryType()
+    pair = StructType(
+        [StructField("name", StringType(), False), StructField("value", StringType(), False)]
+    )
+    assert TRACE["headers"].dataType == ArrayType(pair, False)
+
+
+def test_a_column_type_nobody_agreed_on_is_refused() -> None:
+    with pytest.raises(TypeError, match="no Spark type is agreed for Arrow's float"):
+        spark_type(pa.float32())
+
+
+def run_of(folder: Path, *recordings: list[ev.Event], name: str = "r") -> Run:
+    """A run in which one case was recorded several times, a segment each, in that order."""
+    write_header(folder, header(name))
+    for number, events in enumerate(recordings):
+        recorder = Recorder(folder, name, "t=1", Clock.VIRTUAL, tag=str(9 - number))
+        recorder.write("c", events)
+        recorder.flush()
+        segment = folder / "trace" / "target=t=1" / f"part-{9 - number}-00000.parquet"
+        os.utime(segment, (1_700_000_000 + number, 1_700_000_000 + number))
+    (run,) = open_runs([folder])
+    return run
+
+
+def test_of_a_case_recorded_twice_the_last_recording_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    notes = [
+        [ev.Noted(at_ns=each, detail=f"{when} {each}") for each in range(3)]
+        for when in ("first", "second")
+    ]
+    expected = spark.createDataFrame(
+        [(place, 0, f"second {place}") for place in range(3)],
+        "position int, part long, detail string",
+    )
+    found = trace(spark, [run_of(tmp_path / "r", *notes)])
+    assertDataFrameEqual(found.select("position", "part", "detail"), expected)
+
+
+def test_events_are_moved_and_sorted_once(spark: SparkSession, tmp_path: Path) -> None:
+    found = trace(spark, [run_of(tmp_path / "r", [ev.Noted(at_ns=0, detail="")])])
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("Exchange hashpartitioning"), plan.count("Sort [")) == (1, 1)
+
+
+def test_folders_with_strange_names_are_read_and_name_the_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    runs = [
+        run_of(tmp_path / "a [1] {x}*" / "out", [ev.Noted(at_ns=1, detail="one")], name="out"),
+        run_of(tmp_path / "b=2 ü" / "out", [ev.Noted(at_ns=1, detail="two")], name="out"),
+    ]
+    expected = spark.createDataFrame(
+        [("out", "one"), ("out (2)", "two")], "run string, detail string"
+    )
+    found = trace(spark, open_runs([run.folder for run in runs]))
+    assertDataFrameEqual(found.select("run", "detail"), expected)
+
+
+def test_a_run_without_a_trace_has_no_events(spark: SparkSession, tmp_path: Path) -> None:
+    write_header(tmp_path, header("r"))
+    assert trace(spark, open_runs([tmp_path])).count() == 0
+
+
+def test_examples_number_the_parts_of_a_case(spark: SparkSession) -> None:
+    kinds = ["CaseStarted", "ExampleStarted", "Noted", "ExampleStarted", "Noted"]
+    given = spark.createDataFrame(
+        [("r", "t", "c", kind, "s", row, False) for row, kind in enumerate(kinds)],
+        "run string, target string, case string, kind string, segment string, row int, once"
+        " boolean",
+    )
+    expected = spark.createDataFrame(
+        [(0, 0), (1, 1), (2, 1), (3, 2), (4, 2)], "position int, part long"
+    )
+    assertDataFrameEqual(ordered(given).select("position", "part"), expected)
+
+
+def test_a_case_that_goes_on_over_segments_of_two_recorders_is_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_header(tmp_path, {**header("r"), "load": {}})
+    for tag in ("0", "1"):
+        recorder = Recorder(tmp_path, "r", "t", Clock.REAL, tag, segment_rows=2)
+        for at in range(5):
+            recorder.write("load", [ev.Noted(at_ns=at, detail=f"{tag}.{at}")], goes_on=True)
+        recorder.flush()
+    found = trace(spark, open_runs([tmp_path])).orderBy("position").select("detail").collect()
+    for tag in ("0", "1"):
+        assert [row.detail for row in found if row.detail[0] == tag] == [
+            f"{tag}.{at}" for at in range(5)
+        ]
+
+
+def shown(spark: SparkSession, events: list[ev.Event]) -> list[dict[str, Any]]:
+    """What the page of a case with these events shows, as rows."""
+    chosen = spark.createDataFrame(
+        [("r", "t", "c", 0, 3)], "run string, target string, case string, page int, examples int"
+    )
+    everything = recorded(spark, events)
+    return [
+        row.asDict(recursive=True)
+        for row in excerpts(everything, chosen_examples(everything, chosen)).collect()
+    ]
+
+
+def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_bound(
+    spark: SparkSession,
+) -> None:
+    closings = [
+        seconds(3),
+        ms(2002),
+        ms(3999),
+        seconds(9),
+        seconds(8),
+        ms(2500),
+    ]  # the fourth and fifth fail
+    events: list[ev.Event] = []
+    for number, closed in enumerate(closings):
+        part = silence(closed, example=number)
+        if closed > seconds(4):
+            part.append(ev.Judged(at_ns=closed, requirement="R", seen="VIOLATED", detail="late"))
+        events += part
+    rows = shown(spark, events)
+    parts = list(of_page(rows))
+    assert {row["page"] for row in rows} == {0}
+    assert [(each.part, each.examples) for each in parts] == [(5, 6), (4, 6), (2, 6)]
+    assert parts[0].rows[0]["kind"] == "ExampleStarted"
+    assert [row["index"] for row in parts[0].rows] == list(range(1, parts[0].events + 1))
+
+
+def test_of_a_long_case_a_page_shows_both_ends_and_what_was_judged(spark: SparkSession) -> None:
+    events: list[ev.Event] = [
+        ev.FrameReceived(
+            at_ns=each,
+            conn=1,
+            protocol="STOMP",
+            command="MESSAGE",
+            body=b"x" * 5000,
+            body_size=5000,
+        )
+        for each in range(1000)
+    ]
+    events[500] = ev.Judged(at_ns=500, requirement="R", seen="HELD", detail="in the middle")
+    (only,) = of_page(shown(spark, events))
+    assert [row["index"] for row in only.rows] == [
+        *range(1, HEAD + 1),
+        501,
+        *range(1000 - TAIL + 1, 1001),
+    ]
+    assert (only.events, only.part) == (1000, 0)
+    assert max(len(row["body"] or b"") for row in only.rows) <= 400
+
+
+def test_no_case_can_make_its_page_grow(spark: SparkSession) -> None:
+    events = [
+        ev.Judged(at_ns=each, requirement="R", seen="HELD", detail="again") for each in range(1000)
+    ]
+    rows = shown(spark, events)
+    assert len(rows) <= HEAD + TAIL + MARKED
+
+
+def test_a_page_never_gets_a_secret(spark: SparkSession) -> None:
+    events: list[ev.Event] = [
+        ev.FrameSent(
+            at_ns=1,
+            conn=1,
+            protocol="STOMP",
+            command="CONNECT",
+            headers=(("login", "me"), ("passcode", "hush")),
+            size=9,
+        ),
+        ev.OctetsSent(
+            at_ns=2, conn=1, data=b"CONNECT\nAuthorization : hush\r\nx:y\n\n\x00", size=36
+        ),
+    ]
+    for command, response in (
+        ("sasl-init", "initial-response"),
+        ("connection.start-ok", "response"),
+    ):
+        said = (("mechanism", "PLAIN"), (response, "\0me\0hush"))
+        events.append(
+            ev.FrameSent(at_ns=3, conn=1, protocol="AMQP", command=command, headers=said, size=9)
+        )
+    for between in (b"\xa0\x08", b"\xb0\x00\x00\x00\x08", b"\x00\x00\x00\x08"):
+        events.append(
+            ev.OctetsSent(
+                at_ns=4, conn=1, data=b"\xa3\x05PLAIN" + between + b"\x00me\x00hush", size=20
+            )
+        )
+    connect, octets, *sasl = sorted(shown(spark, events), key=lambda row: row["position"])
+    assert [each["headers"][1]["value"] for each in sasl[:2]] == ["(blanked)", "(blanked)"]
+    assert [each["data"].rpartition("\0")[2] for each in sasl[2:]] == ["(blanked)"] * 3
+    assert [tuple(each.values()) for each in connect["headers"]] == [
+        ("login", "me"),
+        ("passcode", "(blanked)"),
+    ]
+    assert octets["data"] == "CONNECT\nAuthorization :(blanked)\r\nx:y\n\n\x00"
+    assert octets["data_size"] == 36

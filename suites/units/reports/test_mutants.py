@@ -1,0 +1,80 @@
+"""The kill matrix in the report: read, refused with a sentence, drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from brokerproof.reports.mutants import read
+from brokerproof.reports.runs import UnreadableRun
+
+ONE = {
+    "name": "acks.x",
+    "group": "acks",
+    "fault": "An <ACK> is lost.",
+    "status": "killed",
+    "reason": "",
+}
+OTHER = {
+    "name": "ttl.y",
+    "group": "ttl",
+    "fault": "Late.",
+    "status": "survived",
+    "reason": "nobody can see it",
+}
+
+
+def write(folder: Path, **changes: Any) -> Path:
+    data = {
+        "format": 1,
+        "killed": 1,
+        "effort": "smoke",
+        "extent": "citing cases",
+        "seed": 1,
+        "mutants": [ONE, OTHER],
+        "requirements": {"STOMP12-ACK-01": {"acks.x": "●"}},
+        "controls": {"control.identity": {"PASS": 3}},
+    }
+    (folder / "mutants.json").write_text(json.dumps(data | changes), "utf-8")
+    return folder
+
+
+def test_a_run_without_a_matrix_has_none(tmp_path: Path) -> None:
+    assert read(tmp_path) is None
+
+
+def test_what_is_read(tmp_path: Path) -> None:
+    matrix = read(write(tmp_path))
+    assert matrix is not None
+    assert (matrix.rate, matrix.killed, matrix.mutants) == ("50.0%", 1, 2)
+    assert [(each.group, each.mutants, each.killed) for each in matrix.groups] == [
+        ("acks", 1, 1),
+        ("ttl", 1, 0),
+    ]
+    assert [each["name"] for each in matrix.left] == ["ttl.y"]
+    assert matrix.rows[0].marks == (("acks.x", "●", "An <ACK> is lost."),)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableRun, match=r"mutants\.json: is a kill matrix of another version"):
+        read(write(tmp_path, format=2))
+    (tmp_path / "mutants.json").write_text("{")
+    with pytest.raises(UnreadableRun, match=r"mutants\.json: is no kill matrix"):
+        read(tmp_path)
+
+
+def test_the_section_says_what_survived_and_escapes_what_it_quotes(tmp_path: Path) -> None:
+    templates = Environment(
+        loader=PackageLoader("brokerproof.reports.html", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+    )
+    section = templates.get_template("mutants.html.j2").render(mutants=[read(write(tmp_path))])
+    assert "1 of 2 seeded faults" in section
+    assert "ttl.y: survived. Late. nobody can see it" in section
+    assert "An &lt;ACK&gt; is lost." in section
+    assert templates.get_template("mutants.html.j2").render(mutants=[]).strip() == ""

@@ -1,0 +1,514 @@
+"""The whole report on a run that nobody ran: what is written, and that it stays small, escaped and
+readable."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import contextlib
+import gzip
+import html
+import json
+import random
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from brokerproof.harness.catalogue.requirements import load
+from brokerproof.harness.model.verdicts import Verdict
+from brokerproof.harness.results.records import Result, append
+from brokerproof.reports import command, pages, pipeline
+from brokerproof.reports.brokers import read_measured
+from brokerproof.reports.index_model_builder import Limits
+from brokerproof.reports.pipeline import Report, build
+from brokerproof.reports.requirements import Requirements
+from brokerproof.reports.runs import UnreadableRun, open_runs
+from brokerproof.suites.units.drivers.synthetic_run import full_run, header, write_header
+
+MEASURED = {
+    "parameter": "connection_ttl_min_ms",
+    "documented": 1000,
+    "choice": None,
+    "unit": "ms",
+    "how": "bisected",
+}
+"""What `brokerproof infer --json` prints of one parameter, without its bounds."""
+
+
+@pytest.fixture(scope="module")
+def requirements() -> Requirements:
+    return Requirements(load().values())
+
+
+@pytest.fixture(scope="module")
+def written(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, requirements: Requirements
+) -> Report:
+    folder = full_run(tmp_path_factory.mktemp("my runs é {1}") / "2026-11-21T12-00-00")
+    measured = {"artemis": [{**MEASURED, "agrees": False, "low": 900.0, "high": 950.5}]}
+    return build(spark, open_runs([folder]), folder / "report", requirements, measured=measured)
+
+
+def text(report: Report, name: str = "index.html") -> str:
+    return (report.folder / name).read_text("utf-8")
+
+
+def page(report: Report, case: str, target: str) -> str:
+    (row,) = [each for each in report.model.cases if (each.case, each.target) == (case, target)]
+    assert row.page is not None
+    return text(report, row.page)
+
+
+def unpacked(report: Report) -> dict[str, Any]:
+    """What the index's script unpacks."""
+    (packed,) = re.findall(r'<script type="text/plain" id="listing">([^<]*)</script>', text(report))
+    told: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return told
+
+
+def test_every_case_has_a_page_and_the_index_leads_to_it(written: Report) -> None:
+    links = {f"cases/{each}.html" for each in unpacked(written)["pages"]}
+    assert len(links) == written.pages == 16
+    assert all((written.folder / link).is_file() for link in links)
+
+
+def test_no_link_leads_nowhere(written: Report) -> None:
+    inside = {
+        path: set(re.findall(r'href="([^"]+)"', path.read_text("utf-8")))
+        for path in written.folder.rglob("*.html")
+    }
+    for path, links in inside.items():
+        for link in links:
+            file, _, place = html.unescape(link).partition("#")
+            if file.startswith(("https:", "http:", "data:")):
+                continue
+            led_to = (path.parent / file) if file else path
+            assert led_to.is_file(), f"{path.name}: {link}"
+            if place and "=" not in place:
+                assert f'id="{place}"' in led_to.read_text("utf-8"), f"{path.name}: {link}"
+
+
+def test_a_targets_page_has_what_is_documented_measured_and_skipped(written: Report) -> None:
+    found = text(written, "targets/artemis.html")
+    row = re.search(
+        r'<tr><th scope="row" class="mono">connection_ttl_min_ms</th>(.*?)</tr>', found, re.DOTALL
+    )
+    assert row is not None
+    assert re.findall(r"<td[^>]*>([^<]*)", row[1]) == ["1000", "900 … 950.5 ms", "", "bisected"]
+    assert '<span class="v FAIL">no</span>' in row[1]
+    assert "the target has no selectors" in found
+    assert 'href="../index.html#target=artemis&amp;verdict=FAIL">2</a>' in found
+    assert "Nothing was measured" in text(written, "targets/reference.html")
+
+
+def test_a_requirements_page_says_who_keeps_it(written: Report) -> None:
+    found = text(written, "requirements/ARTEMIS-STOMP-ttl-3.html")
+    rows = re.findall(
+        r'<th scope="row"><a href="../targets/(\w+).html">.*?<span class="v (\w+)"', found
+    )
+    assert rows == [("reference", "PASS"), ("artemis", "FAIL")]
+    assert "closed after 9000 ms" in found
+    assert "No case of these runs judged it" in text(written, "requirements/STOMP12-ENC-10.html")
+
+
+def test_a_page_can_be_contested_with_what_stands_on_it(written: Report) -> None:
+    found = page(written, "stomp.liveness.a_silent_connection_is_closed[1.2]", "artemis")
+    told = re.search(r"<code>(\[\[deviation\]\].*?)</code>", found, re.DOTALL)
+    assert told is not None
+    (entry,) = tomllib.loads(html.unescape(told[1]))["deviation"]
+    assert entry["requirement"] == "ARTEMIS-STOMP-ttl-3"
+    assert re.search(entry["expected"], "closed after 9000 ms")
+    assert entry["case"] == "stomp.liveness.a_silent_connection_is_closed[1.2]"
+    assert "If you think this is wrong" in found
+
+
+def test_the_list_of_the_index_holds_every_case(written: Report) -> None:
+    told = unpacked(written)
+    assert len(told["verdict"]) == 16
+    verdicts = [told["verdicts"][each] for each in told["verdict"]]
+    assert verdicts == [row.verdict for row in written.model.cases]
+    names = [told["names"][each] for each in told["name"]]
+    assert names == [row.case for row in written.model.cases]
+    ids = [[told["requirements"][at][0] for at in told["sets"][each]] for each in told["set"]]
+    assert ids == [list(row.requirements) for row in written.model.cases]
+
+
+@pytest.mark.parametrize("said", ["{", "{}", "[1]", '[{"value": 1}]'])
+def test_what_was_inferred_must_be_what_infer_prints(tmp_path: Path, said: str) -> None:
+    path = tmp_path / "inferred.json"
+    path.write_text(said)
+    with pytest.raises(UnreadableRun, match="it should be what `brokerproof infer --json` prints"):
+        read_measured([f"artemis={path}"])
+
+
+def test_the_worst_cases_stand_first(written: Report) -> None:
+    assert [row.verdict for row in written.model.cases[:7]] == [
+        "ERROR",
+        "FAIL",
+        "FAIL",
+        "INCONCLUSIVE",
+        "KNOWN",
+        "WARN",
+        "SKIP",
+    ]
+    assert {row.verdict for row in written.model.cases[7:]} == {"PASS"}
+
+
+def test_nothing_comes_from_a_network_and_nothing_of_the_wire_is_markup(written: Report) -> None:
+    pages = sorted(written.folder.rglob("*.html"))
+    assert {"index.html", "artemis.html", "ARTEMIS-STOMP-ttl-3.html"} <= {
+        path.name for path in pages
+    }
+    for path in pages:
+        found = path.read_text("utf-8")
+        assert "default-src 'none'" in found
+        assert "<script>alert" not in found
+        assert "<b>no CONNECTED" not in found
+        ours = (
+            '<link rel="stylesheet" href="../style.css">'
+            if path.parent.name == "requirements"
+            else ""
+        )
+        assert not re.search(r"(src|srcset)=|<link|@import|url\((?!#)", found.replace(ours, ""))
+    assert not re.search(r"@import|url\((?!#)", (written.folder / "style.css").read_text("utf-8"))
+
+
+def test_a_page_says_what_was_asked_expected_and_seen(written: Report) -> None:
+    found = page(written, "stomp.liveness.a_silent_connection_is_closed[1.2]", "artemis")
+    for part in (
+        "stays silent is closed after its TTL, neither earlier nor later.",
+        "ARTEMIS-STOMP-ttl-3",
+        "suites/stomp/test_x.py:12",
+        "2 s to 4 s",
+        "4.999 s outside",
+        "17 heart-beats",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "AMQ229014: no data\\n\\x00\\xff&lt;b&gt;",
+        "Connection 1 was closed by the broker at 9 s, right after it sent ERROR.",
+        (
+            "brokerproof run --target artemis --case a_silent_connection_is_closed --effort normal"
+            " --seed 123"
+        ),
+    ):
+        assert part in found
+
+
+def test_a_property_shows_its_failing_example_first_and_how_many_there_were(
+    written: Report,
+) -> None:
+    found = page(written, "stomp.liveness.the_ttl_follows_the_arithmetic", "artemis")
+    assert "3 of 13 examples" in found
+    assert re.findall(r"<h3>(Example \d+)", found) == ["Example 12", "Example 0", "Example 1"]
+
+
+def test_a_skipped_case_says_why_nothing_crossed_the_wire(written: Report) -> None:
+    assert "the target lacks what the case needs" in page(
+        written, "stomp.selectors.needs_selectors", "artemis"
+    )
+
+
+def test_the_matrix_has_the_worst_verdict_by_requirement(written: Report) -> None:
+    cells = {
+        row.words.id: [cell.verdict if cell else "" for cell in row.cells]
+        for group in written.model.groups
+        for row in group.rows
+    }
+    assert [column.target for column in written.model.columns] == ["reference", "artemis"]
+    assert cells["ARTEMIS-STOMP-ttl-3"] == ["PASS", "FAIL"]
+    assert cells["STOMP12-HB-04"] == ["PASS", "INCONCLUSIVE"]
+    assert cells["NOWHERE-SPEC-01"] == ["PASS", "PASS"]
+    assert written.model.groups[-1].source == ""
+
+
+def test_what_no_case_judged_is_listed_by_source(written: Report) -> None:
+    missing = {group.source: group for group in written.model.unjudged}
+    ids = {words.id for words in missing["STOMP 1.2"].words}
+    assert "STOMP12-FRAME-03" not in ids
+    assert missing["STOMP 1.2"].missing == len(ids) > 10
+
+
+def test_the_tables_are_written(written: Report) -> None:
+    sizes = {
+        path.stem: pq.read_table(path).num_rows for path in (written.folder / "tables").iterdir()
+    }
+    assert sizes["cases"] == 16
+    assert sizes["counts"] == 8
+    assert sizes["coverage"] > 200
+    assert sizes["errors"] == 5
+    assert sizes["liveness"] > 30
+    assert sizes["measurements"] > 20
+    assert sizes["frames"] > 400
+    assert sizes["matrix"] == 16
+
+
+DOCUMENTS = Path(__file__).resolve().parents[3] / "docs"
+SHARED_COLUMNS = {"run", "target", "case", "part", "conn"}
+
+
+def test_the_documents_name_every_table_and_every_column(written: Report) -> None:
+    told = (DOCUMENTS / "tables.md").read_text("utf-8").partition("## The trace")[0]
+    documented = {
+        name: set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", columns)))
+        for name, columns in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", told, re.MULTILINE)
+    }
+    folders = {path.stem: path for path in (written.folder / "tables").iterdir()}
+    assert set(documented) == set(folders)
+    for name, folder in folders.items():
+        columns = set(pq.read_schema(next(folder.glob("*.parquet"))).names)
+        assert documented[name] <= columns, (
+            f"{name}: the documents tell of columns that are not there"
+        )
+        assert columns - documented[name] <= SHARED_COLUMNS, (
+            f"{name}: columns that no document tells of"
+        )
+
+
+def test_the_notebook_asks_about_tables_that_there_are(written: Report) -> None:
+    """What it is answered is seen where DuckDB and Jupyter are: suites/scale/notebook.py."""
+    notebook = json.loads((DOCUMENTS / "notebook.ipynb").read_text("utf-8"))
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    for each in code:
+        ast.parse(each)
+    asked = set(re.findall(r"(?:FROM|PIVOT) (\w+)\b(?!\()", "\n".join(code[1:])))
+    assert {"cases", "addresses", "trace"} <= asked
+    assert asked <= {path.stem for path in (written.folder / "tables").iterdir()} | {"trace"}
+    assert not any(cell.get("outputs") for cell in notebook["cells"])
+
+
+def test_every_recording_was_judged_again(written: Report) -> None:
+    found = text(written)
+    assert '<h2 id="again">' in found
+    rows = pq.read_table(written.folder / "tables" / "again.parquet").to_pylist()
+    assert {row["kind"] for row in rows} <= {"phantom", "silent", "closed late"}
+    assert written.model.again.total == len(rows)
+
+
+def test_junit_tells_failures_errors_and_skips_apart(written: Report) -> None:
+    root = ElementTree.parse(written.folder / "junit.xml").getroot()
+    suites = {suite.get("name"): suite for suite in root}
+    assert suites["reference"].attrib | {"time": ""} == {
+        "name": "reference",
+        "tests": "8",
+        "failures": "0",
+        "errors": "0",
+        "skipped": "0",
+        "time": "",
+        "timestamp": "2026-11-21T12:00:00+00:00",
+    }
+    artemis = suites["artemis"]
+    counted = {key: artemis.get(key) for key in ("tests", "failures", "errors", "skipped")}
+    assert counted == {"tests": "8", "failures": "2", "errors": "1", "skipped": "3"}
+    assert len(artemis.findall("testcase/failure")) == 2
+    assert [each.get("message") for each in artemis.findall("testcase/error")] == [
+        "control failed: <b>no CONNECTED</b> within 5 s"
+    ]
+    skipped = sorted(str(each.get("message")) for each in artemis.findall("testcase/skipped"))
+    assert [each.partition(":")[0] for each in skipped[:2]] == ["inconclusive", "known deviation"]
+    for case in root.iter("testcase"):
+        assert case.get("name")
+        assert case.get("classname")
+        assert float(case.get("time", "")) == 0.25
+        assert case.findall("properties/property[@name='requirement']")
+    assert len(list(root.iter("testcase"))) == 16
+
+
+def test_ctrf_has_its_required_fields(written: Report) -> None:
+    found = json.loads(text(written, "ctrf.json"))
+    assert found["reportFormat"] == "CTRF"
+    assert found["results"]["tool"]["name"] == "brokerproof"
+    summary = found["results"]["summary"]
+    assert {
+        key: summary[key] for key in ("tests", "passed", "failed", "pending", "skipped", "other")
+    } == {"tests": 16, "passed": 10, "failed": 3, "pending": 0, "skipped": 1, "other": 2}
+    assert summary["stop"] - summary["start"] == 9000
+    assert len(found["results"]["tests"]) == 16
+    for test in found["results"]["tests"]:
+        assert test["status"] in ("passed", "failed", "skipped", "pending", "other")
+        assert isinstance(test["duration"], int)
+        assert test["filePath"] == "suites/stomp/test_x.py"
+
+
+def test_the_summary_and_the_badge(written: Report) -> None:
+    found = text(written, "summary.md")
+    assert "| target | cases | ERROR | FAIL | INCONCLUSIVE | KNOWN | WARN | SKIP | PASS |" in found
+    assert "| artemis | 8 | 1 | 2 | 1 | 1 | 1 | 1 | 1 |" in found
+    assert r"control failed: \<b\>no CONNECTED\</b\> within 5 s" in found
+    assert json.loads(text(written, "badge.json")) == {
+        "schemaVersion": 1,
+        "label": "brokerproof",
+        "message": "1 error, 9 of 16 pass",
+        "color": "9f4bd8",
+    }
+
+
+@pytest.fixture(scope="module")
+def several(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """One target in two runs, given newest first, the newest cut off: the report's folder, and what
+    the command printed."""
+    folder = tmp_path_factory.mktemp("several")
+    said = {
+        "new": {"c.broke": Verdict.FAIL, "c.steady": Verdict.PASS, "c.mended": Verdict.PASS},
+        "old": {
+            "c.broke": Verdict.PASS,
+            "c.steady": Verdict.PASS,
+            "c.mended": Verdict.ERROR,
+            "c.gone": Verdict.PASS,
+        },
+    }
+    for month, (name, verdicts) in zip((11, 10), said.items(), strict=True):
+        values = header(name, finished=name == "old") | {
+            "started": f"2026-{month}-21T12:00:00+00:00"
+        }
+        values["targets"][0]["version"] = f"2.{month}.0"
+        write_header(folder / name, values)
+        for case, verdict in verdicts.items():
+            append(folder / name, Result(case, "reference", (), verdict, f"{verdict} it was"))
+    with (folder / "new" / "results.ndjson").open("a") as file:
+        file.write('{"case":')
+    kept = folder / "report" / "cases" / "notes.html"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    kept.with_name("artemis-old-case-0123456789.html").write_text("old")
+
+    @contextlib.contextmanager
+    def shared(*_: object, **__: object) -> Iterator[SparkSession]:
+        yield spark
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(command, "session", shared)
+        arguments = [
+            *(str(folder / name) for name in said),
+            "--out",
+            str(folder / "report"),
+            "--json",
+        ]
+        result = CliRunner().invoke(command.report, arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return folder / "report", json.loads(result.stdout)
+
+
+def test_what_was_written_is_printed(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, printed = several
+    assert printed["index"] == str(folder / "index.html")
+    assert Path(printed["index"]).is_file()
+    assert [(each["run"], each["finished"]) for each in printed["runs"]] == [
+        ("new", False),
+        ("old", True),
+    ]
+    assert [(each["run"], each["target"], each["verdicts"]) for each in printed["targets"]] == [
+        ("old", "reference", {"ERROR": 1, "PASS": 3}),
+        ("new", "reference", {"FAIL": 1, "PASS": 2}),
+    ]
+
+
+def test_a_second_report_leaves_no_page_of_the_first(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, printed = several
+    names = {path.name for path in (folder / "cases").iterdir() if path.is_file()}
+    assert (folder / "cases" / "notes.html").read_text() == "mine"
+    assert "artemis-old-case-0123456789.html" not in names
+    assert len(names) == printed["pages"] + 1 == 8
+
+
+def test_a_run_that_was_cut_off_is_named_everywhere(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    assert "Run new was cut off before it ended" in found
+    assert "new/results.ndjson was cut off and is left out" in found
+    assert "has no recorded trace" in found
+    assert "was cut off before it ended" in (folder / "summary.md").read_text()
+
+
+def test_several_runs_of_a_target_are_shown_over_time(several: tuple[Path, dict[str, Any]]) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    section = found[found.index('<h2 id="time">') : found.index('<h2 id="cases">')]
+    assert "2 cases changed: 1 worse, 1 better" in section
+    cells = (
+        r'<tr><th scope="row" class="case">c\.<wbr>(\w+)</th><td class="went'
+        r' (\w+)">\w+</td>(.*)</tr>'
+    )
+    steps = {
+        case: (way, re.findall(r'class="v (\w+)" href="cases/[^"]+" title="\w+ in (\w+)"', rest))
+        for case, way, rest in re.findall(cells, section)
+    }
+    assert steps == {
+        "broke": ("WORSE", [("PASS", "old"), ("FAIL", "new")]),
+        "mended": ("BETTER", [("ERROR", "old"), ("PASS", "new")]),
+    }
+    assert section.index("2.10.0") < section.index("2.11.0")
+    assert pq.read_table(folder / "tables" / "history.parquet").num_rows == 4
+
+
+def test_the_last_run_of_each_target_makes_the_headline(
+    several: tuple[Path, dict[str, Any]],
+) -> None:
+    folder, _ = several
+    found = (folder / "index.html").read_text()
+    assert re.search(r"<h1>1 FAIL, 2 PASS <span", found)
+    assert (
+        json.loads((folder / "badge.json").read_text())["message"] == "cut off: 1 fail, 2 of 3 pass"
+    )
+    assert found.count('class="card"') == 1
+
+
+def test_the_index_stays_small_and_says_what_it_leaves_out(
+    spark: SparkSession, requirements: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "INDEX_OCTETS", 100_000)
+    monkeypatch.setattr(
+        pages, "PER_TASK", 100
+    )  # so there are four tasks, and the driver fetches twice
+    monkeypatch.setattr(pages, "FETCHED", 2)
+    write_header(tmp_path / "run", header("run"))
+    noise = random.Random(1)
+    lines = [
+        Result(f"c{each}", "reference", (), Verdict.WARN, f"{noise.randbytes(120).hex()}").line()
+        for each in range(400)
+    ]
+    (tmp_path / "run" / "results.ndjson").write_text("\n".join(lines) + "\n")
+    found = build(
+        spark,
+        open_runs([tmp_path / "run"]),
+        tmp_path / "report",
+        requirements,
+        limits=Limits(pages=7),
+    )
+    assert len(text(found).encode()) <= 100_000
+    assert re.search(r"The worst \d+ of 400 results", text(found))
+    tests = ElementTree.parse(tmp_path / "report" / "junit.xml").getroot()
+    assert len(list(tests.iter("testcase"))) == 400
+    # The worst have a file each; the other pages are packed, all of them.
+    alone = [
+        path for path in (tmp_path / "report" / "cases").glob("*.html") if path.name != "more.html"
+    ]
+    chunks = sorted((tmp_path / "report" / "cases" / "more").iterdir())
+    assert (len(alone), len(chunks), found.pages) == (7, 8, 400)
+    packed = re.fullmatch(r'brokerproof_pages\(7,"(.*)"\);\n', chunks[-1].read_text())
+    assert packed is not None
+    different, in_chunk = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert len(in_chunk) == 393 - 7 * 50
+    assert "<h1>c99</h1>" in [different[line] for line in in_chunk[-1]]
+    assert 'data-each="50" data-first="7"' in text(found, "cases/more.html")
+
+
+def test_a_small_table_is_one_file_and_what_leads_to_it_stays_many_tasks(
+    spark: SparkSession,
+) -> None:
+    made = spark.range(0, 8, 1, 4).select((F.col("id") * 2).alias("twice"))
+    for name, moved in (("cases", False), ("again", True), ("errors", True), ("latencies", True)):
+        found = pipeline.gathered(name, made)
+        assert found.rdd.getNumPartitions() == 1, name
+        # Without an exchange, the one task would also do all that comes before it.
+        assert ("Exchange" in found._jdf.queryExecution().executedPlan().toString()) is moved, name
+    assert pipeline.gathered("frames", made).rdd.getNumPartitions() == 4

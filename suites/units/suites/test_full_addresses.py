@@ -1,0 +1,119 @@
+"""What cases of full addresses stand on: what a broker says of itself, what messages weigh, the
+limits in broker.xml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokerproof.fixtures import __file__ as fixtures
+from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.model.time import seconds
+from brokerproof.harness.protocols.conversation import ControlFailed
+from brokerproof.harness.targets import target_file
+from brokerproof.reference_broker.config.artemis import broker_xml
+from brokerproof.reference_broker.families.artemis.address_settings import AddressRules
+from brokerproof.suites.steps import address_full
+from brokerproof.suites.steps.address_full import (
+    LIMIT,
+    MESSAGES,
+    PAGE,
+    PAGE_LIMIT,
+    PAGED_MESSAGES,
+    READ_AHEAD,
+    THRESHOLD,
+)
+from brokerproof.suites.steps.paging import brief
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """The reference broker in virtual time."""
+    target = target_file.load("reference")
+    target.start(tmp_path)
+    made = Bench(target, ("ARTEMIS-PAGING-8",), label="full")
+    yield made
+    made.close()
+    target.stop()
+
+
+def test_a_weight_that_is_asked_for_is_the_one_that_is_searched(bench: Bench) -> None:
+    assert (
+        address_full._asked(bench)
+        == address_full._searched(bench)
+        == 352 + 72 + len(b"\0\x53\x75\xb0" + bytes(4))
+    )
+
+
+def test_an_address_tells_how_it_stands(bench: Bench) -> None:
+    to = address_full.destination(bench, "page")
+    peer = bench.stomp()
+    for number in range(30):
+        peer.publish(to, address_full.body(number, 2000))
+    state, reached = bench.admin().until(to.name, lambda found: found.pages > 0)
+    assert reached
+    assert (state.messages, state.paging) == (30, True)
+    assert LIMIT <= state.size < LIMIT + 3000
+
+
+def test_what_is_not_there_is_a_failed_control(bench: Bench) -> None:
+    with pytest.raises(
+        ControlFailed, match=r"did not tell addressSize of address\.nowhere: .*there is no resource"
+    ):
+        bench.admin().size("nowhere")
+
+
+def test_waiting_for_a_state_has_an_end(bench: Bench) -> None:
+    to = address_full.destination(bench, "page")
+    bench.stomp().publish(to, b"x")
+    began = bench.now()
+    state, reached = bench.admin().until(to.name, lambda found: found.pages > 0, seconds(5))
+    assert not reached
+    assert state.messages == 1
+    assert seconds(5) <= bench.now() - began < seconds(7)
+
+
+@pytest.mark.parametrize("goal", [LIMIT - 1, LIMIT, LIMIT + 1, 3000])
+def test_bodies_are_found_that_weigh_what_is_wanted(bench: Bench, goal: int) -> None:
+    to, admin = address_full.destination(bench, "fail"), bench.admin()
+    peer = bench.stomp()
+    for number, size in enumerate(address_full.Scale(bench, admin, to).sizes(goal)):
+        peer.publish(to, address_full.body(number, size))
+    assert admin.size(to.name) == goal
+
+
+def test_a_filling_has_to_leave_room_for_a_last_body() -> None:
+    assert [len(each) for each in address_full.filling(3000, 100, [1000])] == [1000, 1800]
+    with pytest.raises(ValueError, match="leave no room"):
+        address_full.filling(3000, 100, [2700])
+
+
+def test_the_limits_are_those_of_the_file() -> None:
+    settings = broker_xml.read(Path(fixtures).parent / "brokers" / "artemis" / "broker.xml", {})
+    rules = AddressRules(settings)
+    assert {
+        rules.of(f"full.{kind}.x").max_size_bytes
+        for kind in ("page", "block", "fail", "drop", "reject")
+    } == {LIMIT}
+    assert rules.of("full.reject.x").max_size_bytes_reject_threshold == THRESHOLD
+    assert {
+        rules.of(f"full.three.{kind}.x").max_size_messages
+        for kind in ("page", "block", "fail", "drop")
+    } == {MESSAGES}
+    page = rules.of("full.page.x")
+    assert page.page_size_bytes == PAGE
+    assert READ_AHEAD == 2 * PAGE
+    assert page.max_read_page_bytes is None
+    assert {rules.of(f"full.pages.{each}.x").page_limit_bytes for each in ("fail", "drop")} == {
+        PAGE_LIMIT * PAGE
+    }
+    assert {
+        rules.of(f"full.paged-messages.{each}.x").page_limit_messages for each in ("fail", "drop")
+    } == {PAGED_MESSAGES}
+
+
+def test_numbers_are_told_in_runs() -> None:
+    assert brief([]) == "nothing"
+    assert brief([0, 1, 2, 5, 4]) == "0-2, 5, 4"

@@ -1,0 +1,78 @@
+"""The judge of the soak and of the random histories: each thing that can be wrong is seen, and
+nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokerproof.suites.soak.ledger import Key, Ledger
+
+A, B, C = (Key(1, number, 0) for number in range(3))
+
+
+def _ledger(*keys: Key) -> Ledger:
+    """Each was sent to q and has its receipt."""
+    ledger = Ledger()
+    for key in keys:
+        ledger.sent(["q"], key)
+        ledger.receipted(["q"], key)
+    return ledger
+
+
+def _found(ledger: Ledger, *keys: Key, redelivered: bool = False) -> list[str]:
+    ledger.found("q", [(key, redelivered) for key in keys])
+    return ledger.wrong
+
+
+def test_what_is_as_it_should_be() -> None:
+    ledger = _ledger(A, B)
+    ledger.sent(["q"], C)
+    assert _found(ledger, A, B) == [], "C has no receipt: it may be there or not"
+    ledger.ack_asked("q", A)
+    assert _found(ledger, B, redelivered=True) == [], (
+        "A was being acknowledged: it may be gone or not"
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "sentence"),
+    [
+        ([A, C], "had its receipt and is lost"),
+        ([A, A, B, C], "are there twice"),
+        ([B, A, C], "is behind number 1 of the same producer"),
+        ([A, B, C, Key(2, 0, 0)], "nobody sent it"),
+    ],
+)
+def test_what_is_wrong_with_what_is_there(there: list[Key], sentence: str) -> None:
+    (said,) = _found(_ledger(A, B, C), *there)
+    assert sentence in said
+
+
+def test_what_was_acknowledged_or_seen() -> None:
+    ledger = _ledger(A, B)
+    ledger.delivered("q", A, False)
+    ledger.ack_asked("q", A)
+    ledger.acked("q", A)
+    assert "its acknowledgement had a receipt" in _found(ledger, A, B, redelivered=True)[0]
+    ledger = _ledger(A, B)
+    ledger.delivered("q", A, False)
+    assert "without the mark" in _found(ledger, A, B)[0]
+    ledger = _ledger(A)
+    ledger.delivered("q", A, False)
+    ledger.delivered("q", A, False)
+    assert "without the mark" in ledger.wrong[0]
+    ledger.delivered("q", B, False)
+    assert "nobody sent it" in ledger.wrong[1]
+
+
+def test_half_a_transaction() -> None:
+    half, other = Key(1, 5, 3), Key(1, 6, 3)
+    ledger = Ledger()
+    for key in (half, other):
+        ledger.sent(["q"], key)
+    assert "1 of 2 messages of transaction 3" in _found(ledger, half)[0]
+
+
+def test_a_key_is_in_the_body() -> None:
+    assert Key.of(C.body(3000)) == C
+    assert len(C.body(3000)) == 3000
