@@ -181,11 +181,11 @@ def oracles(folder: Path) -> dict[str, Any]:
     events = [
         read.event(row) for path in sorted(folder.glob("part-*.parquet")) for row in read.rows(path)
     ]
-    wrong = recording.judge(events, about)
+    wrong = recording.find_anomalies(events, about)
     wrong += [
         each
         for life in connection_lifetimes.lifetimes(events).values()
-        for each in connection_lifetimes.judge(life, about)
+        for each in connection_lifetimes.find_anomalies(life, about)
     ]
     kinds = [each.kind for each in wrong]
     return {

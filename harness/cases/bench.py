@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.peers import Peers
 from brokerproof.harness.clients.activemq_statistics import Statistics
 from brokerproof.harness.clients.artemis_management import Admin
@@ -54,18 +54,18 @@ class Bench(Peers):
         label: str,
         seed: int = 0,
         overrides: Overrides | None = None,
-        outcome: Outcome | None = None,
+        example_record: ExampleRecord | None = None,
     ) -> None:
         self.target, self.cited, self.label, self.seed = target, cited, label, seed
         self.overrides = overrides
-        self.outcome = outcome if outcome is not None else Outcome()
+        self.example_record = ExampleRecord() if example_record is None else example_record
         self.world = target.world(seed, overrides, self._observed)
         self._began = self.world.now()
-        self.outcome.wire.mark = f"{seed:x}"
-        self.outcome.seed = seed
+        self.example_record.wire.mark = f"{seed:x}"
+        self.example_record.seed = seed
         self._connections = 0
         self._names = 0
-        self._doubt: str | None = None
+        self._inconclusive: str | None = None
 
     # the verbs that hide the clock
 
@@ -78,12 +78,18 @@ class Bench(Peers):
         """Let time pass until ``ready()``, at most ``within``; returns ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)
 
-    def starve(self, resource: str, short: bool = True, node: str = "") -> None:
-        """Make the broker short of ``resource`` (memory or disk), or not any more. For targets that
-        have "alarms". ``node`` is one of a target that has "cluster"; none is the first."""
-        who = f"node {node}" if node else "the broker"
-        self.note(f"{who} {'is' if short else 'is no more'} short of {resource}")
-        self.target.starve(self.world, resource, short, node)
+    def raise_alarm(self, resource: str, *, node: str = "") -> None:
+        """Make the broker short of ``resource`` (memory or disk). For targets that have "alarms".
+
+        ``node`` is one node of a target that has "cluster"; the default is its first.
+        """
+        self.note(f"{_place(node)} is short of {resource}")
+        self.target.starve(self.world, resource, True, node)
+
+    def clear_alarm(self, resource: str, *, node: str = "") -> None:
+        """End the shortage of ``resource`` that :meth:`raise_alarm` caused."""
+        self.note(f"{_place(node)} is no more short of {resource}")
+        self.target.starve(self.world, resource, False, node)
 
     def set_limits(
         self,
@@ -125,9 +131,14 @@ class Bench(Peers):
 
     # the trace and the findings
 
+    @property
+    def events(self) -> list[Event]:
+        """The trace so far."""
+        return self.example_record.events
+
     def record(self, event: Event) -> None:
         """Adds an event to the case's trace."""
-        self.outcome.events.append(event)
+        self.example_record.events.append(event)
 
     def note(self, detail: str) -> None:
         """A step, in words, for the reader of the report."""
@@ -136,13 +147,16 @@ class Bench(Peers):
     def _observed(self, event: Observed) -> None:
         self.record(event)
 
-    def doubt(self, why: str) -> None:
-        """From now on no violation is held against the broker: a connection ended in a way that may
-        have lost the proof of the contrary. The one place for this rule: every expectation of every
-        protocol comes through :meth:`judge`."""
-        self._doubt = why
+    def mark_inconclusive(self, reason: str) -> None:
+        """Record every later violation as uncertain: a connection closed in a way that may have
+        lost the proof of the contrary.
 
-    def judge(
+        This is the one place for the rule: all expectations of all protocols pass through
+        :meth:`record_finding`.
+        """
+        self._inconclusive = reason
+
+    def record_finding(
         self,
         requirements: Requirements,
         held: bool,
@@ -162,22 +176,22 @@ class Bench(Peers):
                 raise ValueError(
                     f"the case judges {requirement} but does not cite it; add it to @case"
                 )
-            why = None if held else uncertain or self._doubt
-            self.outcome.findings.append(Finding(requirement, seen, detail, uncertain=why))
+            why = None if held else uncertain or self._inconclusive
+            self.example_record.findings.append(Finding(requirement, seen, detail, uncertain=why))
             self.record(
                 Judged(at_ns=self.now(), requirement=requirement, seen=seen.value, detail=detail)
             )
         if not held:
             named = (requirements,) if isinstance(requirements, str) else requirements
-            wire = self.outcome.wire
+            wire = self.example_record.wire
             wire.violations.append(
                 Violation(named, detail, expectation, len(wire.steps), self.now())
             )
         return held
 
     def require(self, requirements: Requirements, held: bool, detail: str) -> None:
-        """Like :meth:`judge`, but a violation ends the case."""
-        if not self.judge(requirements, held, detail):
+        """Like :meth:`record_finding`, but a violation ends the case."""
+        if not self.record_finding(requirements, held, detail):
             raise Violated(detail)
 
     def control(self, held: bool, detail: str) -> None:
@@ -250,7 +264,9 @@ class Bench(Peers):
         expectation = Expectation(
             kind="duration", words=label, since=since, value=value, bounds=bounds
         )
-        return self.judge(requirements, held, detail, uncertain=uncertain, expectation=expectation)
+        return self.record_finding(
+            requirements, held, detail, uncertain=uncertain, expectation=expectation
+        )
 
     def judge_count(
         self,
@@ -270,7 +286,7 @@ class Bench(Peers):
         expectation = Expectation(
             kind="count", words=f"{label} ({unit})", value=value, bounds=bounds
         )
-        return self.judge(
+        return self.record_finding(
             requirements,
             held,
             f"{label}: {value} {unit}, should be {should}",
@@ -301,12 +317,21 @@ class Bench(Peers):
             )
         )
         distance = min(value - low, high - value) if high is not None else value - low
-        before = self.outcome.measured.get(label)
+        before = self.example_record.measured.get(label)
         if (
             before is None or distance < before["distance"]
         ):  # of several, keep the one nearest to a bound
-            self.outcome.measured[label] = {"value": value, "unit": unit, "distance": distance}
-            self.outcome.expected[label] = {"lo": low, "hi": high, "margin": margin, "unit": unit}
+            self.example_record.measured[label] = {
+                "value": value,
+                "unit": unit,
+                "distance": distance,
+            }
+            self.example_record.expected[label] = {
+                "lo": low,
+                "hi": high,
+                "margin": margin,
+                "unit": unit,
+            }
 
     # arithmetic of the target's own parameters
 
@@ -327,3 +352,7 @@ class Bench(Peers):
     def close(self) -> None:
         """Ends every connection of this bench."""
         self.world.close()
+
+
+def _place(node: str) -> str:
+    return f"node {node}" if node else "the broker"

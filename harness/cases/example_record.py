@@ -12,7 +12,7 @@ from brokerproof.harness.trace.events import Event
 
 
 @dataclass
-class Outcome:
+class ExampleRecord:
     """What a bench collected: the trace, the findings, and the measurements by label."""
 
     events: list[Event] = field(default_factory=list)
@@ -20,7 +20,7 @@ class Outcome:
     measured: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, Any] = field(default_factory=dict)
     wire: WireLog = field(default_factory=WireLog)
-    failing: list[Outcome] = field(default_factory=list)
+    failing: list[ExampleRecord] = field(default_factory=list)
     """Of a property: the outcomes of the examples that violated something."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""

@@ -15,7 +15,7 @@ from hypothesis.database import ExampleDatabase
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Where
-from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.health_probe import PlainMessage
 from brokerproof.harness.cases.hypothesis_determinism import by_seed_alone
 from brokerproof.harness.catalogue.deviations import Deviation
@@ -76,12 +76,17 @@ class Call:
         return dict(self.arguments) | ({} if self.version is None else {"version": self.version})
 
 
-class Found(Exception):
+class ViolationFound(Exception):
     """An example violated a requirement: makes Hypothesis shrink."""
 
 
 def one_example(
-    run: Run, call: Call, outcome: Outcome, plan: Mapping[str, Any], seed: int, number: int | None
+    run: Run,
+    call: Call,
+    outcome: ExampleRecord,
+    plan: Mapping[str, Any],
+    seed: int,
+    number: int | None,
 ) -> None:
     """One run of the function with the drawn arguments of ``plan``. A violation ends it quietly: it
     was recorded."""
@@ -98,7 +103,7 @@ def one_example(
         label=call.case.name.rpartition(".")[2][:40],
         seed=seed,
         overrides=places[0].overrides if places else None,
-        outcome=outcome,
+        example_record=outcome,
     )
     try:
         start: Event
@@ -156,8 +161,8 @@ def draw(
     *,
     shrink: bool,
 ) -> None:
-    """Lets Hypothesis call ``example`` with drawn arguments, until it raises :class:`Found` and is
-    shrunk."""
+    """Let Hypothesis call ``example`` with drawn arguments until it raises
+    :class:`ViolationFound`, and shrink what it raised for."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
@@ -174,5 +179,5 @@ def draw(
         suppress_health_check=list(HealthCheck),
         verbosity=hypothesis.Verbosity.quiet,
     )
-    with contextlib.suppress(Found):
+    with contextlib.suppress(ViolationFound):
         settings(hypothesis.seed(seed)(wrapped))()

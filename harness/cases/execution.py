@@ -14,8 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from brokerproof.harness.cases import reproduction
-from brokerproof.harness.cases.example_record import Outcome
-from brokerproof.harness.cases.examples import EFFORTS, Call, Found, Run, draw, explain, one_example
+from brokerproof.harness.cases.example_record import ExampleRecord
+from brokerproof.harness.cases.examples import (
+    EFFORTS,
+    Call,
+    Run,
+    ViolationFound,
+    draw,
+    explain,
+    one_example,
+)
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.counterexamples import writer
 from brokerproof.harness.model.enums import Clock
@@ -23,7 +31,7 @@ from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.results.verdict import judge, merge
+from brokerproof.harness.results.verdict import merge, verdict_for
 from brokerproof.harness.trace.events import CaseEnded
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
@@ -49,14 +57,14 @@ def execute(run: Run, call: Call) -> Result:
             call,
             Verdict.SKIP,
             f"the target has no {', '.join(sorted(missing))}",
-            Outcome(),
+            ExampleRecord(),
             0,
             began,
         )
     most = ATTEMPTS if run.target.clock is Clock.REAL else 1
     before = ""
     for attempt in range(1, most + 1):
-        outcome = Outcome()
+        outcome = ExampleRecord()
         problem = _attempt(run, call, outcome, attempt)
         findings = _complete(call, outcome.findings)
         if (excuse := _excuse(run, call, problem)) is not None:
@@ -121,7 +129,7 @@ def _unanswered(finding: Finding, why: str) -> Finding:
     )
 
 
-def _attempt(run: Run, call: Call, outcome: Outcome, attempt: int) -> Exception | None:
+def _attempt(run: Run, call: Call, outcome: ExampleRecord, attempt: int) -> Exception | None:
     """One attempt; returns what makes it an error of ours, or None."""
     seed = _seed(run, call, attempt)
     try:
@@ -140,18 +148,18 @@ def _seed(run: Run, call: Call, attempt: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{run.seed} {call.id} {attempt}".encode()).digest()[:5])
 
 
-def _property(run: Run, call: Call, total: Outcome, seed: int) -> None:
+def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
     """In virtual time: draw and run, shrink what fails; the smallest failing example is the last in
     the trace."""
     numbers = iter(range(10**9))
-    failed: list[Outcome] = []
+    failed: list[ExampleRecord] = []
 
     def example(**plan: Any) -> None:
-        outcome = Outcome()
+        outcome = ExampleRecord()
         one_example(run, call, outcome, plan, seed, next(numbers))
         if any(each.seen is Seen.VIOLATED for each in outcome.findings):
             failed[:] = [outcome]
-            raise Found
+            raise ViolationFound
         if not failed:  # while shrinking, what passes is of no interest
             _add(total, outcome)
 
@@ -160,7 +168,7 @@ def _property(run: Run, call: Call, total: Outcome, seed: int) -> None:
         _add(total, failed[0])
 
 
-def _side_by_side(run: Run, call: Call, total: Outcome, seed: int) -> None:
+def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
     """In real time: draw every plan, then run them at the same time, each with a world of its
     own."""
     plans: list[dict[str, Any]] = []
@@ -169,7 +177,7 @@ def _side_by_side(run: Run, call: Call, total: Outcome, seed: int) -> None:
         plans.append(plan)
 
     draw(run, call, collect, seed, None, shrink=False)
-    outcomes = [Outcome() for _ in plans]
+    outcomes = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [
             pool.submit(one_example, run, call, outcome, plan, seed + number, number)
@@ -183,7 +191,7 @@ def _side_by_side(run: Run, call: Call, total: Outcome, seed: int) -> None:
             raise problem
 
 
-def _add(total: Outcome, outcome: Outcome) -> None:
+def _add(total: ExampleRecord, outcome: ExampleRecord) -> None:
     if outcome.wire.violations:
         total.failing.append(outcome)
     total.events += outcome.events
@@ -207,7 +215,7 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> list[tuple[Finding
     """Each finding with its verdict and the sentence that explains it."""
     judged = []
     for finding in findings:
-        verdict = judge(run.catalogue.find(finding.requirement).level, finding)
+        verdict = verdict_for(run.catalogue.find(finding.requirement).level, finding)
         detail = f"{finding.requirement}: {finding.detail}" + (
             f" ({finding.uncertain})" if finding.uncertain else ""
         )
@@ -234,7 +242,7 @@ def _result(
     call: Call,
     verdict: Verdict,
     detail: str,
-    outcome: Outcome,
+    outcome: ExampleRecord,
     attempts: int,
     began: float,
 ) -> Result:

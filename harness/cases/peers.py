@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.enums import Clock, RoutingType
 from brokerproof.harness.model.time import Instant
@@ -47,7 +47,7 @@ class Peers(Judge):
 
     target: Target
     overrides: Overrides | None
-    outcome: Outcome
+    example_record: ExampleRecord
     label: str
     seed: int
     _connections: int
@@ -114,7 +114,7 @@ class Peers(Judge):
     def _connect(
         self, peer: Conversation[Any], certificate: Certificate | None = None, plain: bool = False
     ) -> None:
-        wire = self.outcome.wire
+        wire = self.example_record.wire
         channel: Channel
         try:
             if isinstance(peer, StompPeer):
@@ -207,7 +207,7 @@ class Peers(Judge):
         from brokerproof.harness.clients import stomppy  # only runs that use it pay for the library
 
         identity = self.target.identity
-        self.outcome.wire.unkept = "stomp.py has sockets of its own"
+        self.example_record.wire.unkept = "stomp.py has sockets of its own"
         make = (
             stomppy.over_sockets
             if (not self.virtual if threads is None else threads)
@@ -243,7 +243,7 @@ class Peers(Judge):
         from brokerproof.harness.clients.rhea import RheaPeer
 
         identity = self.target.identity
-        self.outcome.wire.unkept = "rhea has a socket of its own"
+        self.example_record.wire.unkept = "rhea has a socket of its own"
         self._connections += 1
         peer = RheaPeer(self, self._connections, acceptor or identity.default_amqp_acceptor)
         known = {
@@ -452,7 +452,7 @@ class Peers(Judge):
         self, kind: Callable[..., Dials], acceptor: str | None, options: dict[str, Any]
     ) -> Dials:
         identity = self.target.identity
-        self.outcome.wire.unkept = "proton has sockets of its own"
+        self.example_record.wire.unkept = "proton has sockets of its own"
         self._connections += 1
         peer = kind(self, self._connections, acceptor or identity.default_amqp_acceptor)
         peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})

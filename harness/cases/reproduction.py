@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.cases.case import Where
-from brokerproof.harness.cases.example_record import Outcome
-from brokerproof.harness.cases.examples import Call, Found, Run, draw, explain, one_example
+from brokerproof.harness.cases.example_record import ExampleRecord
+from brokerproof.harness.cases.examples import Call, Run, ViolationFound, draw, explain, one_example
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.verdicts import Seen
@@ -23,7 +23,7 @@ REFERENCE = "reference"
 """The shipped target on which examples are made smaller."""
 
 
-def violates(outcome: Outcome, requirements: frozenset[str]) -> bool:
+def violates(outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
     """Whether one of ``requirements`` was violated, beyond doubt."""
     return any(
         each.requirement in requirements and each.seen is Seen.VIOLATED and each.uncertain is None
@@ -31,7 +31,7 @@ def violates(outcome: Outcome, requirements: frozenset[str]) -> bool:
     )
 
 
-def example_of(outcome: Outcome, failing: frozenset[str]) -> Outcome | None:
+def example_of(outcome: ExampleRecord, failing: frozenset[str]) -> ExampleRecord | None:
     """The example that violated one of ``failing``: the case itself, or the first such example of a
     property."""
     found = [each for each in outcome.failing or [outcome] if violates(each, failing)]
@@ -40,9 +40,9 @@ def example_of(outcome: Outcome, failing: frozenset[str]) -> Outcome | None:
 
 def run_again(
     run: Run, call: Call, plan: Mapping[str, Any], seed: int
-) -> tuple[Outcome, str | None]:
+) -> tuple[ExampleRecord, str | None]:
     """One run with these drawn arguments, and why it is an error of ours, or None."""
-    outcome = Outcome()
+    outcome = ExampleRecord()
     try:
         one_example(run, call, outcome, plan, seed, None if call.case.over is None else 0)
     except Exception as problem:
@@ -51,8 +51,8 @@ def run_again(
 
 
 def confirmed(
-    run: Run, call: Call, example: Outcome, failing: frozenset[str], seed: int
-) -> Outcome | None:
+    run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
+) -> ExampleRecord | None:
     """The failure, run once more on the same target: a smaller example if there is one, else the
     same; None if neither fails again."""
     plans = [example.plan]
@@ -90,11 +90,11 @@ def _smaller(
             outcome, error = run_again(there, call, drawn, seed)
             if error is None and violates(outcome, failing):
                 smallest[:] = [drawn]
-                raise Found
+                raise ViolationFound
 
         try:
             example(**plan)
-        except Found:
+        except ViolationFound:
             # Drawn as for the target under test, so that what comes out can be run there.
             draw(run, call, example, seed, None, shrink=True)
         return smallest[0] if smallest else None

@@ -192,10 +192,10 @@ class BlockingPeer:
             )
             if proves is None:
                 raise ControlFailed(detail) from None
-            self.judge.judge(proves, False, detail)
+            self.judge.record_finding(proves, False, detail)
             raise Violated(detail) from None
         if proves is not None:
-            self.judge.judge(proves, True, f"Proton's BlockingConnection could {words}")
+            self.judge.record_finding(proves, True, f"Proton's BlockingConnection could {words}")
         return done
 
     def connect(

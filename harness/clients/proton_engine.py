@@ -421,7 +421,7 @@ class ProtonPeer(Conversation[Told]):
         back = int(receiver.drained())
         receiver.drain_mode = False
         if proves is not None:
-            self.judge.judge(
+            self.judge.record_finding(
                 proves,
                 True,
                 f"the drain of {receiver.name} was answered, {back} credits came back unused",
@@ -471,7 +471,7 @@ class ProtonPeer(Conversation[Told]):
         if not sent.settled:
             self._unmet(f"expected a message to be settled, {self.instead()}", proves)
         if proves is not None:
-            self.judge.judge(proves, True, f"the message was settled as {sent.state}")
+            self.judge.record_finding(proves, True, f"the message was settled as {sent.state}")
         return sent
 
     def message(

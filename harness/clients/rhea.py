@@ -153,7 +153,7 @@ class RheaPeer(Conversation[Said]):
             told = Said("printed", {"line": str(content).strip()[:300]})
         self.judge.record(Noted(at_ns=at, conn=self.conn, detail=f"rhea: {told.brief()}"))
         if told.step == "disconnected" and "write E" in str(told.detail):
-            self.judge.doubt(UNREAD)
+            self.judge.mark_inconclusive(UNREAD)
         self.inbox.append(told)
 
     def _complaint(self) -> str:

@@ -27,7 +27,7 @@ from brokerproof.harness.results.difference import (
     shifts,
 )
 from brokerproof.harness.results.finding_verdicts import LevelOf
-from brokerproof.harness.results.records import Told, UnreadableResults
+from brokerproof.harness.results.records import LatestResult, UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
 
 LISTED = 60
@@ -189,7 +189,7 @@ def _json(
     }
 
 
-def _side(told: Told | None) -> dict[str, Any] | None:
+def _side(told: LatestResult | None) -> dict[str, Any] | None:
     if told is None:
         return None
     result = told.result

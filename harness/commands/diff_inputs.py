@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.results import records, run_folder
-from brokerproof.harness.results.records import Told, last_of_each
+from brokerproof.harness.results.records import LatestResult, last_of_each
 
 _OF_THE_RUN = {"seed": "seeds", "effort": "efforts", "brokerproof": "versions of brokerproof"}
 _OF_A_TARGET = {
@@ -28,7 +28,7 @@ class Side:
     letter: str
     folder: Path
     header: Mapping[str, Any]
-    told: tuple[Told, ...]
+    told: tuple[LatestResult, ...]
     torn: bool
     chosen: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ class Side:
         return [each for each in every if not self.chosen or each in self.chosen]
 
     @property
-    def compared(self) -> list[Told]:
+    def compared(self) -> list[LatestResult]:
         """The results of :attr:`targets`."""
         return [each for each in self.told if not self.chosen or each.result.target in self.chosen]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.cases.case import Where
-from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.examples import Call, Run
 from brokerproof.harness.counterexamples import case_file, plans, scripts
 from brokerproof.harness.counterexamples.case_file import CaseFile
@@ -16,7 +16,9 @@ from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.protocols.byte_log import Violation
 
 
-def keep(run: Run, call: Call, example: Outcome, failing: frozenset[str], folder: Path) -> Path:
+def keep(
+    run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], folder: Path
+) -> Path:
     """Writes what ``example`` did into ``folder``; returns the case file."""
     violation = next(each for each in example.wire.violations if failing & set(each.requirements))
     named = [each for each in violation.requirements if each in failing]
@@ -48,7 +50,7 @@ def keep(run: Run, call: Call, example: Outcome, failing: frozenset[str], folder
     return path
 
 
-def _conversation(run: Run, example: Outcome, violation: Violation) -> Composed | None:
+def _conversation(run: Run, example: ExampleRecord, violation: Violation) -> Composed | None:
     if example.wire.unkept is not None or not example.wire.steps:
         return None
     identity = run.target.identity
@@ -66,7 +68,7 @@ def _conversation(run: Run, example: Outcome, violation: Violation) -> Composed 
 
 
 def _header(
-    run: Run, call: Call, example: Outcome, violation: Violation, named: list[str]
+    run: Run, call: Call, example: ExampleRecord, violation: Violation, named: list[str]
 ) -> dict[str, Any]:
     stored: dict[str, Any] = {"arguments": None, "plan": None, "not_restorable": None}
     try:

@@ -69,7 +69,7 @@ class Lifetime:
     None: it holds all."""
 
 
-def judge(
+def find_anomalies(
     life: Lifetime, ground: Ground = NOTHING, *, whole: bool = True
 ) -> Iterator[Irregularity]:
     """What is wrong with one life. Where a recording is not ``whole``, nobody knows that the broker

@@ -213,7 +213,7 @@ class Line:
         return None
 
 
-def judge(
+def find_anomalies(
     events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = True
 ) -> list[Irregularity]:
     """Everything that is wrong in one recording (one example of a case), in order of kind.

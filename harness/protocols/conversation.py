@@ -58,9 +58,9 @@ class Judge(Protocol):
 
     def record(self, event: Event) -> None: ...
 
-    def doubt(self, why: str) -> None: ...
+    def mark_inconclusive(self, reason: str) -> None: ...
 
-    def judge(
+    def record_finding(
         self,
         requirements: Requirements,
         held: bool,
@@ -145,7 +145,7 @@ class Conversation(Generic[F]):
         # A client with a socket of its own reads all the time, so that its window stays open.
         whole = self.world.direct if self._channel is None else self._channel.whole
         if how is CloseHow.RESET and not whole:
-            self.judge.doubt(LOST)
+            self.judge.mark_inconclusive(LOST)
 
     @property
     def channel(self) -> Channel:
@@ -205,7 +205,7 @@ class Conversation(Generic[F]):
             self._unmet(f"expected {what} within {_text(within)}, {self.instead()}", proves, unmet)
         assert frame is not None
         if proves is not None:
-            self.judge.judge(proves, True, f"got {self.words(frame)}")
+            self.judge.record_finding(proves, True, f"got {self.words(frame)}")
         return frame
 
     def watch_for(self, what: Match[F], *, within: Duration = PATIENCE) -> F | None:
@@ -251,7 +251,9 @@ class Conversation(Generic[F]):
                 unmet,
             )
         elif proves is not None:
-            self.judge.judge(proves, True, f"nothing came for {_text(for_)}{_because(why)}")
+            self.judge.record_finding(
+                proves, True, f"nothing came for {_text(for_)}{_because(why)}"
+            )
 
     def expect_end(
         self, *, within: Duration = PATIENCE, proves: Requirements | None = None
@@ -266,7 +268,7 @@ class Conversation(Generic[F]):
             self._unmet(detail, proves, unmet)
         assert self.ended is not None
         if proves is not None:
-            self.judge.judge(proves, True, f"the broker closed ({self.ended.how})")
+            self.judge.record_finding(proves, True, f"the broker closed ({self.ended.how})")
         return self.ended
 
     def instead(self) -> str:
@@ -299,7 +301,7 @@ class Conversation(Generic[F]):
     ) -> None:
         if proves is None:
             raise ControlFailed(detail)
-        self.judge.judge(proves, False, detail, expectation=unmet)
+        self.judge.record_finding(proves, False, detail, expectation=unmet)
         raise Violated(detail)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from brokerproof.harness.model.enums import StrEnum
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.finding_verdicts import LevelOf, judged
-from brokerproof.harness.results.records import Told
+from brokerproof.harness.results.records import LatestResult
 from brokerproof.harness.results.verdict import WORST_FIRST, merge
 
 
@@ -75,8 +75,8 @@ class Difference:
 
     case: str
     target: str
-    a: Told | None
-    b: Told | None
+    a: LatestResult | None
+    b: LatestResult | None
     across: bool = False
 
     @property
@@ -146,7 +146,9 @@ class Shift:
         return course(self.a, self.b, across=self.across)
 
 
-def compare(a: Iterable[Told], b: Iterable[Told], *, across: bool = False) -> list[Difference]:
+def compare(
+    a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
+) -> list[Difference]:
     """Every case of either run, worse ones first, then undecided, better and unchanged, each in
     order of target and case.
 
@@ -168,7 +170,7 @@ def compare(a: Iterable[Told], b: Iterable[Told], *, across: bool = False) -> li
 
 
 def shifts(
-    a: Iterable[Told], b: Iterable[Told], level_of: LevelOf, *, across: bool = False
+    a: Iterable[LatestResult], b: Iterable[LatestResult], level_of: LevelOf, *, across: bool = False
 ) -> list[Shift]:
     """The requirements whose worst verdict over all cases differs, in the order of
     :func:`compare`."""
@@ -192,19 +194,19 @@ def exit_code(found: Iterable[Difference], *, partial: bool = False) -> int:
     return 2 if partial or Course.UNDECIDED in courses else 0
 
 
-def _verdict(told: Told | None) -> Verdict | None:
+def _verdict(told: LatestResult | None) -> Verdict | None:
     return None if told is None else told.result.verdict
 
 
-def _pairing(across: bool) -> Callable[[Told], tuple[str, str]]:
-    def name(told: Told) -> tuple[str, str]:
+def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:
+    def name(told: LatestResult) -> tuple[str, str]:
         return "" if across else told.result.target, told.result.case
 
     return name
 
 
 def _worst(
-    found: Iterable[Told], level_of: LevelOf, across: bool
+    found: Iterable[LatestResult], level_of: LevelOf, across: bool
 ) -> Mapping[tuple[str, str], dict[str, Verdict]]:
     """By target and requirement: what each case said of it."""
     said: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.results.verdict import WORST_FIRST, judge
+from brokerproof.harness.results.verdict import WORST_FIRST, verdict_for
 
 LevelOf = Callable[[str], Level | None]
 """The level of a requirement; None for one that the catalogue does not know."""
@@ -36,7 +36,7 @@ def judged(result: Result, level_of: LevelOf) -> Iterator[tuple[Finding, Verdict
 def _verdict(whole: Verdict, finding: Finding, level: Level) -> Verdict:
     if whole in (Verdict.ERROR, Verdict.SKIP):
         return whole
-    own = judge(level, finding)
+    own = verdict_for(level, finding)
     if own in (Verdict.FAIL, Verdict.WARN) and whole is Verdict.KNOWN:
         return Verdict.KNOWN
     if own is Verdict.FAIL:

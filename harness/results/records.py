@@ -76,7 +76,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LatestResult:
     """What a run says of one case and target: its last result, and the verdicts of earlier ones, in
     order.
 
@@ -95,13 +95,13 @@ class Told:
         )
 
 
-def last_of_each(found: Iterable[Result]) -> Iterable[Told]:
+def last_of_each(found: Iterable[Result]) -> Iterable[LatestResult]:
     """The last result of each target and case, in the order in which they first came."""
-    kept: dict[tuple[str, str], Told] = {}
+    kept: dict[tuple[str, str], LatestResult] = {}
     for result in found:
         before = kept.get((result.target, result.case))
         earlier = () if before is None else (*before.earlier, before.result.verdict)
-        kept[result.target, result.case] = Told(result, earlier)
+        kept[result.target, result.case] = LatestResult(result, earlier)
     return kept.values()
 
 

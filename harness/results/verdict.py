@@ -18,7 +18,7 @@ _VIOLATED = {
 }
 
 
-def judge(level: Level, finding: Finding) -> Verdict:
+def verdict_for(level: Level, finding: Finding) -> Verdict:
     """The verdict on one finding about a requirement of ``level``.
 
     A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that

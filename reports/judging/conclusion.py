@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
-from brokerproof.harness.results.verdict import judge as verdict_of
-from brokerproof.harness.results.verdict import merge
+from brokerproof.harness.results.verdict import merge, verdict_for
 from brokerproof.reports.judging.judge import Judgement
 
 LISTED = 1_000
@@ -72,7 +71,7 @@ def conclude(
             uncertain="the recording leaves it open" if row.uncertain else None,
         )
         level = level_of(row.requirement) if row.requirement else Level.SHOULD
-        verdict = verdict_of(level or Level.SHOULD, finding)
+        verdict = verdict_for(level or Level.SHOULD, finding)
         wrong.append(
             Wrong(
                 row.kind,

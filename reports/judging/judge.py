@@ -191,7 +191,7 @@ def _of_lives(groups: DataFrame, ground: Ground, whole: bool) -> DataFrame:
             rows = [
                 _irregular(row, found)
                 for row in batch.to_pylist()
-                for found in lives.judge(
+                for found in lives.find_anomalies(
                     lifetime(row["conn"], pickle.loads(row["summary"])), ground, whole=whole
                 )
             ]

@@ -106,7 +106,7 @@ class Suspicions:
         if group.what == LIFE:
             wrong = [
                 each.what
-                for each in connection_lifetimes.judge(
+                for each in connection_lifetimes.find_anomalies(
                     lifetime(_named(key)["conn"], group.told), self.ground
                 )
             ]

@@ -109,12 +109,12 @@ def _judged(rows: list[dict[str, Any]], ground: Ground) -> Iterator[dict[str, An
     if not (came or beating or talking):
         return
     events = [read.event(row) for row in rows]
-    wrong = recording.judge(events, ground) if came else []
+    wrong = recording.find_anomalies(events, ground) if came else []
     if beating:
         wrong += [
             each
             for life in connection_lifetimes.lifetimes(events).values()
-            for each in connection_lifetimes.judge(life, ground)
+            for each in connection_lifetimes.find_anomalies(life, ground)
         ]
     for event in events if talking else ():
         if event.conn in talking:

@@ -98,9 +98,9 @@ def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
     """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
     not cite is left out."""
     for oracle in oracles:
-        for each in combine(oracle(target.outcome.events, peer.conn)):
+        for each in combine(oracle(target.events, peer.conn)):
             if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
-                target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
+                target.record_finding(each.requirement, each.seen is Seen.HELD, each.detail)
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
@@ -133,11 +133,11 @@ def connection_refused(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
     )
     if came is None or came.name == UNREADABLE:
-        target.judge(requirements, False, f"after {why} no close came, {peer.instead()}")
+        target.record_finding(requirements, False, f"after {why} no close came, {peer.instead()}")
         return None
     fine = came.condition is not None and (not conditions or came.condition in conditions)
     wanted = " or ".join(conditions) or "an error"
-    target.judge(
+    target.record_finding(
         requirements,
         fine,
         f"{why} was answered with {came.name} ({came.condition}), should be {wanted}",
@@ -154,7 +154,7 @@ def session_refused(
     came = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if came is None else f"{came.name} ({came.condition})"
     fine = came is not None and came.name == "end" and came.condition in conditions
-    target.judge(
+    target.record_finding(
         requirements,
         fine,
         f"{why} was answered with {what}, should be end ({' or '.join(conditions)})",
@@ -188,7 +188,7 @@ def refused(
     came = peer.watch_for(either(trouble, taken))
     said = peer.instead() if came is None else came.brief()
     fine = came is not None and came.name != UNREADABLE and trouble.accepts(came)
-    target.judge(requirements, fine, f"{why} was answered with {said}, should be an error")
+    target.record_finding(requirements, fine, f"{why} was answered with {said}, should be an error")
     return came
 
 
@@ -196,7 +196,7 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
     """Every frame has its mandatory fields, and every field its type."""
     wrong = sorted({flaw for each in frames for flaw in codec.flaws(each)})
     kinds = ", ".join(sorted({each.name for each in frames}))
-    target.judge(
+    target.record_finding(
         requirement,
         not wrong,
         f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}",

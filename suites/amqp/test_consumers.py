@@ -60,12 +60,12 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     )
     peer.settle()
     early = peer.take_deliveries(link)
-    target.judge(
+    target.record_finding(
         lowers, len(early) <= count, f"credits of {credits}: {len(early)} of {count} messages came"
     )
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
-    target.judge(
+    target.record_finding(
         (formula, lowers),
         bodies(early + late) == sent,
         f"{len(early)} came with credits of {credits}, {len(late)} with plenty; of {count} in"
@@ -113,13 +113,13 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
             fast.flow(taking, link_credit=prefetch)
     got += fast.take_deliveries(taking)
     mine = bodies(slow.take_deliveries(held))
-    target.judge(
+    target.record_finding(
         spent,
         len(mine) <= prefetch,
         f"the slow consumer has {len(mine)} with a prefetch of {prefetch}",
     )
     came = sorted(bodies(got) + mine)
-    target.judge(
+    target.record_finding(
         formula,
         came == sorted(sent),
         f"{len(got)} came to the fast one and {len(mine)} to the slow one, of {count}",
@@ -163,7 +163,7 @@ def test_what_is_said_to_be_available_is_there(
         peer.flow(link, link_credit=0, echo=True)
         said = peer.expect(frame("flow", link=link)).get("available")
         detail = f"{there} messages are left, and the broker says that {said} are available"
-        target.judge("AMQP10-CREDIT-26", said in (None, there), detail)
+        target.record_finding("AMQP10-CREDIT-26", said in (None, there), detail)
 
 
 def looking(peer: AmqpPeer, node: Node) -> Link:
@@ -198,7 +198,7 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         link = looking(peer, node)
         assert link.answer is not None
         said = link.answer.part("source").get("distribution-mode")
-        target.judge(
+        target.record_finding(
             mode,
             said == "copy",
             f"asked for copy the broker's source has the distribution-mode {said}",
@@ -209,16 +209,18 @@ def test_who_looks_sees_each_message_once_and_takes_none(
             peer.flow(link, link_credit=credit)
             got = collect(target, peer, link, wanted, quiet=QUIET // 3)
             seen += bodies(got)
-            target.judge(
+            target.record_finding(
                 spent,
                 len(got) == wanted,
                 f"{credit} credits showed {len(got)} messages, should be {wanted}",
             )
             for each in got if settle else []:
                 peer.disposition(each)
-        target.judge(once, seen == sent, f"{len(seen)} messages were seen, of {count} in order")
+        target.record_finding(
+            once, seen == sent, f"{len(seen)} messages were seen, of {count} in order"
+        )
     other = target.amqp()
     taken = bodies(collect(target, other, other.receiver(node, credit=count + 1), count))
-    target.judge(
+    target.record_finding(
         mode, taken == sent, f"after {others} looked, a consumer got {len(taken)} of {count}"
     )

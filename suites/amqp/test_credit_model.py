@@ -230,7 +230,7 @@ class Run:
         )
         self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
         again = sorted(each.message.body for each in other.take_deliveries())
-        self.target.judge(
+        self.target.record_finding(
             BACK, again == left, f"{left} were held in the end, and {again} could be had afterwards"
         )
 

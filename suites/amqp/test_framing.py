@@ -150,9 +150,9 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
             each for each in peer.inbox if each.name in ("close", "end", "begin", "flow", "attach")
         ]
         said = "; ".join(each.brief() for each in came) or peer.instead()
-        target.judge(performative, bool(came), f"after a damaged begin came {said}")
+        target.record_finding(performative, bool(came), f"after a damaged begin came {said}")
         closed = [each for each in came if each.name == "close"]
-        target.judge(
+        target.record_finding(
             closes,
             all(each.condition is not None for each in closed)
             and (peer.ended is None or bool(closed)),
@@ -288,19 +288,19 @@ def test_large_messages_come_in_frames_that_fit(
     peer = target.amqp(max_frame_size=limit)
     link = peer.receiver(node, credit=len(sent))
     got = collect(target, peer, link, len(sent))
-    target.judge(
+    target.record_finding(
         (split, one_id),
         bodies(got) == sent,
         f"messages of {sizes} octets came as {[len(each) for each in bodies(got)]}",
     )
     ids = [each.id for each in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))
-    target.judge(
+    target.record_finding(
         one_id,
         consecutive,
         f"{len(got)} messages in {sum(len(each.frames) for each in got)} frames had ids {ids}",
     )
-    target.judge(
+    target.record_finding(
         one_credit, len(got) == len(sent), f"{len(sent)} credits brought {len(got)} messages"
     )
     judge_trace(target, peer, amqp_liveness.limits, amqp_windows.windows, amqp_credit.credit)
@@ -315,7 +315,7 @@ def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> Non
     peer = target.amqp()
     link = peer.receiver(node, credit=1)
     found = peer.delivery(link, proves="AMQP10-MFS-01")
-    target.judge(
+    target.record_finding(
         "AMQP10-MFS-01",
         found.message.body == bytes(100_000),
         f"{len(found.payload)} octets in {len(found.frames)} frames",

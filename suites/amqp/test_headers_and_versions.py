@@ -29,14 +29,14 @@ def answered_and_ended(
     """The broker should answer with a protocol header of its own and end the connection; returns
     that header."""
     header = peer.watch_for(frame(HEADER))
-    target.judge(
+    target.record_finding(
         answers,
         header is not None and header["id"] in KNOWN_IDS,
         f"{what} was answered with {peer.instead() if header is None else header.brief()}, should"
         " be a header",
     )
     ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
-    target.judge(
+    target.record_finding(
         ends or answers,
         ended,
         f"after {what} the broker {'ended' if ended else 'did not end'} the connection",
@@ -52,7 +52,7 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
     peer = target.amqp_peer()
     peer.header(SASL_ID)
     sasl = peer.expect(frame(HEADER), proves=first)
-    target.judge(
+    target.record_finding(
         same,
         (sasl["id"], version(sasl)) == (SASL_ID, OURS),
         f"a SASL header was answered with {sasl.brief()}",
@@ -61,7 +61,7 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
     peer.leave()
     peer = target.amqp(begin=False)
     peer.begin(proves=after)
-    target.judge(same, True, "the AMQP header was answered with AMQP 1.0.0")
+    target.record_finding(same, True, "the AMQP header was answered with AMQP 1.0.0")
 
 
 @case("AMQP10-VER-07", needs={"amqp"})
@@ -102,12 +102,12 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
         header = answered_and_ended(target, peer, supported, None, f"a header of version {asked}")
         if header is not None:
             told = version(header)
-            target.judge(
+            target.record_finding(
                 supported,
                 told != asked,
                 f"version {asked} is no version of AMQP and was answered with itself",
             )
-            target.judge(
+            target.record_finding(
                 highest,
                 told == OURS,
                 f"version {asked} was answered with {told}, the highest below is {OURS}",
@@ -124,7 +124,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
     peer.send("open", {"container-id": "too late"})
     peer.expect_end(proves="AMQP10-VER-03")
     frames = [each.brief() for each in peer.inbox if each.name != HEADER]
-    target.judge(
+    target.record_finding(
         "AMQP10-VER-03", not frames, f"behind headers that differ came {frames or 'nothing'}"
     )
 
@@ -172,7 +172,7 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
         )
         if header is not None:
             wanted = header["id"] in (AMQP_ID, SASL_ID)
-            target.judge(
+            target.record_finding(
                 "AMQP10-VER-12", wanted, f"protocol id {id} was answered with the id {header['id']}"
             )
 
@@ -188,7 +188,7 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
         header = peer.expect(frame(HEADER), proves="AMQP10-VER-12")
         if header["id"] != AMQP_ID:
             ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
-            target.judge(
+            target.record_finding(
                 "AMQP10-VER-12",
                 ended,
                 f"answered with the id {header['id']} and {'ended' if ended else 'not ended'}",
@@ -196,7 +196,7 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
             return
         peer.send("open", {"container-id": "nobody"})
         came = peer.watch_for(frame("close"))
-        target.judge(
+        target.record_finding(
             "AMQP10-VER-12",
             came is not None and came.condition is not None,
             f"a client without a login got {peer.instead() if came is None else came.brief()}",

@@ -67,13 +67,13 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
         if busy or (announced and ms(asked) * 2 > ms(announced)):
             peer.beat()
     margin = slack(target, ms(asked))
-    for found in amqp_liveness.idle(target.outcome.events, peer.conn, slack=margin):
-        target.judge(promise, found.seen.value == "HELD", found.detail)
+    for found in amqp_liveness.idle(target.events, peer.conn, slack=margin):
+        target.record_finding(promise, found.seen.value == "HELD", found.detail)
     judge_trace(target, peer, amqp_liveness.order)
-    target.judge(before, peer.opened is not None, "the broker's open is there")
+    target.record_finding(before, peer.opened is not None, "the broker's open is there")
     seen = beats(target, peer)
-    target.judge(signs, seen > 0, f"{seen} empty frames came in {3 * asked} ms")
-    target.judge(
+    target.record_finding(signs, seen > 0, f"{seen} empty frames came in {3 * asked} ms")
+    target.record_finding(
         own,
         announced != asked or seen > 0,
         f"the client asked for {asked} ms, the broker for {announced}",
@@ -94,12 +94,12 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     peer = target.amqp(idle_time_out=asked)
     target.advance(seconds(2))
     seen = beats(target, peer)
-    target.judge(
+    target.record_finding(
         "AMQP10-IDLE-06",
         peer.ended is None,
         f"an idle-time-out of {asked} was taken; {peer.instead()}",
     )
-    target.judge(
+    target.record_finding(
         "AMQP10-IDLE-06", not seen, f"{seen} empty frames came though the idle-time-out is {asked}"
     )
 
@@ -113,10 +113,10 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     target.advance(ms(300))
     seen = beats(target, peer)
     taken = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
-    target.judge(
+    target.record_finding(
         "AMQP10-IDLE-18", taken, f"an idle-time-out of {asked} was taken; {peer.instead()}"
     )
-    target.judge(
+    target.record_finding(
         "AMQP10-IDLE-18",
         seen <= 1,
         f"{seen if seen < 100 else 'hundreds of'} empty frames came in 300 ms for {asked}",
@@ -126,8 +126,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
 def beats(target: Bench, peer: AmqpPeer) -> int:
     """How many empty frames the broker has sent to ``peer``."""
     return sum(
-        isinstance(each, HeartBeatReceived) and each.conn == peer.conn
-        for each in target.outcome.events
+        isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.events
     )
 
 
@@ -189,7 +188,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     close = peer.take(frame("close"))
     if close is None and peer.ended is None:
-        target.judge(
+        target.record_finding(
             (lasts, closes, half, close_first),
             False,
             f"silent for {(target.now() - since) // NS_PER_MS} ms and not closed",
@@ -200,12 +199,12 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     target.judge_duration(
         half, "silence before the end, should be twice what was announced", silence, bounds, since
     )
-    target.judge(
+    target.record_finding(
         closes,
         close is not None and close.condition is not None,
         f"the end was {close.brief() if close else peer.instead()}",
     )
-    target.judge(
+    target.record_finding(
         close_first,
         close is not None,
         f"before the end came {close.brief() if close else 'no close'}",
@@ -289,7 +288,7 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     before = beats(target, peer)
     target.advance(ms(3 * asked))
     late = beats(target, peer) - before
-    target.judge(
+    target.record_finding(
         "AMQP10-IDLE-15",
         not late,
         f"{late} empty frames came in {3 * asked} ms behind the broker's close",

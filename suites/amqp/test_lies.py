@@ -109,7 +109,7 @@ def test_a_frame_without_its_fields_is_an_error(
         what = f"{name} {'without' if missing else 'with a wrong'} {field}"
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        target.judge(
+        target.record_finding(
             "AMQP10-FRAME-08",
             came is not None,
             f"{what} was answered with {said}, should be an error",
@@ -205,7 +205,7 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
         ):
             came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        target.judge(
+        target.record_finding(
             "AMQP10-FRAME-08", came is not None, f"{name} as {field} was answered with {said}"
         )
 
@@ -249,10 +249,10 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         strange(peer, link, kind)
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
-        target.judge(
+        target.record_finding(
             said_so, came is not None, f"{kind} was answered with {said}, should be an error"
         )
-        target.judge(
+        target.record_finding(
             closes, came is not None or peer.ended is None, f"{kind} was answered with {said}"
         )
 
@@ -350,7 +350,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
         impossible(peer, link, receiver, kind, by)
         peer.watch_for(TROUBLE, within=QUIET)
         silent = peer.ended is not None and not any(each.name == "close" for each in peer.inbox)
-        target.judge("AMQP10-CLOSE-01", not silent, f"{kind}: {peer.instead()}")
+        target.record_finding("AMQP10-CLOSE-01", not silent, f"{kind}: {peer.instead()}")
         elsewhere = target.node()
         sender, taker = other.sender(elsewhere), other.receiver(elsewhere, credit=1)
         granted(target, other, sender)
@@ -399,8 +399,8 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         came = peer.watch_for(either(ending("end"), ending("close")))
         said = peer.instead() if came is None else came.brief()
         fine = came is not None and came.name == "end"
-        target.judge(ends, fine, f"a transfer into a window of 0 was answered with {said}")
-        target.judge(
+        target.record_finding(ends, fine, f"a transfer into a window of 0 was answered with {said}")
+        target.record_finding(
             violation,
             fine and came is not None and came.condition == "amqp:session:window-violation",
             f"a transfer into a window of 0 was answered with {said}, should be window-violation",
@@ -409,7 +409,7 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
             peer.end(session, answered=False)
             receiver = peer.receiver(node, session=peer.begin(1), credit=1)
             found = bodies(collect(target, peer, receiver, 0))
-            target.judge(
+            target.record_finding(
                 ends,
                 not found,
                 f"the queue has {found or 'nothing'} of what came beyond the window",

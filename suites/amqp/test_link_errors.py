@@ -92,7 +92,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         )
         if came is None or came.name != "attach":
             said = peer.instead() if came is None else came.brief()
-            target.judge(
+            target.record_finding(
                 (absent, error),
                 False,
                 f"{kind} was answered with {said}, should be attach and detach",
@@ -105,9 +105,9 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
         said = peer.instead() if gone is None else gone.brief()
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
-        target.judge(absent, fine, f"{kind}: an attach without {mine}, then {said}")
+        target.record_finding(absent, fine, f"{kind}: an attach without {mine}, then {said}")
         told = gone is not None and gone.condition is not None
-        target.judge(
+        target.record_finding(
             error, fine and told, f"{kind}: the end of the link was {said}, should carry an error"
         )
         if not fine:
@@ -155,7 +155,9 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         end = peer.watch_for(either(frame("end"), frame("close")))
         said = peer.instead() if end is None else end.brief()
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
-        target.judge(errant, fine, f"a {behind} for a link that broke was answered with {said}")
+        target.record_finding(
+            errant, fine, f"a {behind} for a link that broke was answered with {said}"
+        )
 
 
 @case("AMQP10-LINK-02", "AMQP10-ERR-04", needs={"amqp"})
@@ -204,13 +206,15 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         and gone.condition == STOLEN
         and gone.get("closed") is True
     )
-    target.judge(stolen, fine, f"attached again on another {where}: the first link got {said}")
+    target.record_finding(
+        stolen, fine, f"attached again on another {where}: the first link got {said}"
+    )
     if fine:
         judge_trace(target, peer, amqp_conditions.conditions)
     if role is SENDER:
         granted(target, other, second)
         other.publish(second, b"by the second", proves=stolen)
-    target.judge(spelt, True, "the conditions that came are on the list")
+    target.record_finding(spelt, True, "the conditions that came are on the list")
 
 
 def peer_name(target: Bench) -> str:
@@ -239,7 +243,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     said = peer.instead() if came is None else came.brief()
     told = {} if came is None else came.get("unsettled") or {}
     fine = came is not None and not told and (came.name == "attach" or came.condition is not None)
-    target.judge(
+    target.record_finding(
         "AMQP10-LINK-03",
         fine,
         f"{len(tags)} deliveries that never were, and the broker's attach is {said}",
@@ -286,14 +290,16 @@ def test_a_message_above_the_announced_size_ends_the_link(
             came = trouble(peer, link)
             said = peer.instead() if came is None else came.brief()
             fine = came is not None and came.name == "detach" and came.condition == TOO_LARGE
-            target.judge((exceeded, detached), fine, f"{detail}: {said}")
+            target.record_finding((exceeded, detached), fine, f"{detail}: {said}")
         else:
             target.advance(QUIET)
             peer.settle()
-            target.judge(exceeded, link.detached is None, f"{detail}: {peer.instead()}")
+            target.record_finding(exceeded, link.detached is None, f"{detail}: {peer.instead()}")
         other = target.amqp()
         came_out = len(collect(target, other, other.receiver(node, credit=1), int(beyond <= 0)))
-        target.judge(exceeded, came_out == (beyond <= 0), f"{detail}: the queue has {came_out}")
+        target.record_finding(
+            exceeded, came_out == (beyond <= 0), f"{detail}: the queue has {came_out}"
+        )
 
 
 def sized(size: int) -> bytes:
@@ -320,7 +326,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     peer.flow(link, link_credit=len(sizes))
     got = collect(target, peer, link, len(sizes))
     came = [len(each.message.body) for each in got]
-    target.judge(
+    target.record_finding(
         "AMQP10-LINK-15", came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}"
     )
 
@@ -359,7 +365,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     def large() -> bool:
         return any(
             isinstance(each, FrameReceived) and each.conn == peer.conn and each.body_size > limit
-            for each in target.outcome.events
+            for each in target.events
         )
 
     def over() -> bool:
@@ -371,7 +377,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     if not over():
         target.note("the broker sends it: the receiver ends the link")
         ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=exceeded)
-        target.judge(
+        target.record_finding(
             exceeded,
             ended is not None and ended.get("closed") is True,
             "the link is closed by both",
@@ -379,12 +385,12 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     else:
         gone = link.detached
         condition = None if gone is None else gone.condition
-        target.judge(
+        target.record_finding(
             exceeded, condition == TOO_LARGE, f"the link ended with {condition}; {peer.instead()}"
         )
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=5), 1)
-    target.judge(
+    target.record_finding(
         kept,
         bodies(back) == [bytes(size)],
         f"another link got {[len(each) for each in bodies(back)]} octets",

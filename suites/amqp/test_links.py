@@ -62,7 +62,7 @@ def test_a_closing_detach_is_answered_with_one(
         proves="AMQP10-LINK-08",
     )
     assert detach is not None
-    target.judge(
+    target.record_finding(
         "AMQP10-LINK-08",
         detach.get("closed") is True,
         f"a closing detach was answered with {detach.brief()}",
@@ -77,7 +77,9 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
     link = peer.receiver(target.node())
     assert link.answer is not None
     has = link.answer.get("initial-delivery-count") is not None
-    target.judge("AMQP10-LINK-13", has, f"the broker's attach as a sender: {link.answer.brief()}")
+    target.record_finding(
+        "AMQP10-LINK-13", has, f"the broker's attach as a sender: {link.answer.brief()}"
+    )
 
 
 @case("AMQP10-LINK-14", needs={"amqp"})
@@ -91,7 +93,9 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
     link = peer.attach(RECEIVER, node, initial_delivery_count=given)
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
-    target.judge("AMQP10-LINK-14", len(got) == 2, f"2 credits brought {len(got)} of 4 messages")
+    target.record_finding(
+        "AMQP10-LINK-14", len(got) == 2, f"2 credits brought {len(got)} of 4 messages"
+    )
 
 
 # --- credit to receive ----------------------------------------------------------------------------
@@ -109,7 +113,7 @@ def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
     peer.expect_nothing(for_=QUIET, of=frame("transfer"), proves=before, why="no credit was given")
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
-    target.judge(spent, len(got) == 2, f"2 credits brought {len(got)} of 3 messages")
+    target.record_finding(spent, len(got) == 2, f"2 credits brought {len(got)} of 3 messages")
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         expected = min(grant.credit, left)
         got = collect(target, peer, link, expected, quiet=QUIET if expected < left else 0)
         left -= len(got)
-        target.judge(
+        target.record_finding(
             (formula, lowers, receiver),
             len(got) == expected,
             f"{grant.credit} credits brought {len(got)}, {expected} expected",
@@ -158,7 +162,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         peer.settle()
     judge_trace(target, peer, amqp_credit.credit)
     if not any(grant.credit for grant in grants) or not count:
-        target.judge(
+        target.record_finding(
             spent, not left - count, "there was nothing to send or no credit, and nothing came"
         )
 
@@ -188,7 +192,7 @@ def test_a_drain_uses_the_credit_up(
     expected = min(count, credit)
     got = collect(target, peer, link, expected, quiet=0)
     target.wait_until(lambda: link.credit <= 0 or peer.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         (answered, soon),
         len(got) == expected and link.credit == 0,
         f"a drain of {credit} credits over {count} messages: {len(got)} came and {link.credit}"
@@ -196,15 +200,15 @@ def test_a_drain_uses_the_credit_up(
     )
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     if credit > count:
-        target.judge(
+        target.record_finding(
             drain,
             bool(flows) and flows[-1].get("drain") is True,
             f"the flow said {flows[-1].brief() if flows else 'nothing'}",
         )
     else:
-        target.judge(drain, True, "the credit was used up by messages")
+        target.record_finding(drain, True, "the credit was used up by messages")
     judge_trace(target, peer, amqp_credit.counts, amqp_credit.drains)
-    target.judge(truthful, True, "the flows told delivery-count as it was")
+    target.record_finding(truthful, True, "the flows told delivery-count as it was")
     left = count - len(got)
     sender = filler.sender(node)
     granted(target, filler, sender)
@@ -212,7 +216,7 @@ def test_a_drain_uses_the_credit_up(
     peer.expect_nothing(for_=QUIET, of=frame("transfer"), proves=soon, why="the credit was drained")
     peer.flow(link, link_credit=then, drain=False)
     more = collect(target, peer, link, min(then, left + 1))
-    target.judge(
+    target.record_finding(
         soon,
         len(more) == min(then, left + 1),
         f"{then} credits behind the drain brought {len(more)} of {left + 1}",
@@ -245,14 +249,14 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     peer.inbox = [each for each in peer.inbox if each.name != "flow"]
     peer.flow(link, echo=True)
     came = peer.watch_for(frame("flow", link=link), within=QUIET * 10)
-    target.judge(
+    target.record_finding(
         echo,
         came is not None,
         "a flow of a link that asks for an echo:"
         f" {peer.instead() if came is None else came.brief()}",
     )
     judge_trace(target, peer, amqp_credit.counts)
-    target.judge(truthful, True, "what the broker's flows told was as it is")
+    target.record_finding(truthful, True, "what the broker's flows told was as it is")
 
 
 @case("AMQP10-CREDIT-25", "AMQP10-CREDIT-02", needs={"amqp"})
@@ -277,7 +281,7 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     )
     peer.flow(link, link_credit=count + 1)
     rest = collect(target, peer, link, count + 1 - len(first))
-    target.judge(
+    target.record_finding(
         receiver,
         len(first) + len(rest) == count + 1,
         f"{len(first)} before and {len(rest)} after, of {count + 1}",
@@ -307,7 +311,7 @@ def test_credit_without_a_count_is_from_the_start(
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
     said = f"credits of {credits} without delivery-count, {count} messages"
-    target.judge(
+    target.record_finding(
         "AMQP10-CREDIT-04", len(got) == expected, f"{said}: {len(got)} came, should be {expected}"
     )
 
@@ -337,13 +341,13 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     told = [(each.get("delivery-count"), each.brief()) for each in flows]
     ahead = [said for at, said in told if at is None or (at - start) % WRAP > count]
-    target.judge(
+    target.record_finding(
         (known, only),
         not ahead,
         f"{len(flows)} flows told a delivery-count from {start} on; not {ahead or 'one'}",
     )
     got = collect(target, peer, peer.receiver(node, credit=count), count)
-    target.judge(
+    target.record_finding(
         wraps,
         bodies(got) == [b"%d" % number for number in range(count)],
         f"{len(got)} of {count} came back",
@@ -377,7 +381,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     values = [each.get("available") for each in flows if each.get("available") is not None]
     fine = all(max(0, known - sent) <= each <= known for each in values)
-    target.judge(
+    target.record_finding(
         "AMQP10-CREDIT-06",
         fine,
         f"the producer said {told}, {sent} were sent; {len(flows)} flows say {values}",
@@ -426,4 +430,4 @@ def test_deliveries_are_named_as_they_should_be(
         target.control(len(got) == count, f"{len(got)} of {count} messages came")
     judge_trace(target, peer, amqp_deliveries.delivery_ids)
     if links * count == 1:
-        target.judge("AMQP10-DISP-06", True, "one delivery has one id")
+        target.record_finding("AMQP10-DISP-06", True, "one delivery has one id")

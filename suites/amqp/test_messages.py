@@ -195,7 +195,7 @@ def test_the_bare_message_goes_on_as_it_came(
     peer.settle()
     sent(target, peer, peer.sender(node), before + bare + after)
     came = peer.delivery(receiver).message.bare
-    target.judge("AMQP10-MSG-02", came == bare, f"sent {bare.hex()}, came {came.hex()}")
+    target.record_finding("AMQP10-MSG-02", came == bare, f"sent {bare.hex()}, came {came.hex()}")
 
 
 @case("AMQP10-MSG-02", needs={"amqp", "amqp-multi-transfer"})
@@ -214,7 +214,7 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     bare = messages.encode(messages.section("data", part) for part in parts)
     came = carried(target, bare).message.bare
     same = came == bare
-    target.judge(
+    target.record_finding(
         "AMQP10-MSG-02",
         same,
         f"{len(bare)} octets went in, {len(came)} came, {'the same' if same else 'others'}",
@@ -237,7 +237,9 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     came = carried(target, bare).message.bare
     same = came == bare
     words = "the same" if same else "others"
-    target.judge("AMQP10-MSG-02", same, f"{len(bare)} octets went in, {len(came)} came, {words}")
+    target.record_finding(
+        "AMQP10-MSG-02", same, f"{len(bare)} octets went in, {len(came)} came, {words}"
+    )
 
 
 @case("AMQP10-MSG-01", "AMQP10-MSG-09", needs={"amqp"})
@@ -263,17 +265,17 @@ def test_a_header_that_is_not_there_has_the_defaults(
     durable = bool(target.profile.parameters.get("amqp_default_durable", STANDARD["durable"]))
     expected = {**STANDARD, "durable": durable, **(header or {})}
     have = {key: found.get(key, STANDARD[key]) for key in expected}
-    target.judge(
+    target.record_finding(
         defaults,
         have == expected,
         f"sent the header {header}, came {dict(found)}; that should mean {expected}",
     )
-    target.judge(
+    target.record_finding(
         defaults,
         "ttl" not in found,
         f"the message had no ttl, and came with the header {dict(found)}",
     )
-    target.judge(
+    target.record_finding(
         attempts,
         have["delivery-count"] == 0,
         f"at first the delivery-count is {have['delivery-count']}",
@@ -296,8 +298,8 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
     have = came.message.map("message-annotations")
     wanted = {key: plain(each) for key, each in notes.items()}
     fine = all(key in have and have[key] == value for key, value in wanted.items())
-    target.judge(passed, fine, f"sent the message-annotations {wanted}, came {dict(have)}")
-    target.judge(ignored, True, f"a message with {sorted(notes)} was accepted")
+    target.record_finding(passed, fine, f"sent the message-annotations {wanted}, came {dict(have)}")
+    target.record_finding(ignored, True, f"a message with {sorted(notes)} was accepted")
 
 
 @case("AMQP10-MSG-11", needs={"amqp"})
@@ -325,7 +327,7 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
         fine = (
             came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
         )
-        target.judge(
+        target.record_finding(
             "AMQP10-MSG-11",
             fine,
             f"{section} with the key brokerproof-key was answered with {said}",
@@ -353,7 +355,7 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     high = ttl - (asked - stored) // NS_PER_MS + 1
     margin = 0 if target.virtual else 50
     fine = left is not None and low - margin <= left <= high + margin
-    target.judge(
+    target.record_finding(
         "AMQP10-MSG-08",
         fine,
         f"a ttl of {ttl} after {wait} ms: {left} is left, should be {low} to {high}",
@@ -374,7 +376,7 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
     got = collect(target, other, other.receiver(node, credit=10), 10)
     came = [each.message.fields("header").get("priority", 4) for each in got]
     fits = came == sorted(order, reverse=True) and bodies(got) == [b"%d" % each for each in came]
-    target.judge("AMQP10-MSG-07", fits, f"ten priorities sent as {order} came as {came}")
+    target.record_finding("AMQP10-MSG-07", fits, f"ten priorities sent as {order} came as {came}")
 
 
 @case("AMQP10-XFER-07", "AMQP10-MSG-02", needs={"amqp"})
@@ -395,12 +397,12 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
         each.get("message-format") for each in others if each.get("message-format") is not None
     ]
     fine = first.get("message-format") == 0 and all(each == 0 for each in later)
-    target.judge(
+    target.record_finding(
         told,
         fine,
         f"message-format of {len(came.frames)} transfers: {first.get('message-format')}, {later}",
     )
-    target.judge(
+    target.record_finding(
         bare,
         came.message.bare == payload,
         f"{len(payload)} octets went in, {len(came.message.bare)} came",
@@ -421,11 +423,13 @@ def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: 
         got = other.delivery(other.receiver(node, credit=1), body=b"held", within=seconds(20))
         header = got.message.fields("header")
         count = header.get("delivery-count", 0)
-        target.judge(
+        target.record_finding(
             attempts,
             0 <= count <= number,
             f"with {number} receivers before it the delivery-count is {count}",
         )
-        target.judge(defaults, header.get("priority", 4) == 4, f"the header is {dict(header)}")
+        target.record_finding(
+            defaults, header.get("priority", 4) == 4, f"the header is {dict(header)}"
+        )
         other.leave()
         target.advance(QUIET)

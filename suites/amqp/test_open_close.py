@@ -35,12 +35,12 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
     before, _, channel = target.cited
     peer = target.amqp()
     assert peer.opened is not None
-    target.judge(
+    target.record_finding(
         channel,
         peer.opened.channel == 0,
         f"the broker's open came on channel {peer.opened.channel}",
     )
-    target.judge(before, True, "the broker's open came before anything else was answered")
+    target.record_finding(before, True, "the broker's open came before anything else was answered")
     judge_trace(target, peer, amqp_liveness.order)
 
 
@@ -90,10 +90,12 @@ def test_close_is_answered_with_close_and_nothing_follows(
     )
     earlier = len(list(takewhile(lambda each: each.name != "close", peer.inbox)))
     close = peer.expect(frame("close"), proves=(writes, on_zero))
-    target.judge(on_zero, close.channel == 0, f"the broker's close came on channel {close.channel}")
+    target.record_finding(
+        on_zero, close.channel == 0, f"the broker's close came on channel {close.channel}"
+    )
     target.wait_until(lambda: peer.ended is not None, QUIET)
     behind = [each.brief() for each in peer.inbox[earlier:]]
-    target.judge(
+    target.record_finding(
         (last, nothing), not behind, f"behind the broker's close came {behind or 'nothing'}"
     )
     judge_trace(target, peer, amqp_liveness.order)
@@ -111,7 +113,7 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     )
     opened = peer.take(frame("open"))
     closed = peer.take(frame("close"))
-    target.judge(
+    target.record_finding(
         "AMQP10-CLOSE-06",
         opened is not None and closed is not None and opened.channel == closed.channel == 0,
         f"an open and a close in one piece were answered with {opened and opened.brief()} and"
@@ -142,7 +144,7 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
             )
             peer.write(codec.encode_frame(b"\x40"))
         target.advance(QUIET)
-        target.judge(
+        target.record_finding(
             "AMQP10-CLOSE-08",
             not peer.inbox,
             f"behind the broker's close came {[each.brief() for each in peer.inbox]}",
@@ -160,12 +162,12 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
         peer.begin(channel)
     peer.settle() if most > 2 else None
     judge_trace(target, peer, amqp_liveness.limits)
-    target.judge(
+    target.record_finding(
         limits,
         all(each.theirs is not None and each.theirs <= most for each in peer.sessions.values()),
         "channels",
     )
-    target.judge(used, True, f"{len(peer.sessions)} sessions with a channel-max of {most}")
+    target.record_finding(used, True, f"{len(peer.sessions)} sessions with a channel-max of {most}")
 
 
 def few_channels(target: Target) -> st.SearchStrategy[Where]:

@@ -96,7 +96,7 @@ def test_released_messages_can_be_had_again_unchanged(
     node, sent = target.node(), numbered(len(fates), 20)
     fill(target, node, sent)
     peer, link, got = received(target, node, len(fates))
-    target.judge(
+    target.record_finding(
         at_first,
         not any(map(failures, got)),
         f"delivery-counts at first: {list(map(failures, got))}",
@@ -108,16 +108,16 @@ def test_released_messages_can_be_had_again_unchanged(
             peer.disposition(each, "released" if each.message.body in expected else "accepted")
         peer, link, got = again(target, peer, link, node, len(expected), elsewhere)
         came = sorted(bodies(got))
-        target.judge(
+        target.record_finding(
             unchanged, came == sorted(expected), f"{len(expected)} were released, {came} came again"
         )
         same = all(bare.get(each.message.body) == each.message.bare for each in got)
-        target.judge(
+        target.record_finding(
             unchanged,
             same,
             f"the bare messages that came again are {'the same' if same else 'others'}",
         )
-        target.judge(
+        target.record_finding(
             counts,
             not any(map(failures, got)),
             f"delivery-counts after release: {list(map(failures, got))}",
@@ -148,12 +148,12 @@ def test_a_failed_delivery_is_counted(
         detail = f"after modified with delivery-failed={each} {len(got)} came again"
         target.require((raised, attempts), len(got) == 1, detail)
         count = failures(got[0])
-        target.judge(
+        target.record_finding(
             raised if each else attempts,
             count == expected,
             f"the count is {count}, {expected} failed",
         )
-    target.judge(
+    target.record_finding(
         (raised, attempts),
         failures(got[0]) == expected,
         f"in the end the count is {failures(got[0])} of {expected}",
@@ -178,12 +178,12 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     barred = got[refused].message.body
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
-    target.judge(
+    target.record_finding(
         here,
         barred not in bodies(back),
         f"undeliverable here is {barred!r}, again came {bodies(back)}",
     )
-    target.judge(
+    target.record_finding(
         "AMQP10-OUT-09",
         sorted(bodies(back)) == others,
         f"others {others}, again came {bodies(back)}",
@@ -191,7 +191,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     for each in back:
         peer.disposition(each)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
-    target.judge(
+    target.record_finding(
         here,
         bodies(elsewhere) == [barred],
         f"another link got {bodies(elsewhere)}, should be {barred!r}",
@@ -224,7 +224,7 @@ def test_annotations_of_modified_are_merged(
     target.control(len(back) == 1, f"after modified {len(back)} came again")
     have = back[0].message.map("message-annotations")
     fits = all(have.get(key) == value for key, value in (own | new).items())
-    target.judge(
+    target.record_finding(
         "AMQP10-OUT-13", fits, f"{own} merged with {new} should be {own | new}; came {dict(have)}"
     )
 
@@ -254,8 +254,8 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
     fine = sorted(bodies(back)) == sorted(expected)
     detail = f"{first}, then {then}: {bodies(back)} came again, should be {expected}"
-    target.judge((keeps, terminal), fine, detail)
-    target.judge(never, first != "accepted" or b"decided" not in bodies(back), detail)
+    target.record_finding((keeps, terminal), fine, detail)
+    target.record_finding(never, first != "accepted" or b"decided" not in bodies(back), detail)
 
 
 @case("AMQP10-OUT-03", "AMQP10-OUT-17", needs={"amqp", "amqp-redelivery"})
@@ -283,7 +283,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     link = peer.receiver(node, source=codec.composite("source", source), credit=1)
     default = _default_outcome(link)
     kind = codec.name_of(default)
-    target.judge(
+    target.record_finding(
         outcome,
         default is None or kind in OUTCOMES,
         f"the broker's attach has the default-outcome {kind}",
@@ -308,7 +308,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
         target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True
     )[2]
     gone = kind in ("accepted", "rejected") or fields.get("undeliverable-here", False)
-    target.judge(
+    target.record_finding(
         applies,
         gone is not bool(back),
         f"the default-outcome is {kind}, and {len(back)} messages came again",
@@ -316,7 +316,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
-        target.judge(
+        target.record_finding(
             applies,
             count == failed,
             f"default-outcome {kind}({fields}): the delivery-count is {count}",
@@ -343,7 +343,7 @@ def test_a_source_names_outcomes_by_their_symbols(
     granted(target, peer, sender)
     number = peer.post(sender, bytes(size))
     state = peer.confirmed(sender.session, number, None, proves=terminal).kind("state")
-    target.judge(terminal, state in OUTCOMES, f"the broker settled a message with {state}")
+    target.record_finding(terminal, state in OUTCOMES, f"the broker settled a message with {state}")
     source = {
         "address": node.address,
         "capabilities": node.capabilities or None,
@@ -358,18 +358,18 @@ def test_a_source_names_outcomes_by_their_symbols(
         isinstance(each, Value) and each.type == "symbol" and each.value in SYMBOLS
         for each in listed
     )
-    target.judge(
+    target.record_finding(
         symbols,
         fine,
         f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}",
     )
     kind = codec.name_of(inside.get("default-outcome"))
-    target.judge(
+    target.record_finding(
         default, kind in (None, *OUTCOMES), f"the broker's source has the default-outcome {kind}"
     )
     got = peer.delivery(link)
     told = [each.kind("state") for each in got.frames if "state" in each.fields]
-    target.judge(
+    target.record_finding(
         nowhere, "received" not in told, f"{len(got.frames)} transfers told the states {told}"
     )
 
@@ -384,7 +384,7 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     peer.disposition(got[0])
     peer.disposition(got[1], "released")
     back = again(target, peer, link, node, 1, elsewhere=True)[2]
-    target.judge(
+    target.record_finding(
         "AMQP10-OUT-19",
         bodies(back) == [got[1].message.body],
         f"'one' was accepted, and {bodies(back)} came again",
@@ -408,7 +408,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(
         peer.disposition(got[0], STATES[state] if again_state else None)
     target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
-    target.judge(
+    target.record_finding(
         settles,
         fine,
         f"{state}, settled later {'as such' if again_state else 'without a state'}:"
@@ -417,7 +417,9 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     gone = state == "accepted"
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=10), 0 if gone else 1)
-    target.judge(once, len(back) == (not gone), f"{state}: {len(back)} messages came again")
+    target.record_finding(
+        once, len(back) == (not gone), f"{state}: {len(back)} messages came again"
+    )
 
 
 @case(
@@ -482,7 +484,7 @@ def test_a_range_covers_what_it_names_and_no_more(
         if last
         else f"{cut} of {total} was accepted, without last,"
     )
-    target.judge(
+    target.record_finding(
         (settles, alone, links),
         sorted(back) == expected,
         f"{what} and {len(back)} came again of {len(expected)}",
@@ -490,11 +492,11 @@ def test_a_range_covers_what_it_names_and_no_more(
     peer.close()
     target.advance(QUIET)
     late = bodies(other.take_deliveries(link))
-    target.judge(
+    target.record_finding(
         (settles, links), not late, f"{what} and when the client had gone {late} came again"
     )
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
-    target.judge(
+    target.record_finding(
         role,
         len(mine) == total,
         f"of {total} messages the client sent itself {len(mine)} are there",
@@ -526,7 +528,7 @@ def test_a_disposition_for_nothing_held_changes_nothing(
             peer.leave()
         other = target.amqp()
         came = collect(target, other, other.receiver(node, credit=1), 1)
-        target.judge(
+        target.record_finding(
             (settles, keeps),
             bodies(came) == [b"held"],
             f"the message that was held: {bodies(came)} came",
@@ -558,7 +560,7 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
     look = grave.receiver(dead, source=codec.composite("source", source), credit=100_000)
     found = grave.delivery(look, body=body)
     count = failures(found)
-    target.judge(
+    target.record_finding(
         counted, count == failures(got[0]) + 1, f"after a rejection the delivery-count is {count}"
     )
     annotation = found.message.first("delivery-annotations")
@@ -567,13 +569,13 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
     )
     rejected = next((each for key, each in entries.items() if plain(key) == "rejected"), None)
     if not error:
-        target.judge(told, True, "no error was given")
+        target.record_finding(told, True, "no error was given")
         return
     condition = (
         codec.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
     )
     said = None if condition is None else plain(condition)
-    target.judge(
+    target.record_finding(
         told, said == "amqp:decode-error", f"the delivery-annotations have {dict(entries)} ({said})"
     )
 
@@ -600,14 +602,14 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer.settle()
     peer.flow(link, link_credit=count + 10)
     more = collect(target, peer, link, 0)
-    target.judge(
+    target.record_finding(
         never, not more, f"after accepting them {bodies(more)} came again on the copying link"
     )
     peer.expect_nothing(
         for_=QUIET, of=frame("transfer", link=link), proves=never, why="all copies were accepted"
     )
     _, _, taken = received(target, node, count)
-    target.judge(
+    target.record_finding(
         counts,
         not any(map(failures, taken)),
         f"delivery-counts after accepted: {list(map(failures, taken))}",

@@ -20,7 +20,7 @@ def test_proton_connects_and_closes(target: Bench) -> None:
     peer = target.proton(proves=(before, headers))
     peer.session()
     peer.close(proves=closes)
-    target.judge(
+    target.record_finding(
         closes, peer.connection.remote_condition is None, "the broker's close has no error"
     )
 
@@ -54,11 +54,11 @@ def test_what_proton_sends_it_gets_again(
     for body in bodies:
         got = other.message(receiver, proves=apart)
         have = bytes(got.message.body) if isinstance(body, bytes) else got.message.body
-        target.judge(
+        target.record_finding(
             bare, have == body and got.message.subject == subject, f"sent {body!r}, came {have!r}"
         )
         other.settle(got)
-    target.judge(
+    target.record_finding(
         spent,
         receiver.credit == 0,
         f"after {len(bodies)} messages {receiver.credit} credits are left",
@@ -82,7 +82,7 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     back = peer.drain(receiver, credit, proves=(answered, soon))
     got = peer.take_messages(receiver)
     fine = len(got) == min(count, credit) and back == credit - len(got)
-    target.judge(
+    target.record_finding(
         (answered, soon),
         fine,
         f"{credit} credits for {count} messages: {len(got)} came, {back} came back",
@@ -114,20 +114,22 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: boo
     taking = other.receiver(other.session(), node.address, capabilities=node.capabilities, credit=1)
     if outcome == "accepted":
         target.wait_until(lambda: bool(other.inbox and other.take_messages(taking)), QUIET)
-        target.judge((never, again), taking.credit == 1, "what was accepted did not come again")
-        target.judge(
+        target.record_finding(
+            (never, again), taking.credit == 1, "what was accepted did not come again"
+        )
+        target.record_finding(
             (released, counted), taking.credit == 1, "what was accepted did not come again"
         )
         return
     got = other.message(taking, proves=again)
     count = got.message.delivery_count
     expected = int(failed and outcome == "modified")
-    target.judge(
+    target.record_finding(
         (released, counted),
         count == expected,
         f"{outcome}, failed={failed}: the delivery-count is {count}",
     )
-    target.judge(never, True, "nothing was accepted")
+    target.record_finding(never, True, "nothing was accepted")
 
 
 @case("AMQP10-WIN-02", "AMQP10-XFER-19", "AMQP10-DISP-01", needs={"amqp"})
@@ -147,7 +149,7 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, octets: 
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
         got = peer.message(receiver, proves=apart)
-        target.judge(
+        target.record_finding(
             apart,
             bytes(got.message.body) == body,
             f"{len(bytes(got.message.body))} octets came of {size}",

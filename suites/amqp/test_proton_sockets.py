@@ -63,7 +63,7 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
     receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
     for body in sent:
         came = octets(other.receive(receiver, proves=bare))
-        target.judge(bare, came == body, f"{len(body)} octets were sent, {len(came)} came")
+        target.record_finding(bare, came == body, f"{len(body)} octets were sent, {len(came)} came")
         receiver.accept()
     for each in (peer, other):
         each.close(proves=closed)
@@ -84,8 +84,8 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     receiver.accept()
     peer.close()
     found = left(target, node, 1)
-    target.judge(again, b"released" in found, f"afterwards the queue has {found}")
-    target.judge(never, b"accepted" not in found, f"afterwards the queue has {found}")
+    target.record_finding(again, b"released" in found, f"afterwards the queue has {found}")
+    target.record_finding(never, b"accepted" not in found, f"afterwards the queue has {found}")
 
 
 @case("AMQP10-CREDIT-09", "AMQP10-MSG-02", "AMQP10-DISP-01", needs={"amqp", "sockets"})
@@ -102,14 +102,16 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     found = received(target, other, node, len(sent) - 1)
     for each in found:
         other.settle(each)
-    target.judge(
+    target.record_finding(
         bare,
         [octets(each.message) for each in found] == sent[:-1],
         f"of {len(sent)} messages {len(found)} came in order",
     )
     target.advance(QUIET)
     late = [each.name for each in other.inbox if each.name == "message"]
-    target.judge(spent, not late, f"beyond {len(sent) - 1} credits came {late or 'nothing'}")
+    target.record_finding(
+        spent, not late, f"beyond {len(sent) - 1} credits came {late or 'nothing'}"
+    )
 
 
 @case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp", "sockets"})
@@ -124,7 +126,7 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     back = peer.expect(heard("drained"), proves=target.cited).subject
     came = sum(each.name == "message" for each in peer.inbox)
     fine = came == count and back == credit - count
-    target.judge(
+    target.record_finding(
         target.cited, fine, f"{credit} credits for {count} messages: {came} came, {back} came back"
     )
 
@@ -167,11 +169,13 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     )
     peer.leave()
     found = left(target, there, count if commit else 0)
-    target.judge(
+    target.record_finding(
         posted, found == (sent if commit else []), f"after {wanted} the target has {found}"
     )
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
     detail = f"after {wanted} the source has {remaining}, should have {expected}"
-    target.judge(retired if commit else kept, sorted(remaining) == expected, detail)
-    target.judge(kept if commit else retired, True, "judged by the other way to end a transaction")
+    target.record_finding(retired if commit else kept, sorted(remaining) == expected, detail)
+    target.record_finding(
+        kept if commit else retired, True, "judged by the other way to end a transaction"
+    )

@@ -53,11 +53,11 @@ def refused(
     reset."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
-        target.judge(
+        target.record_finding(
             code, outcome.get("code") in (1, 2, 3, 4), f"{what} was answered with {outcome.brief()}"
         )
     else:
-        target.judge(code, peer.ended is not None, f"{what}: {peer.instead()}")
+        target.record_finding(code, peer.ended is not None, f"{what}: {peer.instead()}")
     peer.expect_end(within=SOON, proves=ends)
 
 
@@ -81,14 +81,16 @@ def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
     peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target)})
     outcome = peer.expect(frame("sasl-outcome"))
     for each in (offer, outcome):
-        target.judge(kind, each.type == SASL_FRAME, f"{each.name} has the type {each.type}")
-        target.judge(
+        target.record_finding(
+            kind, each.type == SASL_FRAME, f"{each.name} has the type {each.type}"
+        )
+        target.record_finding(
             zero,
             each.channel == 0 and not each.extended,
             f"{each.name}: {each.channel}, {each.extended!r}",
         )
-        target.judge(small, each.size <= SMALLEST, f"{each.name} has {each.size} octets")
-        target.judge(
+        target.record_finding(small, each.size <= SMALLEST, f"{each.name} has {each.size} octets")
+        target.record_finding(
             body, not each.payload, f"{each.name} is followed by {len(each.payload)} octets"
         )
 
@@ -103,7 +105,7 @@ def test_mechanisms_are_offered(target: Bench) -> None:
     if isinstance(found, Array) and not types:
         types = [None]
     fine = bool(listed) and all(each == "symbol" for each in types)
-    target.judge(
+    target.record_finding(
         "AMQP10-SASL-07", fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}"
     )
 
@@ -153,15 +155,15 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
         )
         outcome = peer.watch_for(frame("sasl-outcome"))
         said = peer.instead() if outcome is None else outcome.brief()
-        target.judge(
+        target.record_finding(
             code, outcome is not None and outcome.get("code") == 1, f"a wrong {wrong}: {said}"
         )
         if outcome is not None:
-            target.judge(
+            target.record_finding(
                 bare, "additional-data" not in outcome.fields, f"the refusal is {outcome.brief()}"
             )
         else:
-            target.judge(bare, True, "no outcome came")
+            target.record_finding(bare, True, "no outcome came")
         peer.inbox.clear()
         peer.expect_end(within=SOON, proves=ends)
 
@@ -210,5 +212,5 @@ def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
             lambda: peer.ended is not None or bool(peer.take(frame("sasl-outcome", code=0))), 10**10
         )
         held = ended and peer.ended is not None
-        target.judge((body, kind), held, f"{what} in place of sasl-init: {peer.instead()}")
-        target.judge(ends, held, f"{what} in place of sasl-init: {peer.instead()}")
+        target.record_finding((body, kind), held, f"{what} in place of sasl-init: {peer.instead()}")
+        target.record_finding(ends, held, f"{what} in place of sasl-init: {peer.instead()}")

@@ -52,7 +52,7 @@ def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[in
     for session in sessions:
         peer.expect(frame("begin", remote_channel=session.channel), proves="AMQP10-SESS-02")
     theirs = [session.theirs for session in sessions]
-    target.judge(
+    target.record_finding(
         "AMQP10-SESS-02",
         len(set(theirs)) == len(theirs),
         f"the sessions were answered on channels {theirs}",
@@ -108,13 +108,13 @@ def test_a_session_that_failed_drops_what_still_comes(
         each.brief() for each in peer.inbox if each.channel == end.channel and each.name != "begin"
     ]
     late = [each for each in late if each.startswith(("end", "attach", "disposition"))]
-    target.judge(
+    target.record_finding(
         "AMQP10-SESS-04",
         not late,
         f"behind the end of a session that failed came {late or 'nothing'}",
     )
     found = bodies(collect(target, peer, receiver, 1, within=QUIET))
-    target.judge(
+    target.record_finding(
         "AMQP10-SESS-04",
         not found,
         f"the queue has {found or 'nothing'} of what came behind the error",
@@ -132,7 +132,7 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         peer.attach(role, target.node(), handle=first.handle, answered=False)
         came = peer.watch_for(either(frame("end"), frame("close"), frame("attach")))
         condition = None if came is None else came.condition
-        target.judge(
+        target.record_finding(
             "AMQP10-SESS-07",
             condition == "amqp:session:handle-in-use",
             f"a handle in use was answered with {peer.instead() if came is None else came.brief()}",
@@ -179,7 +179,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
             isinstance(each, FrameReceived)
             and each.conn == peer.conn
             and each.command == "transfer"
-            for each in target.outcome.events
+            for each in target.events
         )
 
     def used_up(room: int) -> bool:
@@ -195,7 +195,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
         target.wait_until(partial(beyond, room), QUIET)
         everything = len(peer.deliveries) == count
         came = transfers()
-        target.judge(
+        target.record_finding(
             (respected, computed),
             came <= room and (came == room or everything),
             f"with room for {room} transfers {came} came ({before} before), {len(peer.deliveries)}"
@@ -204,7 +204,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
         peer.flow(link, incoming_window=step, link_credit=1000)
         room = came + step
     got = collect(target, peer, link, count)
-    target.judge(
+    target.record_finding(
         counts,
         bodies(got) == sent,
         f"{len(got)} of {count} messages came, in order: {bodies(got) == sent}",
@@ -244,13 +244,13 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     expected = min(windows[-1], count)
     got = collect(target, peer, link, expected)
     detail = f"with windows of {windows} from the start {len(got)} of {count} messages came"
-    if not target.judge(start, len(got) == expected, detail):
+    if not target.record_finding(start, len(got) == expected, detail):
         return
     peer.flow(link, incoming_window=100, link_credit=count + 1 - len(got), drain=True)
     came = last_flow(peer, link)
     judge_trace(target, peer, amqp_windows.ids)
     if came is not None:
-        target.judge(
+        target.record_finding(
             present, True, "no flow of the broker was without next-incoming-id after both begins"
         )
 
@@ -277,7 +277,7 @@ def test_ids_of_the_client_may_run_over_the_end(
         peer.confirmed(link.session, each, proves=wraps)
     receiver = peer.receiver(node, credit=count)
     got = collect(target, peer, receiver, count)
-    target.judge(
+    target.record_finding(
         transfer_ids, bodies(got) == sent, f"{len(got)} of {count} messages came back in order"
     )
     peer.flow(receiver, drain=True, link_credit=3)
@@ -285,7 +285,7 @@ def test_ids_of_the_client_may_run_over_the_end(
     if last is not None and last.get("link-credit") == 0:
         # It answers a flow that came behind all transfers, so it knows of every one of them.
         id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
-        target.judge(
+        target.record_finding(
             told,
             id == ours,
             f"behind our last transfer a flow tells next-incoming-id {id}, should be {ours}",
@@ -293,13 +293,13 @@ def test_ids_of_the_client_may_run_over_the_end(
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = [
         each
-        for each in target.outcome.events
+        for each in target.events
         if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
     ]
-    target.judge(
+    target.record_finding(
         present, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id"
     )
-    target.judge(told, bool(flows), f"{len(flows)} flows came")
+    target.record_finding(told, bool(flows), f"{len(flows)} flows came")
 
 
 def own_windows(target: Target) -> st.SearchStrategy[Where]:
@@ -363,7 +363,7 @@ def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) 
     peer.flow(echo=True)
     came = peer.watch_for(frame("flow"), within=QUIET * 10)
     said = peer.instead() if came is None else came.brief()
-    target.judge(
+    target.record_finding(
         "AMQP10-CREDIT-22", came is not None, f"a flow of the session that asks for an echo: {said}"
     )
 
@@ -394,7 +394,9 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
     for requirement, name in zip(
         fields, ("delivery-count", "link-credit", "available", "drain"), strict=True
     ):
-        target.judge(requirement, name not in came.fields, f"a flow without handle: {came.brief()}")
+        target.record_finding(
+            requirement, name not in came.fields, f"a flow without handle: {came.brief()}"
+        )
     judge_trace(target, peer, amqp_windows.ids)
 
 
@@ -411,7 +413,7 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
     link = peer.attach(RECEIVER, node)
     peer.flow(link, link_credit=credit)
     got = collect(target, peer, link, min(window, credit))
-    target.judge(
+    target.record_finding(
         (respected, spent),
         len(got) == min(window, credit),
         f"window {window}, credit {credit}: {len(got)} came",
@@ -428,7 +430,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
     for error in (None, ("amqp:internal-error", "the client gives up")):
         end = peer.end(error=error, proves="AMQP10-SESS-03")
         assert end is not None
-        target.judge(
+        target.record_finding(
             "AMQP10-SESS-03", end.condition is None, f"the end was answered with {end.brief()}"
         )
         peer.begin(answered=False)
@@ -476,4 +478,4 @@ def test_a_flow_says_where_the_transfer_ids_are(
             f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells"
             f" {told}"
         )
-        target.judge("AMQP10-WIN-06", told == expected, f"{detail}, should be {expected}")
+        target.record_finding("AMQP10-WIN-06", told == expected, f"{detail}, should be {expected}")

@@ -42,7 +42,7 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     peer = target.amqp()
     link = reader(peer, node, mode)
     named = told(link, "source").get("distribution-mode")
-    target.judge(
+    target.record_finding(
         says,
         named in ("copy", "move"),
         f"asked for {mode} the broker's source has the distribution-mode {named}",
@@ -58,7 +58,7 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     later = bodies(
         collect(target, other, other.receiver(node, credit=count + 5), count if kept else 0)
     )
-    target.judge(
+    target.record_finding(
         true,
         later == (sent if kept else []),
         f"the link said {named}, and then {later} could be had",
@@ -83,7 +83,7 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
         target.require("AMQP10-TERM-02", fine, f"a dynamic {side} was answered with {inside}")
         made.append((link, str(address)))
     names = {address for _, address in made}
-    target.judge(
+    target.record_finding(
         "AMQP10-TERM-02", len(names) == count, f"{count} nodes have the addresses {sorted(names)}"
     )
     for number, (link, address) in enumerate(made):

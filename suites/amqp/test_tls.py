@@ -43,12 +43,12 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     over TLS, whole."""
     node, body = target.node(), b"\x5a" * size
     peer = target.amqp(acceptor=ACCEPTOR)
-    target.judge(
+    target.record_finding(
         (SHOWN, "AMQP10-TLS-02"),
         bool(peer.channel.security),
         f"TLS was agreed on: {peer.channel.security}",
     )
-    target.judge(
+    target.record_finding(
         "AMQP10-SASL-12",
         peer.opened is not None,
         "headers were exchanged again behind SASL, and open came",
@@ -83,7 +83,7 @@ def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
     peer.channel.secure()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(proves=behind)
-    target.judge(before, bool(peer.channel.security), f"inside is {peer.channel.security}")
+    target.record_finding(before, bool(peer.channel.security), f"inside is {peer.channel.security}")
     peer.begin()
     peer.settle()
 
@@ -111,7 +111,7 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
         peer.header(id)
         served = peer.watch_for(frame(HEADER, id=id), within=seconds(3)) is not None
-        target.judge(
+        target.record_finding(
             SSL,
             not served,
             f"header {id} in the clear: {'it was answered' if served else peer.instead()}",
@@ -132,7 +132,9 @@ def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
         response = plain_response(target, passcode="certainly not this")
         peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": response})
         outcome = peer.expect(frame("sasl-outcome"), proves=code)
-        target.judge(code, outcome.get("code") == 1, f"a wrong password: {outcome.brief()}")
+        target.record_finding(
+            code, outcome.get("code") == 1, f"a wrong password: {outcome.brief()}"
+        )
         peer.inbox.clear()
         peer.expect_end(proves=ends)
 
@@ -146,7 +148,7 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
     peer = secured(target, CERTIFIED)
     peer.header(SASL_ID)
     offer = peer.expect(frame("sasl-mechanisms"))
-    target.judge(
+    target.record_finding(
         by_it,
         "EXTERNAL" in mechanisms(offer),
         f"to a client with a certificate is offered {offer.brief()}",
@@ -182,11 +184,11 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
             closed = [
                 each for each in peer.inbox if each.name == "close" and each.condition is not None
             ]
-            target.judge(
+            target.record_finding(
                 target.cited, not begun_ and bool(closed), f"{said}, and then {peer.instead()}"
             )
         else:
-            target.judge(target.cited, True, said)
+            target.record_finding(target.cited, True, said)
 
 
 @case("ARTEMIS-TLS-client-1", needs={"amqp", "tls-fixtures"})
@@ -197,7 +199,9 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) ->
         peer = secured(target, STRANGER)
         peer.header(SASL_ID)
         served = peer.watch_for(frame("sasl-mechanisms"), within=seconds(3)) is not None
-        target.judge(target.cited, not served, f"{'mechanisms came' if served else peer.instead()}")
+        target.record_finding(
+            target.cited, not served, f"{'mechanisms came' if served else peer.instead()}"
+        )
     secured(target, CERTIFIED).authenticate(
         target.target.identity.login, target.target.identity.passcode
     )
@@ -217,7 +221,9 @@ def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
         node.address, credit=1, capabilities=node.capabilities, proves=target.cited
     )
     got = peer.receive(receiver, proves=target.cited)
-    target.judge(target.cited, got.body == "over TLS " * 10_000, f"{len(got.body)} characters came")
+    target.record_finding(
+        target.cited, got.body == "over TLS " * 10_000, f"{len(got.body)} characters came"
+    )
     receiver.accept()
     peer.close(proves=target.cited)
 

@@ -116,11 +116,13 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
             declared, found.kind("state") == "declared" and bool(state.get("txn-id")), found.brief()
         )
         ids.append(bytes(state["txn-id"]))
-    target.judge(declared, len(set(ids)) == count, f"{count} transactions have the ids {ids}")
+    target.record_finding(
+        declared, len(set(ids)) == count, f"{count} transactions have the ids {ids}"
+    )
     for number, id in enumerate(ids):
         how = fail or number == 0
         found = coordinator.answered(coordinator.say("discharge", txn_id=id, fail=how))
-        target.judge(
+        target.record_finding(
             succeeds, found.kind("state") == "accepted" or not how, f"fail={how}: {found.brief()}"
         )
 
@@ -156,12 +158,12 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
             found is not None and found.kind("state") == "transactional-state" and state is not None
         )
         fine = fine and state is not None and bytes(state["txn-id"]) == id
-        target.judge(
+        target.record_finding(
             told, fine, f"of a post in {id!r} was told {found.brief() if found else peer.instead()}"
         )
     peer.settle()
     early = waiting(target, node, len(outside))
-    target.judge(
+    target.record_finding(
         unseen,
         early == outside,
         f"before the discharge {early} could be had, {outside} posted outside",
@@ -169,13 +171,13 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     coordinator.discharge(id, fail)
     expected = outside + ([] if fail else sent)
     late = waiting(target, node, len(expected))
-    target.judge(
+    target.record_finding(
         unseen,
         sorted(late) == sorted(expected),
         f"fail={fail}: {late} can be had, should be {expected}",
     )
     if settled:
-        target.judge(told, True, "the posts were settled: nothing is to be told")
+        target.record_finding(told, True, "the posts were settled: nothing is to be told")
 
 
 def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
@@ -227,7 +229,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
         peer.disposition(each, within(id, "accepted"), settled=False)
     peer.settle()
     early = waiting(target, node, 0)
-    target.judge(
+    target.record_finding(
         (applies, stays),
         not early,
         f"before the discharge {early} of the held messages came to another",
@@ -235,7 +237,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     coordinator.discharge(id, fail)
     if fail:
         early = waiting(target, node, 0)
-        target.judge(
+        target.record_finding(
             stays,
             not early,
             f"after the rollback {early} came to another before the receiver let go",
@@ -246,7 +248,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     peer.settle()
     expected = [each.message.body for each in got if fail or each not in retired]
     late = waiting(target, node, len(expected))
-    target.judge(
+    target.record_finding(
         (applies, stays),
         sorted(late) == sorted(expected),
         f"fail={fail}: {late} came, should be {expected}",
@@ -277,7 +279,7 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
         peer.disposition(each, within(id, "accepted"))
     coordinator.discharge(id, fail=True)
     late = waiting(target, node, count)
-    target.judge(
+    target.record_finding(
         (default, settled),
         sorted(late) == sent,
         f"after the rollback {late} could be had, should be {sent}",
@@ -313,12 +315,12 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
             peer.leave(CloseHow.EOF if how == "eof" else CloseHow.RESET)
     came = waiting(target, node, 1)
     posted = waiting(target, other, 0)
-    target.judge(
+    target.record_finding(
         "AMQP10-TXN-14",
         came == [b"held"],
         f"after {how} {came} could be had, accepted before: {retire}",
     )
-    target.judge(
+    target.record_finding(
         "AMQP10-TXN-14", not posted, f"after {how} {posted} could be had of what was posted"
     )
 
@@ -353,11 +355,11 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
         )
         if kind != "global" and fine:
             fine = "amqp:transaction:unknown-id" in str(error)
-        target.judge(
+        target.record_finding(
             declare if kind == "global" else discharge, fine, f"{kind}: {said}; should be {wanted}"
         )
         if found is not None:
-            target.judge(
+            target.record_finding(
                 (declare, discharge), bool(coordinator.declare()), "a declare behind it is answered"
             )
 
@@ -373,7 +375,7 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         fine = came is not None and came.name == "detach" and came.condition is not None
-        target.judge("AMQP10-TXN-02", fine, f"a settled declare was answered with {said}")
+        target.record_finding("AMQP10-TXN-02", fine, f"a settled declare was answered with {said}")
 
 
 @case("AMQP10-TXN-04", "AMQP10-TXN-09", needs={"amqp", "amqp-transactions"})
@@ -390,10 +392,12 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         condition = None if came is None else came.condition
-        target.judge(failed, condition is not None, f"an outcome in an unknown transaction: {said}")
+        target.record_finding(
+            failed, condition is not None, f"an outcome in an unknown transaction: {said}"
+        )
         peer.leave()
         back = waiting(target, node, 1)
-        target.judge(applies, back == [b"held"], f"then {back} could be had")
+        target.record_finding(applies, back == [b"held"], f"then {back} could be had")
 
 
 @case("AMQP10-TXN-04", "AMQP10-TXN-06", needs={"amqp", "amqp-transactions"})
@@ -422,10 +426,12 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
             or (trouble is not None and trouble.condition is not None)
         )
         said = trouble.brief() if trouble else peer.instead()
-        target.judge(failed, fine, f"a post in an unknown transaction, settled: {settled}: {said}")
+        target.record_finding(
+            failed, fine, f"a post in an unknown transaction, settled: {settled}: {said}"
+        )
         peer.leave()
         posted = waiting(target, node, 0)
-        target.judge(unseen, not posted, f"then {posted} could be had")
+        target.record_finding(unseen, not posted, f"then {posted} could be had")
 
 
 def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
@@ -458,7 +464,7 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
             and came.name == "detach"
             and came.condition == "amqp:transaction:rollback"
         )
-        target.judge(
+        target.record_finding(
             "AMQP10-TXN-08", fine, f"a discharge before the last transfer was answered with {said}"
         )
 
@@ -482,7 +488,7 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
             and came.name == "detach"
             and came.condition == "amqp:transaction:rollback"
         )
-        target.judge(
+        target.record_finding(
             "AMQP10-TXN-11", fine, f"outcomes in two transactions were answered with {said}"
         )
 
@@ -507,7 +513,7 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
         refused = (
             came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
         )
-        target.judge(
+        target.record_finding(
             "AMQP10-TXN-12", acquired or refused, f"a flow with a txn-id was answered with {said}"
         )
 
@@ -539,16 +545,18 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             coordinator.await_answer(number)
             found = coordinator.link.session.outcomes.get(number)
             said = found.brief() if found else peer.instead()
-            target.judge(
+            target.record_finding(
                 "AMQP10-TXN-15",
                 found is None or found.kind("state") != "accepted",
                 f"the discharge was answered: {said}",
             )
         else:
-            target.judge("AMQP10-TXN-15", True, f"the broker ended it before the discharge: {said}")
+            target.record_finding(
+                "AMQP10-TXN-15", True, f"the broker ended it before the discharge: {said}"
+            )
             peer.leave()
         target.advance(QUIET)
         came = waiting(target, node, 0)
-        target.judge(
+        target.record_finding(
             "AMQP10-TXN-15", b"good" not in came, f"of the failed transaction {came} could be had"
         )

@@ -54,7 +54,7 @@ def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceive
 
     return [
         each
-        for each in target.outcome.events
+        for each in target.events
         if isinstance(each, FrameReceived)
         and each.conn == peer.conn
         and each.command == "disposition"
@@ -101,7 +101,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         peer.leave()
         other = target.amqp()
         came = bodies(collect(target, other, other.receiver(node, credit=1), 0))
-        target.judge(
+        target.record_finding(
             OTHERS[field], b"torn" not in came, f"after {why} the queue has {came or 'nothing'}"
         )
 
@@ -145,12 +145,12 @@ def test_settled_on_one_transfer_is_settled_for_good(
         )
         peer.settle()
         word = spoken_of(target, peer, delivery)
-        target.judge(judged, not word, f"{said}, and {len(word)} dispositions came")
+        target.record_finding(judged, not word, f"{said}, and {len(word)} dispositions came")
     else:
         target.wait_until(lambda: settles(peer, link, delivery) or peer.ended is not None, PATIENCE)
-        target.judge(judged, settles(peer, link, delivery), f"{said}; {peer.instead()}")
+        target.record_finding(judged, settles(peer, link, delivery), f"{said}; {peer.instead()}")
     came = bodies(collect(target, peer, peer.receiver(node, credit=2), 1))
-    target.judge(judged, came == [b"in parts"], f"{said}, and the queue has {came}")
+    target.record_finding(judged, came == [b"in parts"], f"{said}, and the queue has {came}")
 
 
 @case("AMQP10-XFER-10", "AMQP10-XFER-11", needs={"amqp"})
@@ -182,11 +182,11 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     )
     flags = [[each.get("settled") for each in delivery.frames] for delivery in got]
     if agreed == SETTLED:
-        target.judge(
+        target.record_finding(
             all_, all(True in each for each in flags), f"agreed as settled: settled was {flags}"
         )
     elif agreed == UNSETTLED:
-        target.judge(
+        target.record_finding(
             none,
             not any(True in each for each in flags),
             f"agreed as unsettled: settled was {flags}",
@@ -229,9 +229,9 @@ def test_an_aborted_delivery_never_was(
     peer.publish(link, b"whole", proves=judged)
     peer.settle()
     word = spoken_of(target, peer, aborted)
-    target.judge(void, not word, f"of the aborted delivery {len(word)} dispositions spoke")
+    target.record_finding(void, not word, f"of the aborted delivery {len(word)} dispositions spoke")
     came = [_carried(each) for each in collect(target, peer, peer.receiver(node, credit=5), 1)]
-    target.judge(
+    target.record_finding(
         judged, came == [b"whole"], f"an aborted delivery, more={more}, and the queue has {came}"
     )
 
@@ -270,7 +270,9 @@ def test_a_receiver_of_mode_first_settles_at_once(
     got = collect(target, peer, receiver, count, quiet=0)
     target.control(len(got) == count, f"{len(got)} of {count} messages came; {peer.instead()}")
     modes = [each.get("rcv-settle-mode") for delivery in got for each in delivery.frames]
-    target.judge(illegal, SECOND not in modes, f"on a link agreed as first transfers say {modes}")
+    target.record_finding(
+        illegal, SECOND not in modes, f"on a link agreed as first transfers say {modes}"
+    )
 
 
 @case("AMQP10-XFER-17", needs={"amqp", "amqp-multi-transfer"})
@@ -339,6 +341,6 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
         target.advance(QUIET)
     later = [each.kind("state") for each in peer.inbox if words.accepts(each)]
     fine = all(each in (None, state) for each in later)
-    target.judge(
+    target.record_finding(
         "AMQP10-XFER-24", fine, f"the broker said {state}, and then {later or 'nothing more'}"
     )

@@ -117,7 +117,7 @@ def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: st
     closed = target.wait_until(lambda: peer.ended is not None or _told(peer), PATIENCE)
     opened = any(each.name == "connection.open-ok" for each in peer.inbox)
     said = [each.brief() for each in peer.inbox]
-    target.judge(
+    target.record_finding(
         proves,
         closed and not opened,
         f"{what}: {peer.instead() if not closed else said or 'the end'}",

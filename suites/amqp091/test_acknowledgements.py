@@ -108,9 +108,9 @@ def test_acknowledgements_reach_as_far_as_they_say(
     found = [int(each) for each in bodies(drained(peer, queue))]
     told = f"of {count} messages, with {steps}, {found} came back, should be {left}"
     used = {what for what, *_ in steps}
-    target.judge(multiple_acks, found == left, told)
+    target.record_finding(multiple_acks, found == left, told)
     if used - {"ack"}:
-        target.judge((rejects, nacks), found == left, told)
+        target.record_finding((rejects, nacks), found == left, told)
 
 
 @case("AMQP091-RED-01", "AMQP091-REC-01", "RABBITMQ-AMQP091-NACK-02", needs={"amqp091"})
@@ -146,12 +146,12 @@ def test_what_is_requeued_comes_in_its_old_place(
     eventually(peer, lambda: peer.count(queue) == len(wanted), within=QUIET * 4)
     again = drained(peer, queue)
     found = [int(each) for each in bodies(again)]
-    target.judge(
+    target.record_finding(
         place, found == wanted, f"{way} of {chosen} of {count}: {found} came, should be {wanted}"
     )
     flags = {int(each.body): each["redelivered"] for each in again}
     proves = (flag, recovered) if way == "recover" else flag
-    target.judge(
+    target.record_finding(
         proves,
         all(flags[at] is (at in chosen) for at in flags),
         f"{way} of {chosen}: the flags are {flags}",
@@ -178,7 +178,7 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
         *bodies(arrive(peer, 1, channel=3)),
         *bodies(peer.deliveries(2)),
     }
-    target.judge(
+    target.record_finding(
         proves,
         found == {b"0", b"1", b"2"},
         f"in the end {sorted(found)} had come again or to the other",

@@ -76,11 +76,11 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     peer.publish(bytes(limit), queue)
     peer.settle()
     kept = eventually(peer, lambda: peer.count(queue, channel=2) == 1)
-    target.judge(proves, kept, f"a message of {limit} octets should be kept")
+    target.record_finding(proves, kept, f"a message of {limit} octets should be kept")
     peer.publish(bytes(limit + 1), queue)
     peer.refused(CHANNEL, 406, channel=1, proves=proves)
     found = [len(each) for each in bodies(drained(peer, queue, channel=2))]
-    target.judge(
+    target.record_finding(
         (proves, others),
         found == [limit],
         f"messages of {found} octets could be had on another channel",

@@ -57,7 +57,9 @@ def test_other_channels_go_on(target: Bench) -> None:
     peer.refused(CHANNEL, 404, channel=1)
     peer.publish(b"after", queue, channel=2)
     delivery = peer.delivery(channel=2, proves=proves)
-    target.judge(proves, delivery.body == b"after", f"channel 2 delivered {delivery.brief()}")
+    target.record_finding(
+        proves, delivery.body == b"after", f"channel 2 delivered {delivery.brief()}"
+    )
 
 
 @case("AMQP091-TUNE-06", needs={"amqp091"})
@@ -98,9 +100,9 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
             peer.leave()
     owner.consume(name, no_ack=True)
     found = arrive(owner, 2)
-    target.judge(again, bodies(found) == [b"2", b"3"], f"afterwards {bodies(found)} came")
+    target.record_finding(again, bodies(found) == [b"2", b"3"], f"afterwards {bodies(found)} came")
     flags = [each["redelivered"] for each in found]
-    target.judge(flag, flags == [True] * len(found), f"the flags redelivered are {flags}")
+    target.record_finding(flag, flags == [True] * len(found), f"the flags redelivered are {flags}")
     owner.call("queue.delete", {"queue": name})
 
 
@@ -112,11 +114,13 @@ def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     queue = queue_of(peer)
     peer.consume(queue, no_ack=True)
     answer = peer.call("channel.flow", {"active": False}, proves=proves)
-    target.judge(proves, answer["active"] is False, f"flow-ok says active={answer['active']}")
+    target.record_finding(
+        proves, answer["active"] is False, f"flow-ok says active={answer['active']}"
+    )
     peer.publish(b"later", queue)
     peer.expect_nothing(
         for_=QUIET, of=method("basic.deliver"), proves=proves, why="the flow is stopped"
     )
     peer.call("channel.flow", {"active": True}, proves=proves)
     delivery = peer.delivery(proves=proves)
-    target.judge(proves, delivery.body == b"later", f"afterwards {delivery.brief()} came")
+    target.record_finding(proves, delivery.body == b"later", f"afterwards {delivery.brief()} came")

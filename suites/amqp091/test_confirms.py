@@ -61,12 +61,12 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
         last += count
     found, wrong = answers(peer, last)
     acked = [number for number, name in found.items() if name == "basic.ack"]
-    target.judge(
+    target.record_finding(
         proves,
         sorted(acked) == list(range(1, last + 1)),
         f"of {last} messages {len(acked)} were acknowledged",
     )
-    target.judge(proves, not wrong, f"answered twice, or never published: {wrong}")
+    target.record_finding(proves, not wrong, f"answered twice, or never published: {wrong}")
 
 
 @case("RABBITMQ-AMQP091-CONF-02", needs={"amqp091"})
@@ -85,12 +85,12 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
             returned += 1
         else:
             last = each["delivery-tag"]
-            target.judge(
+            target.record_finding(
                 proves,
                 returned >= last,
                 f"message {last} is confirmed when {returned} were returned: {names}",
             )
-    target.judge(proves, names.count("basic.return") == 3, f"{names} came")
+    target.record_finding(proves, names.count("basic.return") == 3, f"{names} came")
 
 
 def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
@@ -133,7 +133,7 @@ def test_messages_of_a_transaction_come_with_its_commit(
             peer.publish(body, queue)
         peer.settle()
         waiting = peer.count(queue, channel=2)
-        target.judge(
+        target.record_finding(
             proves,
             waiting == len(wanted),
             f"before its end {waiting - len(wanted)} messages of one waited",
@@ -141,11 +141,11 @@ def test_messages_of_a_transaction_come_with_its_commit(
         peer.call("tx.commit" if commit else "tx.rollback", proves=proves)
         wanted += sent if commit else []
         waiting = peer.count(queue, channel=2)
-        target.judge(
+        target.record_finding(
             proves, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}"
         )
     found = bodies(drained(peer, queue, channel=2))
-    target.judge(proves, found == wanted, f"{found} came, should be {wanted}")
+    target.record_finding(proves, found == wanted, f"{found} came, should be {wanted}")
 
 
 @case("AMQP091-TX-02", needs={"amqp091"})
@@ -171,7 +171,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     peer.close_channel(2)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     found = bodies(drained(peer, queue))
-    target.judge(proves, found == ([] if commit else [b"1", b"2"]), f"{found} came back")
+    target.record_finding(proves, found == ([] if commit else [b"1", b"2"]), f"{found} came back")
 
 
 @case("AMQP091-TX-03", needs={"amqp091"})

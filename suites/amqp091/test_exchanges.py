@@ -39,7 +39,7 @@ def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
     peer.publish(b"nobody's", f"{queue}x")
     peer.settle()
     found = bodies(drained(peer, queue)), bodies(drained(peer, other))
-    target.judge(proves, found == ([b"mine"], []), f"the two queues have {found}")
+    target.record_finding(proves, found == ([b"mine"], []), f"the two queues have {found}")
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "*", "#"]), max_size=3).map(".".join)
@@ -96,8 +96,8 @@ def test_messages_pass_by_their_keys(
     found = bodies(drained(peer, queue))
     told = f"{kind}, bound by {bindings}: of messages with {keys} came {found}, should be {wanted}"
     proves = {"direct": direct, "fanout": fanout, "topic": topic}[kind]
-    target.judge(proves, set(found) == set(wanted), told)
-    target.judge(once, len(found) == len(set(found)), told)
+    target.record_finding(proves, set(found) == set(wanted), told)
+    target.record_finding(once, len(found) == len(set(found)), told)
 
 
 @case("AMQP091-EXCH-06", needs={"amqp091"})
@@ -138,7 +138,7 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
             if other and answer is None
             else None
         )
-        target.judge(
+        target.record_finding(
             proves, answer is not None or refused is not None, f"the same again: {peer.instead()}"
         )
     else:
@@ -147,7 +147,9 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
             for each in ("channel", "connection")
             if peer.watch_for(method(f"{each}.close")) is not None
         ]
-        target.judge(proves, bool(closes), f"declared with another {other}: {peer.instead()}")
+        target.record_finding(
+            proves, bool(closes), f"declared with another {other}: {peer.instead()}"
+        )
     again = target.amqp091()
     again.call("exchange.delete", {"exchange": about["exchange"]})
 
@@ -206,7 +208,7 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
         peer.publish(key.encode(), key, exchange=exchange)
     peer.settle()
     found = bodies(drained(peer, queue))
-    target.judge(proves, found == [b"b"], f"behind unbind-ok of a {found} came")
+    target.record_finding(proves, found == [b"b"], f"behind unbind-ok of a {found} came")
 
 
 @case("RABBITMQ-AMQP091-E2E-01", needs={"amqp091"})
@@ -225,10 +227,12 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     peer.publish(b"round", "", exchange=first)
     peer.settle()
     found = bodies(drained(peer, queue))
-    target.judge(proves, found == [b"round"], f"{found} came, should be one message")
+    target.record_finding(proves, found == [b"round"], f"{found} came, should be one message")
     peer.call("exchange.unbind", {"source": first, "destination": second}, proves=proves)
     peer.publish(b"no more", "", exchange=first)
     peer.settle()
-    target.judge(proves, not drained(peer, queue), "nothing should pass by a binding that is gone")
+    target.record_finding(
+        proves, not drained(peer, queue), "nothing should pass by a binding that is gone"
+    )
     for each in (first, second):
         peer.call("exchange.delete", {"exchange": each})

@@ -50,8 +50,10 @@ def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
         )
     proves, word = (types, silent) if what == "type" else (ends, quiet)
     told = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
-    target.judge(proves, told, f"a frame with {fault}: {peer.instead()}")
-    target.judge(word, not peer.inbox, f"a frame with {fault} was answered: {peer.instead()}")
+    target.record_finding(proves, told, f"a frame with {fault}: {peer.instead()}")
+    target.record_finding(
+        word, not peer.inbox, f"a frame with {fault} was answered: {peer.instead()}"
+    )
     others_work(target)
 
 
@@ -110,11 +112,11 @@ def test_contents_are_cut_as_agreed(
             at += piece
     peer.consume(queue, no_ack=True)
     delivery = peer.delivery(proves=any_number)
-    target.judge(
+    target.record_finding(
         same, delivery.body == body, f"of {size} octets {len(delivery.body)} came, or others"
     )
     largest = max(delivery.frames)
-    target.judge(
+    target.record_finding(
         agreed,
         largest <= frame_max,
         f"the largest frame has {largest} octets, and frame-max is {frame_max}",
@@ -252,7 +254,7 @@ def test_any_octets_are_survived(target: Bench, octets: bytes, type: int) -> Non
     peer.send_frame(type, 1, octets)
     peer.send("channel.flow", {"active": True}, channel=1)
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         proves,
         bool(peer.inbox) or peer.ended is not None,
         f"to {octets!r} in a frame of type {type}: {peer.instead()}",

@@ -20,7 +20,7 @@ REAL_S = 1
 def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
     return [
         each.at_ns
-        for each in target.outcome.events
+        for each in target.events
         if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
     ]
 
@@ -47,7 +47,7 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
     target.judge_count(
         halves, "heart-beats in seven halves of the interval", len(beats), (6, 8), "heart-beats"
     )
-    target.judge(
+    target.record_finding(
         within,
         len(beats) >= 3,
         f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s",
@@ -84,7 +84,7 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         between, "until it is given up", gone, (2 * interval, 3 * interval + late), since
     )
     said = [each.brief() for each in peer.inbox]
-    target.judge(silent, not said, f"before the end came {said or 'nothing'}")
+    target.record_finding(silent, not said, f"before the end came {said or 'nothing'}")
 
 
 @case("AMQP091-HB-05", needs={"amqp091"})
@@ -108,7 +108,9 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
             peer.send("channel.flow", {"active": True}, channel=1)
         else:
             peer.write(frame[step : step + 1])
-    target.judge(proves, peer.ended is None, f"with {what} every half interval: {peer.instead()}")
+    target.record_finding(
+        proves, peer.ended is None, f"with {what} every half interval: {peer.instead()}"
+    )
 
 
 @case("AMQP091-HB-06", needs={"amqp091"})
@@ -120,8 +122,8 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
     beats = _beats(target, peer, since)
-    target.judge(proves, not beats, f"{len(beats)} heart-beats came, and none was wanted")
-    target.judge(proves, peer.ended is None, f"a silent client: {peer.instead()}")
+    target.record_finding(proves, not beats, f"{len(beats)} heart-beats came, and none was wanted")
+    target.record_finding(proves, peer.ended is None, f"a silent client: {peer.instead()}")
     if peer.ended is None:
         peer.settle()
         peer.expect_nothing(for_=QUIET)

@@ -21,8 +21,8 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     peer = target.amqp091_peer()
     start = peer.start(proves=begins)
     told = f"start says version {start['version-major']}-{start['version-minor']}"
-    target.judge(begins, (start["version-major"], start["version-minor"]) == (0, 9), told)
-    target.judge(
+    target.record_finding(begins, (start["version-major"], start["version-minor"]) == (0, 9), told)
+    target.record_finding(
         locale, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
     )
     known = start["server-properties"]
@@ -31,7 +31,9 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
         for each in ("product", "version", "platform", "copyright", "information")
         if not known.get(each)
     ]
-    target.judge(about, not missing, f"the server's properties lack {missing or 'nothing'}")
+    target.record_finding(
+        about, not missing, f"the server's properties lack {missing or 'nothing'}"
+    )
 
 
 @case("AMQP091-VER-02", "AMQP091-VER-03", needs={"amqp091"})
@@ -66,9 +68,11 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octet
     header = peer.expect(method(HEADER), proves=proves)
     said = (header["id"], header["major"], header["minor"], header["revision"])
     spoken = ((0, 0, 9, 1), (0, 1, 0, 0), (3, 1, 0, 0), (2, 1, 0, 0), (1, 1, 0, 9), (1, 1, 9, 1))
-    target.judge(proves, said in spoken, f"to {octets!r} the server answered with AMQP {said}")
+    target.record_finding(
+        proves, said in spoken, f"to {octets!r} the server answered with AMQP {said}"
+    )
     peer.expect_end(proves=proves)
-    target.judge(proves, not peer.inbox, f"behind the header came {peer.instead()}")
+    target.record_finding(proves, not peer.inbox, f"behind the header came {peer.instead()}")
 
 
 @case("AMQP091-START-03", needs={"amqp091"})
@@ -83,7 +87,7 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     )
     peer.start_ok("NOBODYS", b"")
     peer.expect_end(proves=proves)
-    target.judge(proves, not peer.inbox, f"before the end came {peer.instead()}")
+    target.record_finding(proves, not peer.inbox, f"before the end came {peer.instead()}")
 
 
 @case("RABBITMQ-AMQP091-AUTH-01", needs={"amqp091", "login"})
@@ -107,7 +111,7 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     if understands:
         peer.refused(CONNECTION, 403, proves=proves)
     peer.expect_end(proves=proves)
-    target.judge(proves, not peer.inbox, f"behind that came {peer.instead()}")
+    target.record_finding(proves, not peer.inbox, f"behind that came {peer.instead()}")
 
 
 @case("AMQP091-TUNE-01", needs={"amqp091"})
@@ -116,7 +120,7 @@ def test_the_server_proposes_limits(target: Bench) -> None:
     (proves,) = target.cited
     tuned = target.amqp091().tuned
     assert tuned is not None
-    target.judge(
+    target.record_finding(
         proves,
         tuned["frame-max"] == 0 or tuned["frame-max"] >= 4096,
         f"frame-max is {tuned['frame-max']}",
@@ -223,7 +227,7 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     peer.expect(method("connection.close-ok", channel=0), proves=proves)
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     late = [each.brief() for each in peer.inbox if each.name != "basic.deliver"]
-    target.judge(proves, not late, f"with close-ok came {late or 'nothing'}")
+    target.record_finding(proves, not late, f"with close-ok came {late or 'nothing'}")
 
 
 def _hard_error(peer: Amqp091Peer) -> None:
@@ -244,7 +248,7 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     peer.send("connection.close", {"reply-code": 200})
     peer.expect(method("connection.close-ok", channel=0), proves=proves)
     answers = [each.brief() for each in peer.inbox if each.name == "queue.declare-ok"]
-    target.judge(
+    target.record_finding(
         proves, not answers, f"a method behind close was answered with {answers or 'nothing'}"
     )
     other = target.amqp091()

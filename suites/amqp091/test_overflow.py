@@ -83,13 +83,13 @@ def test_a_queue_keeps_what_its_limits_say(
     kept, taken = expected(sizes, length, octets, rejects)
     told = [found.get(at + 1) for at in range(len(sizes))]
     wanted = ["basic.ack" if each else "basic.nack" for each in taken]
-    target.judge(
+    target.record_finding(
         refuses,
         told == wanted,
         f"{arguments}, sizes {sizes}: the answers are {told}, should be {wanted}",
     )
     left = [each["priority"] for each in drained(peer, queue)]
-    target.judge(
+    target.record_finding(
         keeps,
         left == kept,
         f"{arguments}, sizes {sizes}: messages {left} are kept, should be {kept}",
@@ -113,7 +113,7 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
         peer.publish(b"%d" % at, queue)
     peer.settle()
     found = bodies(drained(peer, queue))
-    target.judge(proves, found == [b"3", b"4"], f"{found} waited, should be the last two")
+    target.record_finding(proves, found == [b"3", b"4"], f"{found} waited, should be the last two")
 
 
 @case("RABBITMQ-AMQP091-LEN-03", needs={"amqp091"})
@@ -152,7 +152,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     }[overflow]
     eventually(peer, lambda: peer.count(dead) == len(wanted))
     letters = drained(peer, dead)
-    target.judge(
+    target.record_finding(
         proves,
         bodies(letters) == wanted,
         f"{overflow}: the dead letters are {bodies(letters)}, should be {wanted}",
@@ -161,6 +161,6 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
         (each["headers"]["x-death"][0]["reason"], each["headers"]["x-death"][0]["queue"])
         for each in letters
     ]
-    target.judge(
+    target.record_finding(
         proves, reasons == [("maxlen", queue)] * len(letters), f"{overflow}: they tell {reasons}"
     )

@@ -63,7 +63,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         for at in (3, 4):
             peer.publish(to, b"%d" % at, proves=drops)
         found = kept(owner, queue)
-        target.judge(
+        target.record_finding(
             drops,
             found == [b"2", b"3", b"4"],
             f"{overflow}: {found} were kept, should be the last three",
@@ -73,19 +73,19 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     peer.publish(to, b"3", {"receipt": receipt}, receipt=False)
     told = peer.watch_for(ERROR)
     confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
-    target.judge(
+    target.record_finding(
         receipts,
         not confirmed,
         "the fourth message was refused by the queue and confirmed to the client",
     )
     said = "an ERROR" if told is not None else peer.instead()
-    target.judge(
+    target.record_finding(
         (refuses, errors),
         told is not None,
         f"the fourth message was refused: expected ERROR, {said}",
     )
     found = kept(owner, queue)
-    target.judge(
+    target.record_finding(
         refuses,
         found == [b"0", b"1", b"2"],
         f"{overflow}: {found} were kept, should be the first three",
@@ -124,25 +124,25 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     link = peer.sender(Node(str(about["declared_node"]).format(name=queue)))
     outcomes = _sent(target, peer, link, 5)
     if overflow == "drop-head":
-        target.judge(
+        target.record_finding(
             drops,
             outcomes == ["accepted"] * 5,
             f"{overflow}: the outcomes are {outcomes}, should be accepted",
         )
         found = kept(owner, queue)
-        target.judge(
+        target.record_finding(
             drops,
             found == [b"2", b"3", b"4"],
             f"{overflow}: {found} were kept, should be the last three",
         )
         return
     wanted = ["accepted"] * 3 + ["rejected"] * 2
-    target.judge(
+    target.record_finding(
         refuses, outcomes == wanted, f"{overflow}: the outcomes are {outcomes}, should be {wanted}"
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     found = bodies(drained(owner, queue))
-    target.judge(
+    target.record_finding(
         refuses,
         found == [b"0", b"1", b"2"],
         f"{overflow}: {found} were kept, should be the first three",
@@ -150,7 +150,7 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     if outcomes == wanted:
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)
-        target.judge(
+        target.record_finding(
             refuses, again == ["accepted"], f"with room in the queue again the outcome is {again}"
         )
     owner.call("queue.delete", {"queue": queue})

@@ -30,12 +30,14 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
         message = peer.expect(said("message"), proves=order).detail
         found.append(message["body"])
         peer.ack(message["tag"])
-    target.judge(
+    target.record_finding(
         order,
         [each[:3] for each in found] == [each[:3] for each in sent],
         f"{len(found)} messages came",
     )
-    target.judge(same, found == sent, "the bodies that came should be those that were sent")
+    target.record_finding(
+        same, found == sent, "the bodies that came should be those that were sent"
+    )
     peer.close(proves=closes)
 
 
@@ -59,7 +61,7 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
             proves=not_more,
             why=f"{prefetch} wait for acknowledgement",
         )
-        target.judge(more, tags[-1] == (part + 1) * prefetch, f"the tags are {tags}")
+        target.record_finding(more, tags[-1] == (part + 1) * prefetch, f"the tags are {tags}")
         for tag in tags[-1:] if multiple else tags:
             peer.ack(tag, multiple=multiple)
 
@@ -76,10 +78,12 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
     )
     peer.publish(full, b"first")
     told = peer.expect(said("confirmed", tag=1), proves=confirms).detail
-    target.judge(confirms, told["name"] == "ack", f"the first message was told {told}")
+    target.record_finding(confirms, told["name"] == "ack", f"the first message was told {told}")
     peer.publish(full, b"second")
     told = peer.expect(said("confirmed", tag=2), proves=refuses).detail
-    target.judge(refuses, told["name"] == "nack", f"the message for a full queue was told {told}")
+    target.record_finding(
+        refuses, told["name"] == "nack", f"the message for a full queue was told {told}"
+    )
     peer.publish(target.fresh_name(), b"nowhere", mandatory=True)
     peer.expect(said("returned", code=312, body="nowhere"), proves=returns)
     peer.expect(said("confirmed", tag=3), proves=confirms)
@@ -109,6 +113,8 @@ def test_pika_and_its_heart_beats(target: Bench) -> None:
     peer = target.pika(heartbeat=interval)
     peer.open_channel()
     target.advance(seconds(5 * interval))
-    target.judge(heard, peer.ended is None, f"pika gave up: {peer.instead()}")
-    target.judge(stays, peer.connection.is_open, f"the connection should be open: {peer.instead()}")
+    target.record_finding(heard, peer.ended is None, f"pika gave up: {peer.instead()}")
+    target.record_finding(
+        stays, peer.connection.is_open, f"the connection should be open: {peer.instead()}"
+    )
     peer.declare(exclusive=True, proves=stays)

@@ -48,8 +48,8 @@ def test_a_consumer_has_as_much_as_its_prefetch(
             f"prefetch {limit}, {count} messages: {len(found)} came, {len(waiting)} wait for their"
             " acknowledgement"
         )
-        target.judge(not_more, not limit or len(waiting) <= limit, told)
-        target.judge(
+        target.record_finding(not_more, not limit or len(waiting) <= limit, told)
+        target.record_finding(
             (as_many, each_consumer), len(found) == should, f"{told}; {should} should have come"
         )
 
@@ -97,11 +97,13 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
             f"with prefetches {limits} and {whole or 'none'} for the channel the consumers have"
             f" {have}"
         )
-        target.judge(
+        target.record_finding(
             not_more, all(len(each.waiting) <= each.limit for each in consumers.values()), told
         )
-        target.judge(not_more, not whole or sum(have) <= whole, told)
-        target.judge(both, sum(have) == together, f"{told}; together they should have {together}")
+        target.record_finding(not_more, not whole or sum(have) <= whole, told)
+        target.record_finding(
+            both, sum(have) == together, f"{told}; together they should have {together}"
+        )
         first = next((each for each in consumers.values() if each.waiting), None)
         if first is not None:
             peer.ack(first.waiting.pop(0), channel=2)
@@ -122,7 +124,7 @@ def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> Non
     before = len(arrive(peer, 2, channel=2))
     peer.consume(second, channel=2)
     after = len(arrive(peer, 5, channel=2))
-    target.judge(
+    target.record_finding(
         proves,
         (before, after) == (2, 5),
         f"the consumers have {before} and {after}, should be 2 and 5",
@@ -140,7 +142,7 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
     peer.call("basic.qos", {"prefetch-count": 1, "global": whole}, channel=2)
     peer.consume(queue, channel=2, no_ack=True)
     found = len(arrive(peer, 10, channel=2))
-    target.judge(proves, found == 10, f"{found} of 10 messages came")
+    target.record_finding(proves, found == 10, f"{found} of 10 messages came")
 
 
 @case("AMQP091-QOS-02", needs={"amqp091"})
@@ -178,7 +180,7 @@ def test_all_messages_come_as_they_are_settled(
     told = (
         f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
     )
-    target.judge(proves, sorted(bodies) == list(range(count)) and most <= limit, told)
+    target.record_finding(proves, sorted(bodies) == list(range(count)) and most <= limit, told)
 
 
 def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:

@@ -81,10 +81,14 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
     if mandatory:
         came = peer.expect(method("basic.return", channel=1), proves=proves)
         told = (came["reply-code"], came["exchange"], came["routing-key"], came.get("message-id"))
-        target.judge(proves, told == (312, "amq.direct", key, "m1"), f"returned with {told}")
-        target.judge(proves, came.body == body, f"{len(came.body)} octets came back of {size}")
+        target.record_finding(
+            proves, told == (312, "amq.direct", key, "m1"), f"returned with {told}"
+        )
+        target.record_finding(
+            proves, came.body == body, f"{len(came.body)} octets came back of {size}"
+        )
     peer.settle()
-    target.judge(proves, not peer.taken("basic.return"), "nothing else should be returned")
+    target.record_finding(proves, not peer.taken("basic.return"), "nothing else should be returned")
     target.control(
         bodies(drained(peer, queue)) == [b"goes"],
         "the message that leads somewhere should be there",
@@ -156,10 +160,10 @@ def test_messages_arrive_as_they_were_sent(
     else:
         peer.consume(queue, no_ack=True)
         came = peer.delivery()
-    target.judge(same, came.body == body, f"{body!r} arrived as {came.body!r}")
+    target.record_finding(same, came.body == body, f"{body!r} arrived as {came.body!r}")
     wanted = {name: _plain(value) for name, value in properties.items()}
     found = {name: came.get(name) for name in wanted}
-    target.judge(kept, found == wanted, f"{wanted} arrived as {found}")
+    target.record_finding(kept, found == wanted, f"{wanted} arrived as {found}")
 
 
 @case("AMQP091-PUB-04", "AMQP091-TAG-01", needs={"amqp091"})
@@ -189,11 +193,11 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
         found += more
     for way in range(ways):
         mine = [int(each.split()[1]) for each in bodies(found) if each.startswith(b"%d " % way)]
-        target.judge(
+        target.record_finding(
             ordered, mine == list(range(way, count, ways)), f"of channel {2 + way} came {mine[:20]}"
         )
     numbers = [each["delivery-tag"] for each in found]
-    target.judge(
+    target.record_finding(
         tags, 0 not in numbers and len(set(numbers)) == len(numbers), f"the tags are {numbers[:20]}"
     )
 
@@ -247,7 +251,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
         (each.name for each in peer.inbox if each.name in ("basic.consume-ok", "basic.deliver")),
         "nothing",
     )
-    target.judge(begins, first == "basic.consume-ok", f"first came {first}")
+    target.record_finding(begins, first == "basic.consume-ok", f"first came {first}")
     peer.send("basic.cancel", {"consumer-tag": "c"}, channel=1)
     peer.watch_for(method("basic.cancel-ok", channel=1))
     peer.deliveries()
@@ -261,7 +265,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     )
     peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=nobody)
     left = bodies(drained(peer, queue))
-    target.judge(ends, left == [b"late"], f"{left} is left")
+    target.record_finding(ends, left == [b"late"], f"{left} is left")
 
 
 @case("AMQP091-CONS-04", needs={"amqp091"})
@@ -273,10 +277,12 @@ def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     found = bodies(arrive(peer, 2, channel=2))
-    target.judge(proves, found == [b"1", b"2"], f"{found} came")
+    target.record_finding(proves, found == [b"1", b"2"], f"{found} came")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
-    target.judge(proves, peer.count(queue) == 0, f"{peer.count(queue)} messages wait afterwards")
+    target.record_finding(
+        proves, peer.count(queue) == 0, f"{peer.count(queue)} messages wait afterwards"
+    )
 
 
 @case("AMQP091-GET-01", "AMQP091-RED-01", needs={"amqp091"})
@@ -292,14 +298,14 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
     for at in range(3):
         came = peer.get(queue, proves=proves)
         told = (came.body, came.get("message-count"), came.get("exchange"), came.get("routing-key"))
-        target.judge(
+        target.record_finding(
             proves, told == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {told}"
         )
-        target.judge(
+        target.record_finding(
             flag, came.get("redelivered") is False, "what nobody had should not be redelivered"
         )
     came = peer.get(queue, proves=proves)
-    target.judge(
+    target.record_finding(
         proves,
         came.name == "basic.get-empty",
         f"with all delivered and none acknowledged came {came.brief()}",

@@ -28,14 +28,16 @@ def test_the_server_names_queues(target: Bench) -> None:
     names, counts = target.cited
     peer = target.amqp091()
     found = [peer.declare(exclusive=True, proves=names)["queue"] for _ in range(3)]
-    target.judge(names, all(found) and len(set(found)) == 3, f"the names are {found}")
+    target.record_finding(names, all(found) and len(set(found)) == 3, f"the names are {found}")
     fill(peer, found[0], [b"1", b"2"])
     peer.consume(found[1])
     told = [
         (each["message-count"], each["consumer-count"])
         for each in (peer.declare(name, passive=True) for name in found)
     ]
-    target.judge(counts, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}")
+    target.record_finding(
+        counts, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}"
+    )
 
 
 def _exists(target: Bench, name: str) -> bool:
@@ -123,7 +125,9 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
     else:
         owner.close()
     left = eventually(other, lambda: not _exists(target, queue))
-    target.judge(deleted, left, "an exclusive queue is there after its connection has ended")
+    target.record_finding(
+        deleted, left, "an exclusive queue is there after its connection has ended"
+    )
 
 
 @case("AMQP091-QUEUE-06", needs={"amqp091"})
@@ -135,12 +139,12 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
     peer.declare(name, **{"auto-delete": True})
-    target.judge(
+    target.record_finding(
         proves, _exists(target, name), "before it had a consumer the queue should be there"
     )
     tags = [peer.consume(name, channel=channel) for channel in (1, 2)]
     peer.call("basic.cancel", {"consumer-tag": tags[0]})
-    target.judge(
+    target.record_finding(
         proves, _exists(target, name), "with one of two consumers the queue should be there"
     )
     match way:
@@ -153,7 +157,9 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
         case "gone":
             peer.leave()
     left = eventually(watcher, lambda: not _exists(target, name))
-    target.judge(proves, left, f"its last consumer has left ({way}), and the queue is there")
+    target.record_finding(
+        proves, left, f"its last consumer has left ({way}), and the queue is there"
+    )
 
 
 @case("AMQP091-QUEUE-07", needs={"amqp091"})
@@ -176,12 +182,16 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
     for _ in range(2):
         target.control(peer.get(queue, channel=2).name == "basic.get-ok", "a message should wait")
     answer = peer.call("queue.purge", {"queue": queue}, proves=proves)
-    target.judge(proves, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}")
-    target.judge(proves, not drained(peer, queue), "behind purge-ok nothing should wait")
+    target.record_finding(
+        proves, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}"
+    )
+    target.record_finding(proves, not drained(peer, queue), "behind purge-ok nothing should wait")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     found = bodies(drained(peer, queue))
-    target.judge(proves, found == [b"1", b"2"], f"what was not acknowledged came back as {found}")
+    target.record_finding(
+        proves, found == [b"1", b"2"], f"what was not acknowledged came back as {found}"
+    )
 
 
 @case("AMQP091-QUEUE-09", "AMQP091-QUEUE-10", needs={"amqp091"})
@@ -203,7 +213,7 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
     peer.open_channel(1)
     peer.call("queue.delete", {"queue": other, "if-empty": True}, proves=empty)
     answer = peer.call("queue.delete", {"queue": queue, "if-unused": True}, proves=unused)
-    target.judge(
+    target.record_finding(
         unused, answer["message-count"] == 2, f"delete-ok counts {answer['message-count']}"
     )
 
@@ -220,7 +230,9 @@ def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     bind(peer, "", "amq.direct", key)
     peer.publish(b"here", key, exchange="amq.direct")
     peer.settle()
-    target.judge(proves, peer.count(queue) == 1, "the last queue should be the one that was bound")
+    target.record_finding(
+        proves, peer.count(queue) == 1, "the last queue should be the one that was bound"
+    )
     peer.call("queue.purge", {}, proves=proves)
     peer.send("queue.purge", {}, channel=2)
     peer.refused(CHANNEL, 404, channel=2, proves=proves)

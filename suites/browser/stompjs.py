@@ -33,7 +33,7 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
     connected = page.expect(said("connected"), proves=ACCEPTED)
     version, protocol = connected.detail["headers"].get("version"), connected.detail["protocol"]
     held = version == "1.2" and protocol in ("", "v12.stomp", "v11.stomp", "v10.stomp")
-    target.judge(ACCEPTED, held, f"STOMP {version} over the sub-protocol {protocol!r}")
+    target.record_finding(ACCEPTED, held, f"STOMP {version} over the sub-protocol {protocol!r}")
     return page
 
 
@@ -82,7 +82,9 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     page.expect(said("deactivated"))
     plain.subscribe(back, "after", ack="client")
     left = plain.message()
-    target.judge(ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}")
+    target.record_finding(
+        ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}"
+    )
 
 
 @case(ACCEPTED, needs={"websocket", "tls-fixtures"})
@@ -123,8 +125,10 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     arrived, sent = (sum(word in each for each in lines) for word in ("PONG", "PING"))
     detail = f"in 6 s {arrived} beats came and {sent} went; {ended or 'the connection stands'}"
     # At least every other beat that was agreed: a page has no more than the timers of its browser.
-    target.judge(SERVER_BEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail)
-    target.judge(CLIENT_BEATS, not ended, detail)
+    target.record_finding(
+        SERVER_BEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail
+    )
+    target.record_finding(CLIENT_BEATS, not ended, detail)
     publish_after = "after the silence"
     page.do(
         "publish",

@@ -43,7 +43,9 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     detail = f"{text[:40]!r} without content-length came as {kind(came)}, {came.message.body!r}"[
         :300
     ]
-    target.judge(target.cited, kind(came) == "amqp-value" and came.message.body == text, detail)
+    target.record_finding(
+        target.cited, kind(came) == "amqp-value" and came.message.body == text, detail
+    )
 
 
 @case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
@@ -56,7 +58,7 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     """A body with content-length goes in by STOMP. By AMQP it is data, the same octets."""
     came = to_amqp(target, body)
     detail = f"{body[:40]!r} with content-length came as {kind(came)}, {came.message.body!r}"[:300]
-    target.judge(target.cited, kind(came) == "data" and came.message.body == body, detail)
+    target.record_finding(target.cited, kind(came) == "data" and came.message.body == body, detail)
 
 
 @case(BODY, COUNTED, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
@@ -70,10 +72,10 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     if it was data."""
     came = to_stomp(target, message(body), "1.0")
     octets = body if isinstance(body, bytes) else body.encode()
-    target.judge(BODY, came.body == octets, f"{body!r} came as {came.body[:80]!r}")
+    target.record_finding(BODY, came.body == octets, f"{body!r} came as {came.body[:80]!r}")
     has = came.get("content-length")
     fine = (has == str(len(octets))) if isinstance(body, bytes) else has is None
-    target.judge(
+    target.record_finding(
         COUNTED,
         fine,
         f"{type(body).__name__} of {len(octets)} octets came with content-length {has}",
@@ -103,7 +105,7 @@ def test_bodies_of_amqp_come_whole(
         payload = message(body)
     came = to_stomp(target, payload, spoken)
     what = f"{len(octets)} octets ({type(body).__name__}, in {parts} parts)"
-    target.judge(
+    target.record_finding(
         BODY, came.body == octets, f"{what} came as {len(came.body)} octets: {came.body[:60]!r}"
     )
 
@@ -138,7 +140,7 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     post(target, through, message(STRANGE[kind]))
     came = peer.watch_for(MESSAGE)
     said = peer.instead() if came is None else came.brief()
-    target.judge("STOMP12-SUB-02", came is not None, f"{kind} as amqp-value: {said}")
+    target.record_finding("STOMP12-SUB-02", came is not None, f"{kind} as amqp-value: {said}")
     if peer.ended is None:
         post(target, through, message(b"behind"))
         peer.message(body=b"behind", proves="STOMP12-SUB-02")
@@ -155,7 +157,7 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
     content-length, which says that it is octets."""
     came = to_stomp(target, message(UNKNOWN[kind]), "1.0")
     has = came.get("content-length")
-    target.judge(
+    target.record_finding(
         target.cited,
         has == str(len(came.body)),
         f"{kind} came as {came.body!r} with content-length {has}",
@@ -170,7 +172,7 @@ def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes
     octets = body if isinstance(body, bytes) else body.encode()
     first = to_amqp(target, octets, counted=isinstance(body, bytes))
     came = to_stomp(target, first.message.bare)
-    target.judge(
+    target.record_finding(
         target.cited,
         came.body == octets,
         f"{body!r} became {kind(first)} and then {came.body[:80]!r}",
@@ -203,13 +205,13 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     stomp.subscribe(through.destination, ack="auto")
     rest = [stomp.message() for _ in range(count // 2)]
     came = [each.message.body for each in half] + [each.body for each in rest]
-    target.judge(
+    target.record_finding(
         (bare, whole),
         came == sent,
         f"{len(half)} by AMQP and {len(rest)} by STOMP: {came}, sent {sent}",
     )
     kept = all(each.get("kind") == "odd" for each in rest)
-    target.judge(
+    target.record_finding(
         whole,
         kept,
         f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}",
@@ -229,9 +231,11 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     came = to_amqp(target, body, counted=counted)
     what = f"{len(body)} octets {'with' if counted else 'without'} content-length"
     right = kind(came) == ("data" if counted else "amqp-value") and came.message.body == wanted
-    target.judge(target.cited, right, f"{what} came as {kind(came)} of {len(came.payload)} octets")
+    target.record_finding(
+        target.cited, right, f"{what} came as {kind(came)} of {len(came.payload)} octets"
+    )
     back = to_stomp(target, message(wanted))
-    target.judge(
+    target.record_finding(
         target.cited,
         back.body == body,
         f"{len(body)} octets as {type(wanted).__name__}: {len(back.body)} came",

@@ -41,10 +41,10 @@ def test_durability_and_priority_go_to_amqp(
     found = to_amqp(target, b"x", headers).message.fields("header")
     have = (found.get("durable", False), found.get("priority", 4))
     wanted = (bool(durable), 4 if priority is None else priority)
-    target.judge(crosses, have == wanted, f"{headers} came with the header {dict(found)}")
+    target.record_finding(crosses, have == wanted, f"{headers} came with the header {dict(found)}")
     if not headers:
-        target.judge(defaults, have == wanted, f"no header came as {dict(found)}")
-    target.judge(
+        target.record_finding(defaults, have == wanted, f"no header came as {dict(found)}")
+    target.record_finding(
         defaults, found.get("delivery-count", 0) == 0, f"at first the header is {dict(found)}"
     )
 
@@ -69,9 +69,9 @@ def test_durability_and_priority_go_to_stomp(
     )
     persistent, said = came.get("persistent"), came.get("priority")
     right = persistent == "true" if durable else persistent in (None, "false")
-    target.judge(HEADER, right, f"durable={durable} came with persistent:{persistent}")
+    target.record_finding(HEADER, right, f"durable={durable} came with persistent:{persistent}")
     right = said == str(priority) if priority not in (None, 4) else said in (None, "4")
-    target.judge(HEADER, right, f"priority={priority} came with priority:{said}")
+    target.record_finding(HEADER, right, f"priority={priority} came with priority:{said}")
 
 
 @case(HEADER, needs={"stomp", "amqp", "crossing"})
@@ -81,13 +81,13 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     of AMQP, and the other way round."""
     found = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     said = found.get("absolute-expiry-time")
-    target.judge(
+    target.record_finding(
         HEADER, said == expires, f"expires:{expires} came with the absolute-expiry-time {said}"
     )
     told = to_stomp(target, message(b"x", properties={"absolute-expiry-time": expires})).get(
         "expires"
     )
-    target.judge(
+    target.record_finding(
         HEADER, told == str(expires), f"absolute-expiry-time {expires} came with expires:{told}"
     )
 
@@ -114,7 +114,7 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     done = target.now()
     apart = instants[1] - instants[0] - (ttls[1] - ttls[0])
     most = (done - sent[0]) // NS_PER_MS + 1
-    target.judge(
+    target.record_finding(
         crosses,
         -1 <= apart <= most,
         f"ttls of {ttls} sent within {most} ms came with expires {instants}",
@@ -122,7 +122,7 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     rest = to_amqp(target, b"x", {"expires": str(instants[0])}).message.fields("header").get("ttl")
     low = ttls[0] - (target.now() - sent[0]) // NS_PER_MS - 1
     fine = rest is not None and low <= rest <= ttls[0] + 1
-    target.judge(
+    target.record_finding(
         left, fine, f"a message that lives {low} to {ttls[0]} ms more came with the ttl {rest}"
     )
 
@@ -139,7 +139,9 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     found = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
         said, wanted = found.get(name), headers.get(header)
-        target.judge(PROPERTIES, said == wanted, f"{header}:{wanted} came as {name}={said}")
+        target.record_finding(
+            PROPERTIES, said == wanted, f"{header}:{wanted} came as {name}={said}"
+        )
 
 
 @case(PROPERTIES, needs={"stomp", "amqp", "crossing"})
@@ -159,7 +161,9 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
         same = said == wanted or (
             header == "reply-to" and wanted is not None and f"{said}".endswith(f"://{wanted}")
         )
-        target.judge(PROPERTIES, same, f"{PROPERTY[header]}={wanted} came as {header}:{said}")
+        target.record_finding(
+            PROPERTIES, same, f"{PROPERTY[header]}={wanted} came as {header}:{said}"
+        )
 
 
 @case(OWN, needs={"stomp", "amqp", "crossing"})
@@ -177,7 +181,7 @@ def test_headers_of_an_application_are_application_properties(
     application-properties of these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
-    target.judge(OWN, kept == headers, f"the headers {headers} came as {dict(have)}")
+    target.record_finding(OWN, kept == headers, f"the headers {headers} came as {dict(have)}")
 
 
 VALUES: tuple[tuple[Any, str], ...] = (
@@ -204,4 +208,6 @@ def test_application_properties_are_headers(target: Bench, chosen: dict[str, int
     came = to_stomp(target, message(b"x", application_properties=properties or None))
     wanted = {name: VALUES[which][1] for name, which in chosen.items()}
     have = {name: came.get(name) for name in chosen}
-    target.judge(OWN, have == wanted, f"application-properties {wanted} came as the headers {have}")
+    target.record_finding(
+        OWN, have == wanted, f"application-properties {wanted} came as the headers {have}"
+    )

@@ -69,7 +69,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
         f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP came"
         f" {came}"
     )
-    target.judge((rule, kept, again), sorted(came) == sorted(expected), detail)
+    target.record_finding((rule, kept, again), sorted(came) == sorted(expected), detail)
 
 
 @case("AMQP10-OUT-09", "AMQP10-OUT-11", "AMQP10-OUT-02", needs={"stomp", "amqp", "crossing"})
@@ -112,10 +112,12 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     came = other.take_messages()
     mine = {each.body: each for each in came if each.body != b"last"}
     detail = f"{', '.join(fates)}: by STOMP came {[each.body for each in came]}"
-    target.judge(again, set(mine) == set(expected) and len(mine) == len(came) - 1, detail)
-    target.judge(terminal, not any(fates[int(body[:-1])] == "accepted" for body in mine), detail)
+    target.record_finding(again, set(mine) == set(expected) and len(mine) == len(came) - 1, detail)
+    target.record_finding(
+        terminal, not any(fates[int(body[:-1])] == "accepted" for body in mine), detail
+    )
     whole = all(each.get("own") == body.decode() for body, each in mine.items())
-    target.judge(
+    target.record_finding(
         again, whole, f"the headers of what came again are {'the same' if whole else 'others'}"
     )
     if "redelivered-header" in target.capabilities:
@@ -124,11 +126,11 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
             for body, fate in expected.items()
             if fate == "failed" and body in mine
         }
-        target.judge(
+        target.record_finding(
             counted, set(failed.values()) <= {"true"}, f"redelivered of what had failed: {failed}"
         )
     else:
-        target.judge(counted, True, "this broker does not say what is redelivered")
+        target.record_finding(counted, True, "this broker does not say what is redelivered")
 
 
 @case("AMQP10-MSG-09", "AMQP10-OUT-09", needs={"stomp", "amqp", "crossing", "nack"})
@@ -149,12 +151,12 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
         peer.leave(how)
     other = target.amqp()
     came = collect(target, other, other.receiver(through.node, credit=1), 1)
-    target.judge(
+    target.record_finding(
         again, bodies(came) == [b"unlucky"], f"after {lost} that were lost {bodies(came)} came"
     )
     if came:
         count = came[0].message.fields("header").get("delivery-count", 0)
-        target.judge(
+        target.record_finding(
             counts, 0 <= count <= lost, f"after {lost} that were lost the delivery-count is {count}"
         )
 
@@ -176,6 +178,6 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     peer.leave(how)
     other = target.amqp()
     came = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
-    target.judge(
+    target.record_finding(
         (received, terminal), not came, f"after {count} went out in mode auto {came} came by AMQP"
     )

@@ -212,8 +212,8 @@ def test_the_books_of_a_queue_balance(
     for step in plan:
         play.step(step)
     books = play.balance()
-    target.judge(once, not (books.lost or books.shared or books.phantom), str(books))
-    target.judge(gone, not books.revived, str(books))
-    target.judge(order, not books.disordered, str(books))
-    target.judge(back, not books.abandoned, str(books))
-    target.judge(mark, not (books.unmarked or books.mismarked), str(books))
+    target.record_finding(once, not (books.lost or books.shared or books.phantom), str(books))
+    target.record_finding(gone, not books.revived, str(books))
+    target.record_finding(order, not books.disordered, str(books))
+    target.record_finding(back, not books.abandoned, str(books))
+    target.record_finding(mark, not (books.unmarked or books.mismarked), str(books))

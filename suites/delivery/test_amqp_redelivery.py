@@ -61,19 +61,21 @@ def test_what_is_given_back_goes_to_its_place(
     other = target.amqp()
     came = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
     told = ", ".join(fates)
-    target.judge(
+    target.record_finding(
         back,
         sorted(bodies(came)) == sorted(expected),
         f"{told}, then {how}: {bodies(came)} came again",
     )
-    target.judge(
+    target.record_finding(
         fifo, bodies(came) == expected, f"{told}, then {how}: {bodies(came)} came, in this order"
     )
     failures = {
         each.message.body: each.message.fields("header").get("delivery-count", 0) for each in came
     }
     wrong = {body: n for body, n in failures.items() if not _fits(fate.get(body), n)}
-    target.judge(attempts, not wrong, f"{told}, then {how}: the delivery-counts are {failures}")
+    target.record_finding(
+        attempts, not wrong, f"{told}, then {how}: the delivery-counts are {failures}"
+    )
 
 
 def _fits(fate: str | None, count: int) -> bool:

@@ -47,7 +47,7 @@ def test_one_and_only_one_consumer_gets_a_message(
     came = all_of(target, consumers, len(sent))
     times = Counter(body for each in came for body in each)
     wrong = {body: times[body] for body in {*sent, *times} if times[body] != 1 or body not in sent}
-    target.judge(
+    target.record_finding(
         target.cited,
         not wrong,
         f"{len(sent)} messages, {several} consumers, who got {[len(each) for each in came]}: "
@@ -82,8 +82,8 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
         f"settled {settled!r}, lost with its consumer {orphaned!r}, came to the one that stayed"
         f" {came!r}"
     )
-    target.judge(once, sorted(came) == sorted(orphaned), words)
-    target.judge(gone, not set(came) & set(settled), words)
+    target.record_finding(once, sorted(came) == sorted(orphaned), words)
+    target.record_finding(gone, not set(came) & set(settled), words)
 
 
 @case("ARTEMIS-CONCEPTS-queue-1", needs={"queue-semantics", "consumer-window"})
@@ -97,7 +97,7 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
     publish_all(target.stomp("1.2"), queue, sent)
     came = all_of(target, [full, free], 10)
     shares = [len(each) for each in came]
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came[0] + came[1]) == sent and shares[0] <= 1,
         f"a consumer with room for one message and one with room for all got {shares} of ten",
@@ -119,7 +119,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
         consumer.request("DISCONNECT")
         consumer.leave()
         left = left_in(target, queue, "1.2", 0)
-        target.judge(
+        target.record_finding(
             target.cited,
             not left,
             f"in mode {ack} five messages were acknowledged; there came again {left!r}",
@@ -157,7 +157,7 @@ def test_every_subscription_of_a_topic_gets_every_message(
         copies = [
             bodies(messages)[start : start + count] for start in range(0, len(messages), count)
         ]
-    target.judge(
+    target.record_finding(
         target.cited,
         len(copies) == several and all(sorted(each) == sorted(sent) for each in copies),
         f"{count} messages, {several} subscriptions {'on one connection' if together else 'apart'},"
@@ -178,7 +178,7 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     producer.publish(topic, body)
     came = [bodies(receive(target, each, 1)) for each in listeners]
     wrong = [number for number, each in enumerate(came) if each != [body]]
-    target.judge(
+    target.record_finding(
         target.cited,
         not wrong,
         f"{size} octets to four subscriptions; missing or spoilt at {wrong or 'none'}",
@@ -212,10 +212,10 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
     producer.publish(topic, b"after")
     later = bodies(collect(target, second, 1))
     everything = bodies(collect(target, staying, 4))
-    target.judge(
+    target.record_finding(
         copies,
         everything == [b"before", b"during", b"meanwhile", b"after"],
         f"who stayed got {everything!r}",
     )
-    target.judge(copies, heard == [b"during"], f"who listened in between got {heard!r}")
-    target.judge(ends, later == [b"after"], f"who came back got {later!r}")
+    target.record_finding(copies, heard == [b"during"], f"who listened in between got {heard!r}")
+    target.record_finding(ends, later == [b"after"], f"who came back got {later!r}")

@@ -40,4 +40,4 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
     words = (
         f"of three messages with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {len(came)} came: {came}"
     )
-    target.judge(target.cited, came == [b"0", b"1", b"2"], words)
+    target.record_finding(target.cited, came == [b"0", b"1", b"2"], words)

@@ -54,7 +54,7 @@ def test_each_producer_keeps_its_order(
     came = bodies(receive(target, consumer, total))
     got = {who: [body for body in came if body.startswith(b"%d/" % who)] for who in sent}
     wrong = [who for who in sent if got[who] != sent[who]]
-    target.judge(
+    target.record_finding(
         target.cited,
         not wrong,
         f"{total} messages of 3 producers: "
@@ -85,7 +85,7 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
         consumer.ack(message, receipt=True)
     came += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.judge(target.cited, came == expected, f"sent {expected!r}, came {came!r}")
+    target.record_finding(target.cited, came == expected, f"sent {expected!r}, came {came!r}")
 
 
 @case(REQUIREMENT, needs={"queue-semantics", "transactions"})
@@ -101,7 +101,7 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
     consumer.subscribe(queue)
     came = bodies(receive(target, consumer, 6))
     expected = numbered(3, "out") + numbered(3, "in")
-    target.judge(
+    target.record_finding(
         target.cited,
         came == expected,
         f"the queue should hold {expected!r}, the consumer got {came!r}",
@@ -119,7 +119,7 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
     sent = numbered(30)
     publish_all(producer, topic, sent)
     came = [bodies(collect(target, each, 30, quiet=0)) for each in listeners]
-    target.judge(
+    target.record_finding(
         target.cited,
         all(each == sent for each in came),
         f"thirty were sent; they came as {[len(x) for x in came]}",

@@ -54,7 +54,7 @@ def test_what_was_paged_comes_once_and_in_order(
         peer, link = address_full.producer(target, address_full.same(to))
         for number in range(count):
             state = address_full.send(target, peer, link, address_full.body(number, size))
-            target.judge(
+            target.record_finding(
                 POLICIES, state == "accepted", f"a message to an address under PAGE was {state}"
             )
     beside = address_full.destination(target, "page")
@@ -62,18 +62,18 @@ def test_what_was_paged_comes_once_and_in_order(
     if not paging.paged(target, admin, to.name):
         return
     other = admin.address(beside.name)
-    target.judge(
+    target.record_finding(
         ENTERS,
         not other.paging and other.pages == 0,
         f"{to.name} pages, and beside it {beside.name}: {other}",
     )
-    target.judge(POLICIES, True, "the address pages, and all was accepted")
+    target.record_finding(POLICIES, True, "the address pages, and all was accepted")
     taken = (
         Taker(target, to).all(count)
         if protocol == "stomp"
         else address_full.drain_queue(target, address_full.same(to), count)
     )
-    target.judge(
+    target.record_finding(
         KEEPS, taken == list(range(count)), f"{count} messages were paged, {brief(taken)} came"
     )
 
@@ -92,7 +92,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
         state.size == LIMIT + gap, f"the address should hold {LIMIT + gap} octets: {state}"
     )
     if gap < 0:
-        target.judge(
+        target.record_finding(
             ENTERS, not state.paging and state.pages == 0, f"an octet below the limit: {state}"
         )
     else:  # what is sent now goes to disk; whether the address says so before depends on the broker
@@ -100,7 +100,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
         state, reached = target.admin().until(
             place.address, lambda found: found.paging and found.pages > 0
         )
-        target.judge(ENTERS, reached, f"above the limit another message was sent: {state}")
+        target.record_finding(ENTERS, reached, f"above the limit another message was sent: {state}")
 
 
 @case(KEEPS, needs=NEEDS)
@@ -161,7 +161,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     if not paging.paged(target, admin, to.name):
         return
     found = Taker(target, to).all(count)
-    target.judge(
+    target.record_finding(
         KEEPS,
         found == list(range(count)),
         f"{count} persistent messages were sent, {brief(found)} came",
@@ -186,7 +186,7 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
     found = Taker(target, to).all(each * producers)
     came = [[number for number in found if number // 1000 == who] for who in range(producers)]
     wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
-    target.judge(
+    target.record_finding(
         KEEPS,
         came == wanted,
         f"of {each} from each of {producers} came {', '.join(map(brief, came))}",
@@ -202,11 +202,11 @@ def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> No
     if not paging.paged(target, admin, to.name):
         return
     seen = _browsed(target, to, count)
-    target.judge(
+    target.record_finding(
         BROWSES, seen == list(range(count)), f"of {count} messages a browser saw {brief(seen)}"
     )
     found = Taker(target, to).all(count)
-    target.judge(
+    target.record_finding(
         BROWSES,
         found == list(range(count)),
         f"of {count} messages a consumer got {brief(found)} afterwards",
@@ -256,10 +256,10 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
             each.take(count, within=QUIET)
     red.rest()
     blue.rest()
-    target.judge(
+    target.record_finding(
         SELECTS, red.found == wanted, f"red should be {brief(wanted)}, came {brief(red.found)}"
     )
-    target.judge(
+    target.record_finding(
         KEEPS, blue.found == others, f"blue should be {brief(others)}, came {brief(blue.found)}"
     )
 
@@ -283,7 +283,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
     target.note(f"before anything was consumed the selector got {brief(early)}")
     if not early:
         seen = _browsed(target, to, blue + 1)
-        target.judge(
+        target.record_finding(
             NARROW,
             seen == list(range(blue + 1)),
             f"of {blue + 1} messages a browser saw {brief(seen)}",
@@ -293,7 +293,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
         others == list(range(blue)), f"the blue messages should come, {brief(others)} did"
     )
     found = picky.all(1)
-    target.judge(
+    target.record_finding(
         NARROW, found == [last], f"the way is free, and the selector for red got {brief(found)}"
     )
 
@@ -313,23 +313,25 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         return
     for number, each in enumerate(others):
         found = each.take(40)
-        target.judge(
+        target.record_finding(
             LAZY,
             found == list(range(40)),
             f"of 40 messages eager subscription {number} got {brief(found)}",
         )
     paging.send(to, producer, range(40, 80))
     state = admin.address(to.name)
-    target.judge(LAZY, state.paging, f"one subscription has not taken its messages: {state}")
+    target.record_finding(
+        LAZY, state.paging, f"one subscription has not taken its messages: {state}"
+    )
     for number, each in enumerate(others):
         found = each.all(80)
-        target.judge(
+        target.record_finding(
             LAZY,
             found == list(range(80)),
             f"of 80 messages eager subscription {number} got {brief(found)}",
         )
     found = lazy.all(80)
-    target.judge(
+    target.record_finding(
         KEEPS, found == list(range(80)), f"of 80 messages the lazy subscription got {brief(found)}"
     )
 
@@ -363,7 +365,7 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
         if len(taker.found) == before:
             break
     found = taker.rest()
-    target.judge(
+    target.record_finding(
         KEEPS, found == list(range(count)), f"{count} messages were paged, {brief(found)} came"
     )
     target.judge_count(

@@ -65,11 +65,11 @@ def test_a_transaction_across_the_limit_is_whole(
         mine = [*range(before), *range(before + inside, before + inside + 10)]
     found = Taker(target, to).all(len(mine) + 30)
     came = [each for each in found if each < 1000], [each for each in found if each >= 1000]
-    target.judge(
+    target.record_finding(
         KEEPS, came[0] == mine, f"after {end} {brief(mine)} should come, came {brief(came[0])}"
     )
     others = list(range(1000, 1030))
-    target.judge(
+    target.record_finding(
         KEEPS,
         came[1] == others,
         f"of another producer {brief(others)} should come, came {brief(came[1])}",
@@ -106,7 +106,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     found = Taker(target, to).all(count - held)
     wanted = list(range(held, count))
     fine = found == wanted if how is None else sorted(found) == wanted
-    target.judge(
+    target.record_finding(
         KEEPS, fine, f"{brief(wanted)} were not acknowledged, the next consumer got {brief(found)}"
     )
 
@@ -248,7 +248,7 @@ def test_the_books_of_a_paged_queue_balance(target: Bench, plan: list[Step]) -> 
     play.enter(play.taker.rest()[before:])
     books = play.ledger.close()
     bad = books.lost or books.phantom or books.shared or books.revived or books.disordered
-    target.judge(KEEPS, not bad, str(books))
+    target.record_finding(KEEPS, not bad, str(books))
 
 
 def _emptied(target: Bench, admin: Admin, play: Play) -> None:

@@ -34,13 +34,15 @@ def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, a
     after = target.stomp("1.2")
     after.subscribe(queue)
     came = bodies(receive(target, after, 5))
-    target.judge(
+    target.record_finding(
         back, sorted(came) == numbered(5), f"five were held; the next consumer got {came!r}"
     )
-    target.judge(order, came == numbered(5), f"the five that came back were delivered as {came!r}")
+    target.record_finding(
+        order, came == numbered(5), f"the five that came back were delivered as {came!r}"
+    )
     publish_all(producer, queue, numbered(3, "later"))
     came = bodies(collect(target, after, 3))
-    target.judge(
+    target.record_finding(
         back, came == numbered(3, "later"), f"behind them three were sent and {came!r} came"
     )
 
@@ -64,12 +66,12 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
     after.subscribe(queue)
     came = bodies(receive(target, after, 20))
     numbers = [body.rstrip(b".").decode() for body in came]
-    target.judge(
+    target.record_finding(
         back,
         sorted(came) == sorted(sent),
         f"{seen} of twenty were held; the next consumer got {numbers}",
     )
-    target.judge(
+    target.record_finding(
         order, came == sent, f"{seen} of twenty were held; the next consumer got {numbers}"
     )
 
@@ -94,8 +96,8 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
     after.subscribe(queue)
     came = bodies(receive(target, after, 6))
     words = f"{by} were held and given back in the order {leaving}; the next consumer got {came!r}"
-    target.judge(back, sorted(came) == numbered(6), words)
-    target.judge(order, came == numbered(6), words)
+    target.record_finding(back, sorted(came) == numbered(6), words)
+    target.record_finding(order, came == numbered(6), words)
 
 
 @case(MARKED, needs={"redelivered-header"})
@@ -112,7 +114,9 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
         next_one = target.stomp("1.2")
         once_more = held(target, next_one, queue, 3, "client-individual")
         marked = {each.body: each.get("redelivered") for each in once_more}
-        target.judge(target.cited, set(marked.values()) == {"true"}, f"delivered again: {marked!r}")
+        target.record_finding(
+            target.cited, set(marked.values()) == {"true"}, f"delivered again: {marked!r}"
+        )
         next_one.leave(how)
     after = target.stomp("1.2")
     after.subscribe(queue)
@@ -123,12 +127,12 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
         marks.keys() == {*numbered(3), *numbered(2, "fresh")},
         f"five messages should come, not {marks!r}",
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         all(marks[each] == "true" for each in numbered(3)),
         f"delivered again: {marks!r}",
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         all(marks[each] != "true" for each in numbered(2, "fresh")),
         f"the first time: {marks!r}",
@@ -144,7 +148,7 @@ def test_what_is_delivered_for_the_first_time_is_not_marked(target: Bench) -> No
         publish_all(consumer, queue, numbered(3))
         consumer.subscribe(queue, ack=ack)
         marks = [each.get("redelivered") for each in receive(target, consumer, 3)]
-        target.judge(
+        target.record_finding(
             target.cited,
             "true" not in marks and len(marks) == 3,
             f"redelivered in mode {ack}: {marks!r}",
@@ -167,7 +171,7 @@ def test_an_acknowledged_message_stays_away_while_the_others_come_back(target: B
         again = target.stomp("1.2")
         again.subscribe(queue, ack="client-individual")
         came = bodies(receive(target, again, 3))
-        target.judge(
+        target.record_finding(
             target.cited,
             sorted(came) == rest,
             f"three of five were not acknowledged; {came!r} came again",

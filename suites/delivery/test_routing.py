@@ -68,7 +68,7 @@ def test_the_headers_decide_what_a_new_destination_is(target: Bench, kind: str) 
     to = fresh(target, kind)
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
-    target.judge(
+    target.record_finding(
         target.cited,
         got == EXPECTED[kind],
         f"{kind}: two subscriptions got {got} copies of ten messages",
@@ -126,7 +126,7 @@ def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
-    target.judge(
+    target.record_finding(
         target.cited,
         got == EXPECTED[kind],
         f"{to.name} without headers: two subscriptions got {got} copies of ten messages",
@@ -147,7 +147,7 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     producer.publish(to, b"late")
     expected = [b"early", b"late"] if kind == "ANYCAST" else [b"late"]
     came = bodies(collect(target, consumer, len(expected)))
-    target.judge(
+    target.record_finding(
         target.cited, came == expected, f"{to.name} should bring {expected!r}, it brought {came!r}"
     )
 
@@ -165,7 +165,7 @@ def test_one_name_is_one_address(target: Bench) -> None:
     for name in names:  # twice: if two names were one queue, taking turns would hide it
         publish_all(producer, place(name, "ANYCAST"), [name.encode()] * 2)
     came = [bodies(collect(target, each, 2)) for each in listeners]
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [[name.encode()] * 2 for name in names],
         f"messages for {names!r} came as {came!r}",
@@ -190,7 +190,7 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
             producer.publish(place(name, kind), f"{kind} {number}".encode())
     came = {kind: bodies(collect(target, each, 2)) for kind, each in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
-    target.judge(target.cited, came == expected, f"{name} as queue and topic: {came!r}")
+    target.record_finding(target.cited, came == expected, f"{name} as queue and topic: {came!r}")
 
 
 @case("ARTEMIS-STOMP-routing-4", needs=FIXTURES)
@@ -205,13 +205,13 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     got = copies(
         target, target.stomp("1.2", acceptor="prefixes"), prefixed, listeners, EXPECTED[kind]
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         got == EXPECTED[kind],
         f"{prefixed.name}: two subscriptions got {got} copies of ten messages",
     )
     got = copies(target, target.stomp("1.2"), plain, listeners, EXPECTED[kind])
-    target.judge(
+    target.record_finding(
         target.cited,
         got == EXPECTED[kind],
         f"sent to {plain.name} on another acceptor: the two subscriptions to {prefixed.name} got"
@@ -223,7 +223,7 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     outside.subscribe(plain)
     target.stomp("1.2", acceptor="prefixes").publish(prefixed, b"across")
     came = bodies(collect(target, outside, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"across"],
         f"sent to {prefixed.name}, a subscription to {plain.name} got {came!r}",
@@ -242,7 +242,7 @@ def test_elsewhere_a_prefix_is_part_of_the_name(target: Bench) -> None:
     producer.publish(whole, b"whole")
     producer.publish(plain, b"plain")
     came = bodies(collect(target, of_whole, 1)), bodies(collect(target, of_plain, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == ([b"whole"], [b"plain"]),
         f"{whole.name} and {plain.name} got {came!r}",
@@ -265,7 +265,7 @@ def test_an_address_setting_matches_whole_words(
     for name, kind in ((f"anycast.{tail}", "ANYCAST"), (f"anycast{other}{tail}", "MULTICAST")):
         to = place(name, None)
         got = copies(target, target.stomp("1.2"), to, two_listeners(target, to), EXPECTED[kind])
-        target.judge(
+        target.record_finding(
             target.cited,
             got == EXPECTED[kind],
             f"{name} should be {kind}: two subscriptions without headers got {got} copies of ten"
@@ -298,7 +298,7 @@ def test_the_most_specific_address_setting_counts(target: Bench, name: str, kind
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
     for each in listeners:
         each.request("UNSUBSCRIBE", {"id": "0"})
-    target.judge(
+    target.record_finding(
         target.cited,
         got == EXPECTED[kind],
         f"{to.name} should be {kind}: two subscriptions without headers got {got} copies of ten"
@@ -327,7 +327,7 @@ def test_the_characters_of_matches_can_be_configured(target: Bench, name: str, k
     characters, and topics stay what they do not match."""
     to = place(name.format(target.destination().name), None)
     got = copies(target, target.stomp("1.2"), to, two_listeners(target, to), EXPECTED[kind])
-    target.judge(
+    target.record_finding(
         target.cited,
         got == EXPECTED[kind],
         f"{to.name} should be {kind}: two subscriptions without headers got {got} copies of ten"
@@ -345,7 +345,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
     producer.leave()
     consumer.subscribe(to)
     came = bodies(collect(target, consumer, 3))
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == numbered(3),
         f"three were sent before anybody subscribed; {came!r} came",
@@ -361,7 +361,7 @@ def test_a_send_to_a_new_topic_is_kept_for_nobody(target: Bench) -> None:
     consumer.subscribe(to)
     producer.publish(to, b"late")
     came = bodies(collect(target, consumer, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"late"],
         f"the subscriber came between two messages and got {came!r}",
@@ -397,7 +397,7 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
     for version, peer in peers.items():
         connected = peer.connect(target.connect_headers(version), proves=target.cited)
         said = connected.get("version") or "1.0"
-        target.judge(
+        target.record_finding(
             target.cited, said == version, f"a client of {version} was answered with version {said}"
         )
         peer.subscribe(queues[version])
@@ -407,4 +407,6 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
     for name, peer in peers.items():
         came = bodies(collect(target, peer, 3))
         expected = [f"{version} to {name}".encode() for version in peers]
-        target.judge(target.cited, sorted(came) == expected, f"the client of {name} got {came!r}")
+        target.record_finding(
+            target.cited, sorted(came) == expected, f"the client of {name} got {came!r}"
+        )

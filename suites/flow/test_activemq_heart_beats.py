@@ -110,5 +110,5 @@ def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, 
         f"promised every {promised} ms, {beats} beats came every {every // ms(1)} ms;"
         f" {peer.instead()}"
     )
-    if target.judge(GRACE, peer.ended is None, words, uncertain=uncertain):
+    if target.record_finding(GRACE, peer.ended is None, words, uncertain=uncertain):
         peer.settle()

@@ -77,7 +77,7 @@ def test_a_message_waits_from_the_very_octet(
     )
     found = CONSUMERS[protocol](target, to).rest(len(octets) + 1)
     producer.expect(waiting, "taken", "with room again a message", (WAITS, ANSWERED))
-    target.judge(
+    target.record_finding(
         WAITS,
         found == list(range(len(octets) + 1)),
         f"{len(octets) + 1} messages were sent, {found} came",
@@ -113,7 +113,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
         producer.expect(
             offered, "taken", f"with room at its queue message {at}", (ONE_BY_ONE, WAITS)
         )
-        target.judge(
+        target.record_finding(
             WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
         )
         early = [
@@ -121,7 +121,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
             for later, (_, _, each) in enumerate(waiting)
             if later > at and producer.answer(each)
         ]
-        target.judge(
+        target.record_finding(
             ONE_BY_ONE,
             not early,
             f"only {at + 1} of {full} queues have room, messages to {early} were answered",
@@ -140,7 +140,7 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     for number in range(3):
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     found = AmqpConsumer(target, to, peer=producer.peer).take(count)
-    target.judge(
+    target.record_finding(
         ONE_BY_ONE,
         found == list(range(count)),
         f"{count} messages were taken, {found} came on the same session",
@@ -178,10 +178,14 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     stalled.expect(behind, "taken", "with room again what stood behind", (STALLS, WAITS))
     owner.expect(waiting, "taken", "with room again a message", WAITS)
     told = stalled.peer.inbox
-    target.judge(ANSWERED, not told, f"who asked for nothing was told: {stalled.instead()}")
+    target.record_finding(
+        ANSWERED, not told, f"who asked for nothing was told: {stalled.instead()}"
+    )
     came = [[each for each in found if (each < 1000) is mine] for mine in (True, False)]
     wanted = [list(range(count + 1)), list(range(1000, 1000 + pushed))]
-    target.judge(WAITS, came == wanted, f"{count + 1} and {pushed} messages were sent, {came} came")
+    target.record_finding(
+        WAITS, came == wanted, f"{count + 1} and {pushed} messages were sent, {came} came"
+    )
 
 
 @case(WAITS, needs=NEEDS)
@@ -211,7 +215,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
     found = StompConsumer(target, to).rest(each * producers)
     came = [[number for number in found if number // 1000 == who] for who in range(producers)]
     wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
-    target.judge(
+    target.record_finding(
         WAITS, came == wanted, f"{each} from each of {producers} were sent, by producer came {came}"
     )
 
@@ -228,7 +232,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     for number in range(count):
         producer.send(off, body(number, size), proves=SWITCHED_OFF)
     held = statistics.destination(off.name)
-    target.judge(
+    target.record_finding(
         SWITCHED_OFF,
         held.memory.used > 5 * limit,
         f"without flow control a queue holds {held.memory}",
@@ -236,7 +240,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     waiting = producer.offer(on, body(filled(target, producer, statistics, on, size), 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a queue with flow control is full")
     found = CONSUMERS[protocol](target, off).rest(count)
-    target.judge(
+    target.record_finding(
         SWITCHED_OFF, found == list(range(count)), f"{count} messages were taken, {found} came"
     )
 
@@ -261,7 +265,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a topic with flow control is full")
     found = slow.rest(count + 1)
     producer.expect(waiting, "taken", "with room again a message to the topic", WAITS)
-    target.judge(
+    target.record_finding(
         WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
     )
 
@@ -283,8 +287,12 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
         FILES, "octets in memory where messages wait in files", most, (0, limit - 1), "octets"
     )
     held = statistics.destination(files.name).messages
-    target.judge(FILES, held == count, f"{count} messages were taken, the queue has {held}")
+    target.record_finding(
+        FILES, held == count, f"{count} messages were taken, the queue has {held}"
+    )
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
     found = CONSUMERS[protocol](target, files).rest(count)
-    target.judge(FILES, found == list(range(count)), f"{count} messages were taken, {found} came")
+    target.record_finding(
+        FILES, found == list(range(count)), f"{count} messages were taken, {found} came"
+    )

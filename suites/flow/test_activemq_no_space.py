@@ -61,7 +61,7 @@ def refused(
     if producer.protocol == "amqp":
         link, delivery = offered
         error = link.session.outcomes[delivery].part("state").get("error")
-        target.judge(
+        target.record_finding(
             proves, "resource-limit-exceeded" in str(error), f"it was rejected with {error}"
         )
 
@@ -93,7 +93,7 @@ def test_a_send_without_room_fails_at_once(
         refused(target, producer, producer.offer(to, again), AT_ONCE, (0, PROMPTLY), since)
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     found = CONSUMERS[protocol](target, to).rest(len(octets))
-    target.judge(
+    target.record_finding(
         AT_ONCE,
         found == list(range(len(octets))),
         f"{len(octets)} messages were taken, {found} came",
@@ -123,7 +123,7 @@ def test_a_send_without_room_fails_after_the_time(
     for since, offered in waiting:
         refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
     found = CONSUMERS[protocol](target, to).rest(count)
-    target.judge(
+    target.record_finding(
         AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
     )
     since, late = target.now(), producer.offer(to, body(count, 20))
@@ -159,14 +159,14 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     wait = waits_for(target)
     target.advance(max(0, wait - early - (target.now() - since)))
     if target.now() - since > wait - early // 2:
-        target.judge(
+        target.record_finding(
             AFTER_A_WHILE,
             False,
             "there was no time left to make room in",
             uncertain="the host was late",
         )
         return
-    target.judge(
+    target.record_finding(
         AFTER_A_WHILE,
         producer.answer(waiting) is None,
         f"after {(target.now() - since) // ms(1)} ms it still waits",
@@ -184,8 +184,8 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
     )
     target.advance(2 * early)
     late = producer.peer.inbox if isinstance(producer, StompProducer) else []
-    target.judge(AFTER_A_WHILE, not late, f"after it was taken came {producer.instead()}")
-    target.judge(
+    target.record_finding(AFTER_A_WHILE, not late, f"after it was taken came {producer.instead()}")
+    target.record_finding(
         AFTER_A_WHILE,
         found == list(range(count + 1)),
         f"{count + 1} messages were sent, {found} came",
@@ -217,6 +217,6 @@ def test_a_stalled_connection_goes_on_after_the_time(target: Bench, pushed: int)
         AFTER_A_WHILE, "until it was taken", producer.answered_at(behind) - since, bounds, since
     )
     found = CONSUMERS["stomp"](target, to).rest(count)
-    target.judge(
+    target.record_finding(
         AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
     )

@@ -108,17 +108,17 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         books.send(size)
         most = max(most, books.outstanding)
     sent = len(books.costs)
-    target.judge(
+    target.record_finding(
         WINDOW,
         books.acknowledged(fits),
         f"{fits} messages fit, {len(books.acks)} of {sent} were acknowledged",
     )
     target.advance(QUIET)
-    target.judge(
+    target.record_finding(
         WINDOW, books.outstanding > 0, f"{sent} messages were sent, with {fits} the queue is full"
     )
     target.judge_count(WINDOW, "messages acknowledged", len(books.acks), (fits, fits), "messages")
-    target.judge(
+    target.record_finding(
         WINDOW,
         books.acks == books.costs[:fits],
         f"messages cost {books.costs[:fits]}, acknowledged is {books.acks}",
@@ -130,17 +130,19 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     used = statistics.destination(to.name).memory.used
     target.judge_count(WAITS, "octets at a full queue", used, (limit, limit - 1 + weight), "octets")
     found = StompConsumer(target, to).rest(sent)
-    target.judge(
+    target.record_finding(
         (WINDOW, WAITS),
         books.acknowledged(sent),
         f"with room again {len(books.acks)} of {sent} were acknowledged",
     )
-    target.judge(
+    target.record_finding(
         WINDOW,
         books.acks == books.costs,
         f"messages cost {books.costs}, acknowledged is {books.acks}",
     )
-    target.judge(WAITS, found == list(range(sent)), f"{sent} messages were sent, {found} came")
+    target.record_finding(
+        WAITS, found == list(range(sent)), f"{sent} messages were sent, {found} came"
+    )
 
 
 @case(ONE_BY_ONE, WINDOW, ANSWERED, ALWAYS_SYNC, needs=NEEDS)
@@ -163,7 +165,9 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
     if window:
         books.send(20)
         target.advance(QUIET)
-        target.judge(WINDOW, not books.acks, f"acknowledged at a full queue is {books.acks}")
+        target.record_finding(
+            WINDOW, not books.acks, f"acknowledged at a full queue is {books.acks}"
+        )
     else:
         later = producer.offer(second, body(counts[1], 20))
         producer.waits(later, ANSWERED, "the other queue is full")
@@ -171,7 +175,7 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     found = StompConsumer(target, first).rest(counts[0] + 1)
     producer.expect(waiting, "taken", "with room at its queue a message", (ONE_BY_ONE, ANSWERED))
-    target.judge(
+    target.record_finding(
         ANSWERED,
         found == list(range(counts[0] + 1)),
         f"{counts[0] + 1} messages were sent, {found} came",
@@ -179,14 +183,14 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
     still = (
         books.outstanding > 0 if window else later is not None and producer.answer(later) is None
     )
-    target.judge(
+    target.record_finding(
         ONE_BY_ONE, still, "room at one queue does not let who waits at the other one go on"
     )
     StompConsumer(target, second).rest(counts[1] + 1)
     if later is not None:
         producer.expect(later, "taken", "with room at its queue a message", ONE_BY_ONE)
     else:
-        target.judge(
+        target.record_finding(
             WINDOW,
             books.acknowledged(1),
             f"with room again acknowledged is {books.acks} of {books.costs}",
@@ -217,13 +221,13 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
         (STALLS, ANSWERED),
         f"behind {pushed} messages to a full queue, for which nothing was asked",
     )
-    target.judge(
+    target.record_finding(
         ANSWERED, not stalled.peer.inbox, f"who asked for nothing was told: {stalled.instead()}"
     )
     owner.send(other, body(2, 20), proves=STALLS)
     found = StompConsumer(target, to).rest(count + pushed)
     stalled.expect(behind, "taken", "with room again what stood behind", STALLS)
-    target.judge(
+    target.record_finding(
         STALLS,
         found == list(range(count + pushed)),
         f"{count + pushed} messages were sent, {found} came",
@@ -245,7 +249,7 @@ def refused(
         proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
     )
     name = producer.reason(offered)
-    target.judge(
+    target.record_finding(
         proves, name.endswith(RESOURCE), f"it was refused with {name}, should be {RESOURCE}"
     )
 
@@ -269,7 +273,9 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
         )
     producer.send(place(target, "vm"), body(0, 20), proves=AT_ONCE)
     found = StompConsumer(target, to).rest(count)
-    target.judge(AT_ONCE, found == list(range(count)), f"{count} messages were taken, {found} came")
+    target.record_finding(
+        AT_ONCE, found == list(range(count)), f"{count} messages were taken, {found} came"
+    )
     producer.send(to, body(count, 20), proves=AT_ONCE)
 
 
@@ -291,20 +297,20 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     if early is None:
         refused(target, producer, waiting, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
         found = StompConsumer(target, to).rest(count)
-        target.judge(
+        target.record_finding(
             AFTER_A_WHILE, found == list(range(count)), f"{count} messages were taken, {found} came"
         )
         return
     target.advance(max(0, wait - early - (target.now() - since)))
     if target.now() - since > wait - early // 2:
-        target.judge(
+        target.record_finding(
             AFTER_A_WHILE,
             False,
             "there was no time left to make room in",
             uncertain="the host was late",
         )
         return
-    target.judge(
+    target.record_finding(
         AFTER_A_WHILE,
         producer.answer(waiting) is None,
         f"{early // ms(1)} ms before its time a message still waits",
@@ -312,7 +318,7 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
     found = StompConsumer(target, to).rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return
-    target.judge(
+    target.record_finding(
         AFTER_A_WHILE,
         found == list(range(count + 1)),
         f"{count + 1} messages were sent, {found} came",

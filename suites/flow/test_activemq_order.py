@@ -65,7 +65,7 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
     detail = (
         f"the queue had {count - waiting - pushed} messages when it was full: {out_of_place(found)}"
     )
-    target.judge(ORDER, found == sorted(found), detail)
+    target.record_finding(ORDER, found == sorted(found), detail)
 
 
 @case(ORDER, needs=NEEDS)
@@ -82,7 +82,7 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
     for kind in ("off", "vm", "off"):
         found = streamed(target, protocol, place(target, kind), count, size)
         if kind == "vm":
-            target.judge(ORDER, found == sorted(found), f"{detail}: {out_of_place(found)}")
+            target.record_finding(ORDER, found == sorted(found), f"{detail}: {out_of_place(found)}")
         else:
             target.control(
                 found == sorted(found),

@@ -127,7 +127,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
         producer.expect(each, "taken", "with room again a message", (LIMITS, WAITS, ONE_BY_ONE))
     producer.peer.ack(producer.peer.message(body=body(sent[0], SIZE), proves=WAITS), receipt=True)
     found = StompConsumer(target, queues[1]).rest(sent[1] + 1)
-    target.judge(
+    target.record_finding(
         WAITS, found == list(range(sent[1] + 1)), f"{sent[1] + 1} messages were sent, {found} came"
     )
 
@@ -142,11 +142,13 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     before = empty(target, statistics, "store")
     count, waiting = on_disk(target, producer, to, "store", before, (LIMITS, WAITS))
     full = statistics.broker()["store"]
-    target.judge(LIMITS, full.full, f"a persistent message waits while the store uses {full}")
+    target.record_finding(
+        LIMITS, full.full, f"a persistent message waits while the store uses {full}"
+    )
     other.send(beside, body(0, SIZE), proves=LIMITS)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the store a message", (LIMITS, WAITS))
-    target.judge(
+    target.record_finding(
         WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
     )
     StompConsumer(target, beside).rest(1)
@@ -164,7 +166,7 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     other.send(beside, body(0, SIZE), persistent=True, proves=LIMITS)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room in the temporary store a message", (LIMITS, WAITS))
-    target.judge(
+    target.record_finding(
         WAITS, found == list(range(count + 1)), f"{count + 1} messages were sent, {found} came"
     )
     StompConsumer(target, beside).rest(1)
@@ -187,7 +189,7 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
         f"while a message waits for room ({kind}), one of the other kind on its connection was"
         f" {said}"
     )
-    target.judge(ONE_BY_ONE, came == "taken", detail)
+    target.record_finding(ONE_BY_ONE, came == "taken", detail)
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk a message")
     producer.expect(behind, "taken", "with room on disk what stood behind")
@@ -203,14 +205,14 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     before = empty(target, statistics, "temp")
     count, waiting = on_disk(target, producer, to, "temp", before, (TO_THE_DISK,))
     more = count * SIZE // to.policy.memory_limit
-    target.judge(
+    target.record_finding(
         SWITCHED_OFF,
         more >= 10,
         f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
     )
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message")
-    target.judge(
+    target.record_finding(
         TO_THE_DISK,
         found == list(range(count + 1)),
         f"{count + 1} messages were sent, {found} came",
@@ -232,14 +234,14 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))
     more = count * SIZE // to.policy.memory_limit
-    target.judge(
+    target.record_finding(
         TO_THE_DISK,
         more >= 10,
         f"{count} messages of {SIZE} octets were taken, {more} times its memoryLimit",
     )
     found = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "with room on disk again a message", LIMITS)
-    target.judge(
+    target.record_finding(
         TO_THE_DISK,
         found == list(range(count + 1)),
         f"{count + 1} messages were sent, {found} came",

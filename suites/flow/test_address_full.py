@@ -60,12 +60,12 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
             for more in range(2)
         ]
         wanted = ["accepted" if gap < 0 else "rejected", "rejected"]
-        target.judge(
+        target.record_finding(
             POLICIES, states == wanted, f"with {gap:+d} octets to the limit, two more were {states}"
         )
     kept = count + (gap < 0)
     found = address_full.drain_queue(target, place, kept)
-    target.judge(
+    target.record_finding(
         POLICIES,
         found == list(range(kept)),
         f"{kept} messages were accepted, the queue has {found}",
@@ -74,7 +74,7 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
     state = address_full.send(
         target, *address_full.producer(target, place), address_full.body(0, SMALLEST)
     )
-    target.judge(POLICIES, state == "accepted", f"with room again a message was {state}")
+    target.record_finding(POLICIES, state == "accepted", f"with room again a message was {state}")
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
@@ -89,12 +89,12 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
         address_full.send(target, peer, link, address_full.body(count + more, SMALLEST))
         for more in range(3)
     ]
-    target.judge(
+    target.record_finding(
         POLICIES, states == ["accepted"] * 3, f"messages to a full address under DROP were {states}"
     )
     kept = count + (gap < 0)
     found = address_full.drain_queue(target, place, kept)
-    target.judge(
+    target.record_finding(
         POLICIES,
         found == list(range(kept)),
         f"with {gap:+d} octets to the limit {kept} are kept, the queue has {found}",
@@ -102,7 +102,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     address_full.room_again(target, place.address)
     address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
     again = address_full.drain_queue(target, place, 1)
-    target.judge(
+    target.record_finding(
         POLICIES, again == [kept], f"with room again a message is kept; the queue has {again}"
     )
 
@@ -123,14 +123,14 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
         peer.publish(link, address_full.body(count + more, SMALLEST), settled=True)
     peer.settle()
     found = address_full.drain_queue(target, place, count)
-    target.judge(
+    target.record_finding(
         POLICIES, found == list(range(count)), f"{count} messages were taken, the queue has {found}"
     )
     address_full.room_again(target, place.address)
     state = address_full.send(
         target, *address_full.producer(target, place), address_full.body(0, SMALLEST)
     )
-    target.judge(POLICIES, state == "accepted", f"with room again a message was {state}")
+    target.record_finding(POLICIES, state == "accepted", f"with room again a message was {state}")
 
 
 @case(NO_CREDIT, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
@@ -147,7 +147,7 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
         detail = (
             f"an octet below the limit a new producer got {link.credit} credits; {late.instead()}"
         )
-        target.judge(NO_CREDIT, link.credit > 0, detail)
+        target.record_finding(NO_CREDIT, link.credit > 0, detail)
     else:
         late.expect_nothing(
             for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=f"full by {gap} octets"
@@ -155,7 +155,7 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
         state = address_full.send(
             target, peer, peer.session.links[0], address_full.body(count, SMALLEST)
         )
-        target.judge(
+        target.record_finding(
             POLICIES,
             state == "accepted",
             f"a message on credit given before the address was full was {state}",
@@ -192,7 +192,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
             why = f"{number} of {needed} messages are acknowledged"
             late.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=why)
     target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         UNBLOCK,
         link.credit > 0,
         f"below the limit again {link.credit} credits came; {late.instead()}",
@@ -213,18 +213,20 @@ def test_the_threshold_rejects_above_its_very_octet(
     link = peer.session.links[0]
     state = address_full.send(target, peer, link, address_full.body(count, SMALLEST))
     wanted = "accepted" if gap < 0 else "rejected"
-    target.judge(
+    target.record_finding(
         REFUSED,
         state == wanted,
         f"{gap:+d} octets to the threshold, a message was {state}, should be {wanted}",
     )
     kept = count + (gap < 0)
     state = address_full.send(target, peer, link, address_full.body(kept, SMALLEST))
-    target.judge(REFUSED, state == "rejected", f"above the threshold a message was {state}")
+    target.record_finding(
+        REFUSED, state == "rejected", f"above the threshold a message was {state}"
+    )
     peer.publish(link, address_full.body(kept, SMALLEST), settled=True)
     peer.settle()
     found = address_full.drain_queue(target, place, kept)
-    target.judge(
+    target.record_finding(
         REFUSED, found == list(range(kept)), f"{kept} messages were accepted, the queue has {found}"
     )
 
@@ -238,7 +240,7 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     state = address_full.send(
         target, peer, peer.session.links[0], address_full.body(count, SMALLEST)
     )
-    target.judge(
+    target.record_finding(
         REFUSED, state == "rejected", f"at the threshold a message was {state}, should be rejected"
     )
 
@@ -260,7 +262,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
         for number, size in enumerate([*sizes, 1])
     ]
     wanted = ["accepted"] * MESSAGES + ["rejected" if kind == "fail" else "accepted"]
-    target.judge(
+    target.record_finding(
         THREE, states == wanted, f"with room for {MESSAGES} messages, {len(states)} were {states}"
     )
     consumer = target.amqp()
@@ -275,14 +277,16 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     target.advance(QUIET)  # brokers may free what was acknowledged on their own time
     if kind == "fail":
         state = address_full.send(target, peer, link, address_full.body(9, 1))
-        target.judge(THREE, state == "accepted", f"after one was acknowledged another was {state}")
+        target.record_finding(
+            THREE, state == "accepted", f"after one was acknowledged another was {state}"
+        )
     else:
         address_full.send(target, peer, link, address_full.body(9, 1))
         came = [
             address_full.number_of(each.message.body)
             for each in collect(target, consumer, taking, 1)
         ]
-        target.judge(
+        target.record_finding(
             THREE, came == [9], f"after one was acknowledged another was sent, {came} came"
         )
 
@@ -297,7 +301,7 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
         address_full.send(target, peer, link, address_full.body(number, 300))
     early, room = address_full.producer(target, place)
     target.wait_until(lambda: room.credit > 0 or early.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         THREE,
         room.credit > 0,
         f"with room for one message {room.credit} credits came; {early.instead()}",
@@ -312,6 +316,6 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
     )
     address_full.drain_queue(target, place, MESSAGES)
     target.wait_until(lambda: none.credit > 0 or late.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         NO_CREDIT, none.credit > 0, f"with room again {none.credit} credits came; {late.instead()}"
     )

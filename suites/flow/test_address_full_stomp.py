@@ -79,7 +79,7 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
     confirmed = frame("RECEIPT", {"receipt-id": name})
     came = peer.watch_for(either(confirmed, ERROR))
     what = peer.instead() if came is None else came.brief()
-    target.judge(
+    target.record_finding(
         POLICIES,
         came is not None and came.command == "ERROR",
         f"a SEND to a full address got {what}",
@@ -103,7 +103,7 @@ def test_fail_refuses_from_the_very_octet(
             kept += 1
         refused(target, peer, to, kept, receipt=receipt)
     found = address_full.drain_queue(target, address_full.same(to), kept)
-    target.judge(
+    target.record_finding(
         POLICIES,
         found == list(range(kept)),
         f"{held} octets were there before; the queue has {found}",
@@ -131,7 +131,7 @@ def test_drop_loses_from_the_very_octet(
         number += 1
         kept += room
     found = address_full.drain_queue(target, address_full.same(to), kept)
-    target.judge(
+    target.record_finding(
         POLICIES,
         found == list(range(kept)),
         f"{held} octets were there before; the queue has {found}",
@@ -156,7 +156,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     else:
         peer.publish(to, address_full.body(MESSAGES, 2), proves=POLICIES)
     found = address_full.drain_queue(target, address_full.same(to), MESSAGES)
-    target.judge(
+    target.record_finding(
         THREE, found == list(range(MESSAGES)), f"{MESSAGES} SENDs were taken, the queue has {found}"
     )
 
@@ -178,19 +178,21 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
     came = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
     what = peer.instead() if came is None else came.brief()
     if kind == "drop":
-        target.judge(
+        target.record_finding(
             POLICIES,
             came is not None and came.command == "RECEIPT",
             f"under DROP the {end} got {what}",
         )
     elif end == "COMMIT":
-        target.judge(
+        target.record_finding(
             POLICIES,
             came is not None and came.command == "ERROR",
             f"under FAIL the {end} got {what}",
         )
     found = address_full.drain_queue(target, address_full.same(to), MESSAGES)
-    target.judge(POLICIES, found == list(range(MESSAGES)), f"the queue has {found} after the {end}")
+    target.record_finding(
+        POLICIES, found == list(range(MESSAGES)), f"the queue has {found} after the {end}"
+    )
 
 
 @case(ONLY_BLOCK, needs={"stomp-1.2", "address-full"})
@@ -244,14 +246,14 @@ def test_nothing_is_lost_under_block_over_stomp(
         [number for number in found if number // 1000 == who] for who in range(producers)
     ]
     detail = f"{each} from each of {producers} were sent, by producer came {by_producer}"
-    target.judge(BLOCKS, by_producer == wanted, detail)
+    target.record_finding(BLOCKS, by_producer == wanted, detail)
     if receipts:
         for peer in peers:
             target.wait_until(
                 lambda peer=peer: _receipts(peer) >= each or peer.ended is not None, PATIENCE
             )  # type: ignore[misc]
         counts = [_receipts(peer) for peer in peers]
-        target.judge(
+        target.record_finding(
             BLOCKS,
             counts == [each] * producers,
             f"{each} receipts were asked for by each, {counts} came",

@@ -49,14 +49,16 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     both.consume(queue)
     (first,) = arrive(both, 1)
 
-    target.starve("memory")
+    target.raise_alarm("memory")
     try:
         publisher.expect_nothing(
             for_=QUIET, of=BLOCKED, proves=told, why="the connection has published nothing yet"
         )
         publisher.publish(b"held", queue)
         came = publisher.expect(BLOCKED, proves=(told, at_once))
-        target.judge(told, came["reason"] == "low on memory", f"the reason is {came['reason']!r}")
+        target.record_finding(
+            told, came["reason"] == "low on memory", f"the reason is {came['reason']!r}"
+        )
         deaf.publish(b"deaf", queue)
         deaf.expect_nothing(
             for_=QUIET, of=BLOCKED, proves=told, why="the client does not understand it"
@@ -65,58 +67,60 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         _mixed(target, both, queue, first["delivery-tag"], mixed)
         beating = _silent(target, queue, others)
         left = bodies(drained(owner, queue))
-        target.judge(
+        target.record_finding(
             (memory, at_once),
             b"held" not in left and b"deaf" not in left,
             f"under the alarm {left} could be had",
         )
     finally:
-        target.starve("memory", False)
+        target.clear_alarm("memory")
     publisher.expect(UNBLOCKED, proves=(told, at_runtime))
-    target.judge(
+    target.record_finding(
         told,
         deaf.take(UNBLOCKED) is None,
         "who was not told of the alarm should not be told of its end",
     )
     more = bodies(arrive(both, 1))  # its acknowledgement counts now, and it has room for one
-    target.judge(
+    target.record_finding(
         mixed, len(more) == 1, f"after the alarm {len(more)} messages came to the mixed connection"
     )
     eventually(owner, lambda: owner.count(queue) >= 3)
     found = sorted([*more, *bodies(drained(owner, queue))])
     all_of_it = found == [b"deaf", b"held", b"mixed", b"silent"]
-    target.judge(
+    target.record_finding(
         (memory, at_runtime),
         all_of_it,
         f"after the alarm {found} could be had, should be what was held back",
     )
     publisher.publish(b"after", queue)
     publisher.settle()
-    target.judge(
+    target.record_finding(
         memory,
         bodies(drained(owner, queue)) == [b"after"],
         "after the alarm messages should pass as before",
     )
     beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=others)
     more = arrive(both, 1)
-    target.judge(
+    target.record_finding(
         mixed,
         bodies(more) == [b"before"] or not more,
         f"after the alarm the mixed connection got {bodies(more)}",
     )
 
-    target.starve("disk")
+    target.raise_alarm("disk")
     try:
         publisher.publish(b"disk", queue)
         came = publisher.expect(BLOCKED, proves=(told, disk))
-        target.judge(told, came["reason"] == "low on disk", f"the reason is {came['reason']!r}")
-        target.judge(
+        target.record_finding(
+            told, came["reason"] == "low on disk", f"the reason is {came['reason']!r}"
+        )
+        target.record_finding(
             disk, owner.count(queue) == 0, "under the alarm no message should come through"
         )
     finally:
-        target.starve("disk", False)
+        target.clear_alarm("disk")
     publisher.expect(UNBLOCKED, proves=(told, disk))
-    target.judge(
+    target.record_finding(
         disk,
         eventually(owner, lambda: owner.count(queue) == 1),
         "after the alarm the message should be there",
@@ -133,7 +137,9 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
         consumer.ack(consumer.delivery(proves=proves)["delivery-tag"])
     consumer.call("basic.cancel", {"consumer-tag": tag}, proves=proves)
     queue_of(consumer)
-    target.judge(proves, consumer.ended is None, "a connection that only consumes should go on")
+    target.record_finding(
+        proves, consumer.ended is None, "a connection that only consumes should go on"
+    )
 
 
 def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) -> None:
@@ -158,15 +164,17 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
     peer.expect(BLOCKED, proves=proves)
     since = target.now()
     target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
-    target.judge(
+    target.record_finding(
         proves,
         peer.ended is None,
         f"silent for four intervals while it is blocked: {peer.instead()}",
     )
     beats = [
         each
-        for each in target.outcome.events
+        for each in target.events
         if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
     ]
-    target.judge(proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server came meanwhile")
+    target.record_finding(
+        proves, len(beats) >= 3, f"{len(beats)} heart-beats of the server came meanwhile"
+    )
     return peer

@@ -67,7 +67,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
                 f"short of {resource}, {len(sent)} messages were sent: {len(told)} were settled,"
                 f" {len(early)} came"
             )
-            target.judge(
+            target.record_finding(
                 proves,
                 len(told) <= 1 and len(early) <= 1,
                 f"{detail}, should be no more than the first",
@@ -75,11 +75,11 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             consumer.disposition(came[0])
             scratch = consumer.receiver(node)
             consumer.detach(scratch, proves=others)
-            target.judge(
+            target.record_finding(
                 others, consumer.ended is None, "a connection that only consumes should go on"
             )
         granted(target, publisher, link, len(wanted) - len(sent))
-        target.judge(
+        target.record_finding(
             proves,
             _opens(target, link.session, 3),
             f"after the alarm the window is {link.session.remote_incoming_window}",
@@ -89,7 +89,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         for each in sent:
             publisher.confirmed(link.session, each, proves=proves)
         found = [*early, *collect(target, consumer, inlet, 3 - len(early))]
-        target.judge(
+        target.record_finding(
             proves,
             bodies(found) == wanted,
             f"after the alarm {bodies(found)} have come, should be all, in order",
@@ -111,18 +111,18 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
     with short_of(target, "disk"):
         with short_of(target, "memory"):
             closed = target.wait_until(lambda: link.session.remote_incoming_window <= 0, PATIENCE)
-            target.judge(
+            target.record_finding(
                 proves,
                 closed,
                 f"short of memory: the window is {link.session.remote_incoming_window}",
             )
-            target.judge(
+            target.record_finding(
                 proves,
                 link.credit > 0,
                 f"short of memory: the link has {link.credit} credits, should keep them",
             )
             late = peer.begin(1)
-            target.judge(
+            target.record_finding(
                 proves,
                 late.remote_incoming_window == 0,
                 "a session that began under the alarm has a window of"
@@ -130,7 +130,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
             )
         target.advance(QUIET)
         still = [each.remote_incoming_window for each in (link.session, late)]
-        target.judge(
+        target.record_finding(
             resumes,
             still == [0, 0],
             f"short of disk space alone: the windows are {still}, should be 0",
@@ -139,7 +139,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )
     windows = [each.remote_incoming_window for each in (link.session, late)]
-    target.judge(resumes, opened, f"after the alarms the windows are {windows}")
+    target.record_finding(resumes, opened, f"after the alarms the windows are {windows}")
     peer.confirmed(link.session, peer.post(link, b"after"), proves=resumes)
 
 
@@ -153,18 +153,18 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
     peer = target.amqp()
     link = peer.sender(node)
     granted(target, peer, link, 3)
-    target.starve("memory")
+    target.raise_alarm("memory")
     try:
         sent = [
             peer.post(link, body) for body in numbered(3)
         ]  # before anything was read that came meanwhile
         target.advance(QUIET)
-        target.judge(
+        target.record_finding(
             proves,
             link.session.ended is None and peer.ended is None,
             f"three messages that the alarm overtook: {peer.instead()}",
         )
     finally:
-        target.starve("memory", False)
+        target.clear_alarm("memory")
     for each in sent:
         peer.confirmed(link.session, each, proves=proves)

@@ -39,12 +39,12 @@ def client(target: Bench, over: str, **options: Any) -> StompPeer:
 def short_of(target: Bench, resource: str) -> Iterator[None]:
     """The broker is short of a resource for a while, and every connection has come to know of
     it."""
-    target.starve(resource)
+    target.raise_alarm(resource)
     try:
         target.advance(QUIET * 2)
         yield
     finally:
-        target.starve(resource, False)
+        target.clear_alarm(resource)
 
 
 def offered(peer: StompPeer, to: Destination, body: bytes) -> str:
@@ -86,7 +86,7 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             )
             held = second is None and publisher.ended is None
             instead = "it was confirmed" if second is not None else publisher.instead()
-            target.judge(
+            target.record_finding(
                 (proves, others), held, f"short of {resource}: a second SEND should wait, {instead}"
             )
             if not held:
@@ -94,22 +94,22 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                     consumer.ack(each, receipt=True)
                 continue
             consumer.ack(came[0], receipt=True)
-            target.judge(others, consumer.ended is None, "who only consumes should go on")
+            target.record_finding(others, consumer.ended is None, "who only consumes should go on")
             came = receive(target, consumer, 2, within=QUIET * 2)
-            target.judge(
+            target.record_finding(
                 proves,
                 bodies(came) in ([], [b"first"]),
                 f"short of {resource}: {bodies(came)} came, should be no more than the first SEND"
                 " of the connection",
             )
             idle.settle()
-            target.judge(others, idle.ended is None, "who sends no message should go on")
+            target.record_finding(others, idle.ended is None, "who sends no message should go on")
         if early is None:
             confirmed(publisher, first, proves)
         for receipt in receipts:
             confirmed(publisher, receipt, proves)
         found = bodies(came) + bodies(more := collect(target, consumer, 3 - len(came)))
-        target.judge(
+        target.record_finding(
             proves,
             found == [b"first", b"0", b"1"],
             f"after the alarm {found} have come, should be all, in order",
@@ -131,7 +131,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         peer.publish(to, b"under the alarm", receipt=False)
         since = target.now()
         target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
-        target.judge(
+        target.record_finding(
             proves,
             peer.ended is None,
             f"silent for four intervals while it is blocked: {peer.instead()}",
@@ -144,10 +144,10 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         )
         beats = [
             each
-            for each in target.outcome.events
+            for each in target.events
             if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
         ]
-        target.judge(
+        target.record_finding(
             proves, len(beats) >= 3, f"{len(beats)} signs of life of the broker came meanwhile"
         )
     peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=proves)
@@ -177,7 +177,7 @@ def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> 
         held = (
             publisher.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=QUIET * 3) is None
         )
-        target.judge(
+        target.record_finding(
             disk,
             held,
             "memory is not short any more and the disk still is: the second SEND was confirmed,"

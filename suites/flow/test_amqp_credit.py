@@ -51,7 +51,7 @@ def told(target: Bench, peer: AmqpPeer) -> list[int]:
     """The link-credit of every flow of the broker that speaks of a link, in order."""
     flows = [
         dict(each.headers)
-        for each in target.outcome.events
+        for each in target.events
         if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
     ]
     return [int(each["link-credit"]) for each in flows if "link-credit" in each]
@@ -71,7 +71,7 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
     peer, link = producer(target, "amqp")
     first = peer.expect(frame("flow", link=link), proves=CREDIT)
     given = first.get("link-credit")
-    target.judge(
+    target.record_finding(
         CREDIT, given == most, f"the first flow gives {given} credits, {most} are documented"
     )
 
@@ -87,7 +87,7 @@ def test_credit_is_filled_up_at_the_low_mark(
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
-    target.judge(
+    target.record_finding(
         CREDIT, link.credit == most, f"the producer got {link.credit} credits, should be {most}"
     )
     for _ in range(rounds):
@@ -107,7 +107,7 @@ def test_credit_is_filled_up_at_the_low_mark(
         )
         target.require(CREDIT, link.credit == most, detail)
     surplus = [each for each in told(target, peer) if each > most]
-    target.judge(
+    target.record_finding(
         CREDIT, not surplus, f"flows gave up to {max(told(target, peer))} credits of {most}"
     )
 
@@ -139,7 +139,7 @@ def test_no_more_credit_is_outstanding_than_was_said(
         )
         target.require(CREDIT, low < link.credit <= most, detail)
     peer.settle()
-    target.judge(
+    target.record_finding(
         CREDIT,
         max(told(target, peer)) <= most,
         f"flows gave up to {max(told(target, peer))} of {most} credits",
@@ -187,7 +187,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
     peer.expect_nothing(
         for_=QUIET, of=frame("flow", link=link), proves=FULL, why="the address is full"
     )
-    target.judge(
+    target.record_finding(
         FULL, link.credit == 0, f"{link.credit} credits are there while the address is full"
     )
     other, second = producer(target, "amqp-credits-10", node) if late else (peer, link)
@@ -198,7 +198,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=most)
     got = collect(target, consumer, taking, most, quiet=0)
-    target.judge(
+    target.record_finding(
         OVERSHOOT, len(got) == most, f"{len(got)} of {most} messages that were accepted came"
     )
     for each in got:
@@ -206,7 +206,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
     consumer.settle()
     for whose, who in ((peer, link), (other, second)):
         target.wait_until(lambda who=who: who.credit > 0, PATIENCE)  # type: ignore[misc]
-        target.judge(
+        target.record_finding(
             FULL,
             0 < who.credit <= most,
             f"with room again {who.credit} credits came; {whose.instead()}",
@@ -226,11 +226,11 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
         states.append(found.kind("state"))
         if states[-1] == "rejected":
             condition = found.part("state").get("error")
-            target.judge(
+            target.record_finding(
                 REFUSED, "resource-limit-exceeded" in str(condition), f"rejected with {condition}"
             )
     taken = states.count("accepted")
-    target.judge(
+    target.record_finding(
         REFUSED,
         states[-1] == "rejected" and taken >= 5,
         f"the states of messages of 5000 octets: {states}",
@@ -265,4 +265,4 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
     words = f"{accepted} messages were accepted, {rejected} rejected, and all were taken"
     target.require(CREDIT, link.credit > 0, f"{words}: no credit came again; {peer.instead()}")
     state = peer.confirmed(link.session, peer.post(link, BODY), None).kind("state")
-    target.judge(CREDIT, state == "accepted", f"{words}: the next one was {state}")
+    target.record_finding(CREDIT, state == "accepted", f"{words}: the next one was {state}")

@@ -96,7 +96,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     crowd.answered(OVERSHOOT)
     target.advance(QUIET)
     left = crowd.credit()
-    target.judge(
+    target.record_finding(
         NO_CREDIT, not any(left), f"the address is full and the producers hold {left} credits"
     )
     target.judge_count(
@@ -104,12 +104,12 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     )
     found = address_full.drain_queue(target, place, sum(crowd.sent) + len(filler))
     came = by_producer(found, producers)
-    target.judge(
+    target.record_finding(
         BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came"
     )
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
-    target.judge(
+    target.record_finding(
         UNBLOCKS,
         all(each > 0 for each in left),
         f"with room again the producers hold {left} credits",
@@ -148,11 +148,11 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
                 lambda waiting=waiting: any(each.credit > 0 for each in waiting), PATIENCE
             )  # type: ignore[misc]
     went_on = min(crowd.sent) >= goal
-    target.judge(
+    target.record_finding(
         UNBLOCKS, went_on, f"the producers got {crowd.sent} messages sent, {len(found)} were taken"
     )
     came = by_producer(found, 2)
-    target.judge(
+    target.record_finding(
         BLOCKS, came == crowd.expected(), f"by producer {crowd.sent} were accepted, {came} came"
     )
 
@@ -189,7 +189,7 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     for each in got:
         peer.disposition(each)
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         UNBLOCKS, link.credit > 0, f"with room again {link.credit} credits came; {peer.instead()}"
     )
 
@@ -231,10 +231,10 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
             detail = (
                 f"{number} of {queues} subscriptions have acknowledged all, a message was {state}"
             )
-            target.judge(ADDRESS_WIDE, state == "rejected", detail)
+            target.record_finding(ADDRESS_WIDE, state == "rejected", detail)
     address_full.room_again(target, place.address)
     state = address_full.send(target, peer, link, address_full.body(99, SMALLEST))
-    target.judge(
+    target.record_finding(
         ONE_COPY,
         state == "accepted",
         f"all subscriptions have acknowledged all, a message was {state}",
@@ -312,7 +312,7 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
             )
 
         target.wait_until(answered, PATIENCE)
-        target.judge(
+        target.record_finding(
             OVERDRAWN,
             answered(),
             f"of {len(sent)} messages {sum(not outcomes[each] for each in sent)} are open",
@@ -325,4 +325,6 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
     numbers = address_full.drain_queue(target, place, len(accepted))
     lost = [each for each in accepted if each not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
-    target.judge(OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} came")
+    target.record_finding(
+        OVERDRAWN, fine, f"{accepted} of {len(sent)} were accepted, {numbers} came"
+    )

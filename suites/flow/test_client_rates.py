@@ -84,9 +84,7 @@ def of_amqp(consumer: AmqpConsumer) -> list[bytes]:
 def keeps_its_rate(target: Bench, conn: int, rate: int) -> None:
     """The control: settlements are the moments of consumption, and no interval has too many of
     them."""
-    crowd = rates.crowd(
-        rates.instants(rates.received(target.outcome.events, conn), ended=True), rate
-    )
+    crowd = rates.crowd(rates.instants(rates.received(target.events, conn), ended=True), rate)
     target.control(crowd is None, f"our own consumer, with a rate of {rate}, consumed {crowd}")
 
 
@@ -111,7 +109,9 @@ def everything_comes(
         f"at {rate} messages a second and a window of {options.consumer_window_size} a consumer got"
         f" {came[:30]}"
     )
-    target.judge(RATE, came == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}")
+    target.record_finding(
+        RATE, came == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}"
+    )
     target.control(
         took >= takes(len(sent), rate), f"our own consumer took {took} ns for {len(sent)} at {rate}"
     )
@@ -165,9 +165,9 @@ def buffer_fills(
     )
     drive(target.world, [consumer], lambda: False, ms(100))
     keeps_its_rate(target, consumer.peer.conn, 1)
-    course = rates.received(target.outcome.events, consumer.peer.conn)
+    course = rates.received(target.events, consumer.peer.conn)
     wrong = rates.overrun(course, window)
-    target.judge(
+    target.record_finding(
         BUFFERS,
         wrong is None,
         f"at one message a second and a window of {window}: {wrong or 'no overrun'}",
@@ -177,7 +177,7 @@ def buffer_fills(
         f"at one message a second, {taken} taken, up to {held} octets waited at a window of"
         f" {window}"
     )
-    target.judge(
+    target.record_finding(
         BUFFERS,
         held >= least(),
         f"{detail}, should be {least()} at least; {consumer.peer.instead()}",
@@ -224,7 +224,7 @@ def everything_arrives(
         lambda: producer.confirmed == len(sent),
         takes(len(sent), rate) + PATIENCE,
     )
-    course = rates.sent(target.outcome.events, producer.peer.conn)
+    course = rates.sent(target.events, producer.peer.conn)
     crowd = rates.crowd(rates.instants(course, ended=False), rate)
     target.control(crowd is None, f"our own producer, with a rate of {rate}, sent {crowd}")
     wrong = rates.beyond(course, window) if window > 0 else None
@@ -233,7 +233,7 @@ def everything_arrives(
         f"{producer.confirmed} of {len(sent)} messages sent at {rate} a second, {window} octets"
         " under way, were taken"
     )
-    target.judge(PRODUCES, done, f"{detail}; {producer.peer.instead()}")
+    target.record_finding(PRODUCES, done, f"{detail}; {producer.peer.instead()}")
 
 
 @case(PRODUCES, needs=STOMP)
@@ -251,7 +251,7 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     taker = target.stomp()
     taker.subscribe(queue)
     came = bodies_of(receive(target, taker, count))
-    target.judge(
+    target.record_finding(
         PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}"
     )
 
@@ -271,7 +271,7 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     came = steps.bodies(
         steps.collect(target, taker, taker.receiver(node, credit=count), count, quiet=0)
     )
-    target.judge(
+    target.record_finding(
         PRODUCES, came == sent, f"of {count} messages sent at {rate} a second came {came[:30]}"
     )
 
@@ -304,7 +304,7 @@ def nothing_is_stranded(
     whole = sorted([*came[0], *came[1]]) == sorted(sent) and came[1] == [
         each for each in sent if each in came[1]
     ]
-    target.judge(NOTHING_WAITS, whole and not waits, detail)
+    target.record_finding(NOTHING_WAITS, whole and not waits, detail)
 
 
 @case(NOTHING_WAITS, needs=STOMP)
@@ -355,7 +355,7 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     detail = (
         f"at {speeds} messages a second the consumers got {first}, and the second time {second}"
     )
-    target.judge(
+    target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )
 

@@ -100,7 +100,7 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
         rules_for_header = rules
     if plan.heart_beat is not None and plan.version != "1.0":
         header = peer.connected.get("heart-beat")
-        target.judge(
+        target.record_finding(
             rules_for_header,
             header == expected.header,
             f"heart-beat:{plan.heart_beat[0]},{plan.heart_beat[1]} was answered {header!r}, should"
@@ -108,7 +108,7 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
         )
     if expected.ttl_ms > LONGEST_JUDGED_MS:
         target.advance(seconds(86_400))
-        target.judge(
+        target.record_finding(
             rules, peer.ended is None, f"a day of silence under a TTL of {expected.ttl_ms} ms"
         )
     else:
@@ -152,7 +152,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
         peer = target.stomp("1.2", acceptor=acceptor, heart_beat=asked)
         assert peer.connected is not None
         header = peer.connected.get("heart-beat")
-        target.judge(
+        target.record_finding(
             requirement,
             header == answer,
             f"{acceptor}: heart-beat:{asked} was answered {header!r}, not {answer!r}",
@@ -193,7 +193,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
             peer.write(bytes([next(unfinished)]))
     spoke = peer.spoke_at or 0
     late = target.margin((0, ms(ttl)), spoke) > ms(ttl) // 4
-    target.judge(
+    target.record_finding(
         TRICKLE,
         peer.ended is None,
         f"data every {pause / ms(1):g} ms under a TTL of {ttl} ms: "
@@ -227,7 +227,7 @@ def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
             target.cited,
             label="override",
             overrides=overrides,
-            outcome=target.outcome,
+            example_record=target.example_record,
         )
         target.note(f"connectionTtl {acceptor}, connection-ttl-override {override}")
         for version in ("1.0", "1.2"):
@@ -287,7 +287,7 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
         f"the silent connection was closed under a TTL of {ttl} ms",
     )
     said = silent.take(ERROR)
-    target.judge(
+    target.record_finding(
         "STOMP12-ERR-01",
         said is not None and bool(said.get("message")),
         "the close was announced: " + ("nothing" if said is None else said.brief()),

@@ -319,7 +319,7 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
             f"with a window of {window} {holder.received} of ten messages came, each after the ACK"
             " that it waited for"
         )
-        target.judge(requirement, holder.received == 10, words)
+        target.record_finding(requirement, holder.received == 10, words)
 
 
 @case(POSITIVE, needs={"consumer-window"})
@@ -334,7 +334,7 @@ def test_windows_are_apart(target: Bench) -> None:
     target.wait_until(lambda: peer.messages_seen >= 1, QUIET)
     peer.subscribe(second, "b", ack="client", headers={"consumer-window-size": "-1"})
     done = target.wait_until(lambda: _of(peer, "b") >= 6, ms(5000))
-    target.judge(
+    target.record_finding(
         POSITIVE,
         done,
         f"the open subscription got {_of(peer, 'b')} of 6 messages beside a shut one",

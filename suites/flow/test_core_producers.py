@@ -115,7 +115,7 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     for each in asked:
         peer.request_credits(name, each)
     got = grants(target, peer, len(asked))
-    target.judge(COST, got == asked, f"{asked} octets were asked for, {got} granted")
+    target.record_finding(COST, got == asked, f"{asked} octets were asked for, {got} granted")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -139,7 +139,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
         producer.ask(message.cost)
         target.wait_until(lambda need=message.cost: producer.can_offer(need), PATIENCE)  # type: ignore[misc]
         went = producer.offer(message, wait=number == 19)
-        target.judge(
+        target.record_finding(
             COST,
             went,
             f"with a window of {window} there were {producer.balance} octets for message {number}",
@@ -151,11 +151,11 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
             "the producer keeps to its window",
         )
     target.control(
-        core_credit.overdrawn(target.outcome.events, peer.conn) == 0,
+        core_credit.overdrawn(target.events, peer.conn) == 0,
         "the producer keeps to its credit",
     )
     got = numbers(drain(target, name, 20))
-    target.judge(COST, got == list(range(20)), f"20 messages were sent, {got} came")
+    target.record_finding(COST, got == list(range(20)), f"20 messages were sent, {got} came")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -170,7 +170,7 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     modest, greedy = queue(target, peer, "full.block."), queue(target, peer, "full.block.")
     peer.request_credits(modest, LIMIT // 2)
     got = grants(target, peer, 1)
-    target.judge(
+    target.record_finding(
         WITHIN_ROOM,
         got == [LIMIT // 2],
         f"{LIMIT // 2} octets were asked for of {LIMIT}, {got} granted",
@@ -217,13 +217,13 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     target.control(there, f"the address should have {LIMIT + gap} octets: {state}")
     peer.request_credits(name, 1)
     got = grants(target, peer, int(gap < 0))
-    target.judge(
+    target.record_finding(
         BLOCKS, got == [1] * (gap < 0), f"with {gap:+d} octets to the limit {got} were granted of 1"
     )
     if gap >= 0:
         drain(target, name, 1)
         got = grants(target, peer, 1)
-        target.judge(BLOCKS, got == [1], f"with room again {got} octets were granted of 1")
+        target.record_finding(BLOCKS, got == [1], f"with room again {got} octets were granted of 1")
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -239,11 +239,13 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
         seen.append(grants(target, peer, int(number < MESSAGES)))
         peer.publish(sized(name, number))
     wanted = [[100]] * MESSAGES + [[]]
-    target.judge(BLOCKS, seen == wanted, f"with 0 to {MESSAGES} messages {seen} were granted")
+    target.record_finding(
+        BLOCKS, seen == wanted, f"with 0 to {MESSAGES} messages {seen} were granted"
+    )
     # the fourth was sent without credit: the address has room when two are gone
     drain(target, name, 2)
     got = grants(target, peer, 1)
-    target.judge(BLOCKS, got == [100], f"with room again {got} were granted")
+    target.record_finding(BLOCKS, got == [100], f"with room again {got} were granted")
 
 
 @case(BLOCKS, OVERSHOOT, needs=FULL | {"admin"})
@@ -285,7 +287,7 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
             size = admin.size(name)
             if size < LIMIT - 1000:
                 granted = target.wait_until(could_send, PATIENCE)
-                target.judge(
+                target.record_finding(
                     BLOCKS,
                     granted,
                     f"the address has {size} octets of {LIMIT}, and nobody is granted any",
@@ -309,7 +311,7 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
     told = numbers(found)
     came = [[each for each in told if each // 1000 == who] for who in range(producers)]
     wanted = [[1000 * who + each for each in range(goal)] for who in range(producers)]
-    target.judge(
+    target.record_finding(
         BLOCKS,
         came == wanted,
         f"{producers} producers sent {[each.sent for each in crowd]}, {came} came",
@@ -331,16 +333,18 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     until_full(target, address)
     peer.request_credits(address, 100)
     got = grants(target, peer, 0)
-    target.judge(ADDRESS_WIDE, not got, f"the address is full, and {got} were granted")
+    target.record_finding(ADDRESS_WIDE, not got, f"the address is full, and {got} were granted")
     drained = drain(target, queues[0], count)
     target.control(len(drained) == count, f"the first queue has {len(drained)} messages of {count}")
     got = grants(target, peer, 0)
-    target.judge(
+    target.record_finding(
         ADDRESS_WIDE, not got, f"the other queue still has everything, and {got} were granted"
     )
     drain(target, queues[1], count)
     got = grants(target, peer, 1)
-    target.judge(ADDRESS_WIDE, got == [100], f"both queues are empty, and {got} were granted")
+    target.record_finding(
+        ADDRESS_WIDE, got == [100], f"both queues are empty, and {got} were granted"
+    )
 
 
 @case(ONLY_BLOCK, needs=FULL)
@@ -362,7 +366,7 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
         )
     wanted = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
     detail = f"{got} granted{' and 100 refused' if refused else ''}"
-    target.judge(
+    target.record_finding(
         ONLY_BLOCK, (got, refused) == wanted, f"a full address under {policy.upper()}: {detail}"
     )
 
@@ -378,20 +382,22 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
     with bystander(target) as other:
         for number in range(count):
             peer.publish(sized(name, number, 1000), proves=OVERDRAWN)
-        over_by = core_credit.overdrawn(target.outcome.events, peer.conn)
+        over_by = core_credit.overdrawn(target.events, peer.conn)
         target.control(
             over_by >= 1000 * count, f"the producer sent {over_by} octets beyond its credit"
         )
         plain = queue(target, other)
         other.request_credits(plain, 500)
         got = grants(target, other, 1)
-        target.judge(OVERDRAWN, got == [500], f"another address granted {got} of 500 meanwhile")
+        target.record_finding(
+            OVERDRAWN, got == [500], f"another address granted {got} of 500 meanwhile"
+        )
         peer.request_credits(name, 700)
         got = grants(target, peer, 0)
-        target.judge(BLOCKS, not got, f"the address is full, and {got} were granted")
+        target.record_finding(BLOCKS, not got, f"the address is full, and {got} were granted")
     found = [number_of(each) for each in drain(target, name, count)]
-    target.judge(
+    target.record_finding(
         OVERDRAWN, found == list(range(count)), f"{count} messages were taken, {found} came"
     )
     got = grants(target, peer, 1)
-    target.judge(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")
+    target.record_finding(BLOCKS, sum(got) == 700, f"with room again {got} were granted of 700")

@@ -82,7 +82,7 @@ def test_pings_keep_a_connection_alive(target: Bench) -> None:
     late = longest + target.world.lateness(began)
     uncertain = None if late < ms(1500) else f"our own pings may have been {late // ms(1)} ms apart"
     detail = "a connection with a ping every 500 ms and a TTL of 1500 ms was closed"
-    target.judge(KEPT, peer.ended is None, detail, uncertain=uncertain)
+    target.record_finding(KEPT, peer.ended is None, detail, uncertain=uncertain)
     if peer.ended is None:
         peer.settle()
         ping(target, peer, 1500)
@@ -97,7 +97,7 @@ def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
     peer.ping(500)
     peer.ping(-1)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.judge(
+    target.record_finding(
         NEVER, peer.ended is None, "a connection with a TTL of -1 was closed for being silent"
     )
     if peer.ended is None:

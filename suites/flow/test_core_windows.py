@@ -89,7 +89,7 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     costs = [sized(name, number, cost).cost for number, cost in enumerate(plan.costs)]
     publish(peer, name, plan.costs)
     peer.create_consumer(name)
-    target.judge(
+    target.record_finding(
         BOUND, not peer.all_delivered(), "a consumer without credit was delivered something"
     )
     balance, came = 0, 0
@@ -130,10 +130,12 @@ def test_without_a_bound_everything_comes(target: Bench) -> None:
     peer.create_consumer(name)
     peer.credit(-1)
     got = numbers(take(target, peer, 30))
-    target.judge(BOUND, got == list(range(30)), f"without a bound 30 messages wait, {got} came")
+    target.record_finding(
+        BOUND, got == list(range(30)), f"without a bound 30 messages wait, {got} came"
+    )
     publish(peer, name, [5000] * 30)
     got = numbers(take(target, peer, 30))
-    target.judge(
+    target.record_finding(
         BOUND, got == list(range(30)), f"without a bound 30 messages were sent, {got} came"
     )
 
@@ -147,11 +149,11 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     name = queue(target, peer)
     window = Window(peer, name, 0)
     publish(peer, name, [300] * 3)
-    target.judge(BOUND, not peer.all_delivered(), "nobody waited, and something came")
+    target.record_finding(BOUND, not peer.all_delivered(), "nobody waited, and something came")
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
-        target.judge(
+        target.record_finding(
             BOUND,
             numbers(got) == [number],
             f"somebody waited, {numbers(got)} came and {number} is next",
@@ -162,10 +164,12 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     peer.credit(0)
     peer.flush()
     publish(peer, name, [300])
-    target.judge(BOUND, not peer.all_delivered(), "nobody waited any more, and something came")
+    target.record_finding(
+        BOUND, not peer.all_delivered(), "nobody waited any more, and something came"
+    )
     window.wants()
     got = take(target, peer, 1)
-    target.judge(BOUND, numbers(got) == [0], f"somebody waited again, {numbers(got)} came")
+    target.record_finding(BOUND, numbers(got) == [0], f"somebody waited again, {numbers(got)} came")
     judge_trace(target, peer, core_credit.consumers)
 
 
@@ -197,7 +201,7 @@ def test_a_window_is_never_overrun_and_never_dries_up(
         target.judge_count(BOUND, "octets in the buffer", buffered, (0, most), "octets")
         found.append(held.pop(0))
         watched.consumed(found[-1])
-    target.judge(
+    target.record_finding(
         BOUND, numbers(found) == list(range(25)), f"25 messages were sent, {numbers(found)} came"
     )
     judge_trace(target, peer, core_credit.consumers)
@@ -224,8 +228,8 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
             ahead.consumed(each)
         found += numbers(got)
     detail = f"the slow consumer holds {held} of {count}, the other got {found}"
-    target.judge(NOTHING_WAITS, held == [0] and found == list(range(1, count)), detail)
-    target.judge(
+    target.record_finding(NOTHING_WAITS, held == [0] and found == list(range(1, count)), detail)
+    target.record_finding(
         NOTHING_WAITS, not slow.all_delivered(), "the slow consumer was delivered a second message"
     )
 
@@ -257,7 +261,7 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
         right - left == 2 for left, right in itertools.pairwise(stranded)
     )
     rest = [number for number in range(4 * each) if number not in stranded]
-    target.judge(IN_TURN, in_turn and numbers(found) == rest and not more, detail)
+    target.record_finding(IN_TURN, in_turn and numbers(found) == rest and not more, detail)
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
@@ -289,7 +293,7 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
     ]
     for _ in range(2):
         got = shares(target, course)
-        target.judge(
+        target.record_finding(
             SAME_COURSE, got == wanted, f"asked in the order {course} the consumers got {got}"
         )
 
@@ -305,10 +309,10 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
         peer.create_consumer(name, number)["default-consumer-window-size"]
         for number, name in enumerate((plain, small))
     ]
-    target.judge(
+    target.record_finding(
         BOUND, told[0] == DEFAULT, f"the default window is {DEFAULT} octets, {told[0]} were told"
     )
-    target.judge(
+    target.record_finding(
         OVERRIDDEN,
         told[1] == SMALL,
         f"the address-setting says {SMALL} octets, {told[1]} were told",

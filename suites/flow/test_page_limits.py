@@ -65,7 +65,9 @@ def bounded(
         target.judge_count(requirement, label, count, bounds, "messages")
     else:
         detail = f"{label}: {count}, should be {bounds[0]} to {bounds[1]}"
-        target.judge(requirement, False, detail, uncertain="pages may be written behind the answer")
+        target.record_finding(
+            requirement, False, detail, uncertain="pages may be written behind the answer"
+        )
 
 
 def limited(
@@ -79,7 +81,7 @@ def limited(
         return
     if policy == "fail":
         count = states.count("accepted")
-        target.judge(
+        target.record_finding(
             requirement,
             states[-1] == "rejected",
             f"of {len(states)} messages the last was {states[-1]}",
@@ -88,19 +90,19 @@ def limited(
         found = address_full.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
-        target.judge(
+        target.record_finding(
             requirement, kinds == ["accepted"], f"under DROP messages were {', '.join(kinds)}"
         )
         found = address_full.drain_queue(target, place, bounds[0])
         count = len(found)
         bounded(target, requirement, "messages kept before they were lost", count, bounds)
-    target.judge(
+    target.record_finding(
         requirement,
         found == list(range(count)),
         f"{count} messages were taken, {brief(found)} came",
     )
     again = taken_again(target, place, policy)
-    target.judge(
+    target.record_finding(
         requirement,
         again,
         f"all is consumed, and a message is {'' if again else 'not '}taken again",

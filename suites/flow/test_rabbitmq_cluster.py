@@ -48,7 +48,7 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     def consumes() -> None:
         consumer.ack(first["delivery-tag"])
         found = arrive(consumer, 1)
-        target.judge(
+        target.record_finding(
             others,
             bodies(found) == [b"two"],
             f"under the alarm a consumer at a got {bodies(found)}",
@@ -85,7 +85,7 @@ def _held(
     target = at.target
     publisher.publish(body, at.queue)
     came = publisher.expect(BLOCKED, proves=proves)
-    target.judge(
+    target.record_finding(
         proves,
         came["reason"] == f"low on {resource}",
         f"node {at.name} gives the reason {came['reason']!r}",
@@ -93,7 +93,7 @@ def _held(
     publisher.expect_nothing(
         for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised"
     )
-    target.judge(
+    target.record_finding(
         proves,
         at.owner.count(at.queue) == 0,
         f"under the alarm no message should come through at {at.name}",
@@ -108,7 +108,7 @@ def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))
     found = bodies(drained(at.owner, at.queue))
     came = there and sorted(found) == sorted(publishers)
-    at.target.judge(proves, came, f"after the alarm {found} could be had at {at.name}")
+    at.target.record_finding(proves, came, f"after the alarm {found} could be had at {at.name}")
     for publisher in publishers.values():
         publisher.leave()
 
@@ -121,29 +121,29 @@ def _one_alarm(
     meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     publisher = _publisher(used)
-    short.target.starve(resource, node=short.name)
+    short.target.raise_alarm(resource, node=short.name)
     try:
         _held(publisher, used, resource, proves)
         later = used.target.amqp091(acceptor=used.acceptor)
         _held(later, used, resource, proves, b"later")
         meanwhile()
     finally:
-        short.target.starve(resource, False, node=short.name)
+        short.target.clear_alarm(resource, node=short.name)
     _come({b"held": publisher, b"later": later}, used, proves)
 
 
 def _two_alarms(a: Node, b: Node, proves: str) -> None:
     """Whoever is blocked by two nodes waits for both."""
     target, publisher = a.target, _publisher(a)
-    target.starve("memory", node="b")
+    target.raise_alarm("memory", node="b")
     try:
         _held(publisher, a, "memory", proves)
-        target.starve("memory", node="a")
-        target.starve("memory", False, node="b")
+        target.raise_alarm("memory", node="a")
+        target.clear_alarm("memory", node="b")
         publisher.expect_nothing(
             for_=QUIET, of=UNBLOCKED, proves=proves, why="the other node is short by now"
         )
     finally:
-        target.starve("memory", False, node="b")
-        target.starve("memory", False, node="a")
+        target.clear_alarm("memory", node="b")
+        target.clear_alarm("memory", node="a")
     _come({b"held": publisher}, a, proves)

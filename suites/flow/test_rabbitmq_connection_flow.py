@@ -122,24 +122,26 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
             yield mine is not None and mine.get("state") == FLOW
 
     seen = _until(target, flood, states())
-    target.judge(
+    target.record_finding(
         proves,
         seen,
         f"after {flood.sent} messages the flooding connection was never told to be in {FLOW}",
     )
-    target.judge(
+    target.record_finding(
         proves,
         FLOW not in told,
         f"the connection that publishes now and then was {set(told)}, should be running",
     )
     whole = flood.end()
-    target.judge(
+    target.record_finding(
         proves,
         whole,
         f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}",
     )
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
-    target.judge(proves, quiet, f"when all was taken the state is {state}, should be running")
+    target.record_finding(
+        proves, quiet, f"when all was taken the state is {state}, should be running"
+    )
 
 
 @case("RABBITMQ-FLOW-conn-2", needs={"alarms", "readings", RECONFIGURABLE})
@@ -172,7 +174,7 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
     )
     target.wait_until(lambda: False, PATIENCE)
     found = owner.count(queue)
-    target.judge(proves, found == count, f"the queue has {found} messages of {count}")
+    target.record_finding(proves, found == count, f"the queue has {found} messages of {count}")
 
 
 @case("RABBITMQ-FLOW-conn-2", "RABBITMQ-FLOW-conn-1", needs={"alarms", "readings", RECONFIGURABLE})
@@ -186,11 +188,11 @@ def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
     peer.declare(queue)
     peer.write(batch(peer, queue, 8000), as_event=False)
     target.wait_until(lambda: peer.ended is not None, seconds(7))
-    target.judge(
+    target.record_finding(
         (proves, silent),
         peer.ended is None,
         f"silent for 7 s while it is in flow: {peer.instead()}",
     )
     peer.expect_end(within=seconds(5), proves=silent)
     found = target.amqp091().count(queue)
-    target.judge(proves, found == 8000, f"the queue has {found} messages of 8000")
+    target.record_finding(proves, found == 8000, f"the queue has {found} messages of 8000")

@@ -59,7 +59,7 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     assert peer.connected is not None
     found = peer.connected.get("heart-beat")
     should = agreed(rules(target), promised, wanted)
-    target.judge(
+    target.record_finding(
         AGREED,
         found == should,
         f"{promised},{wanted} was answered with {found}, should be {should}",
@@ -122,6 +122,6 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, wanted: int)
 def _beats(target: Bench, conn: int, since: Instant) -> list[Instant]:
     return [
         each.at_ns
-        for each in target.outcome.events
+        for each in target.events
         if isinstance(each, HeartBeatReceived) and each.conn == conn and each.at_ns > since
     ]

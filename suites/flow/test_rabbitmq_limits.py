@@ -51,7 +51,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         (alarm, used, limit), above = api.until(
             lambda: memory_of(api), lambda told: told[0] and told[1] > told[2]
         )
-        target.judge(
+        target.record_finding(
             proves,
             above,
             f"the mark is {limit}, {used} octets are used, alarm {alarm}: should be above",
@@ -65,18 +65,18 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
                 proves=proves,
             )
         target.advance(QUIET * 4)
-        target.judge(
+        target.record_finding(
             proves,
             owner.count(queue) == 20,
             f"of 20 messages {owner.count(queue)} are left above the mark",
         )
         found = bodies(drained(owner, queue))
-        target.judge(
+        target.record_finding(
             proves,
             found == [b"%d" % at for at in range(20)],
             f"above the mark {found} could be had, should be all",
         )
-        target.judge(
+        target.record_finding(
             proves,
             fresh.ended is None and owner.ended is None,
             "connections that publish nothing should stay",
@@ -84,7 +84,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
     finally:
         target.set_limits(memory=0.9)
     publisher.expect(UNBLOCKED, proves=at_runtime)
-    target.judge(
+    target.record_finding(
         at_runtime,
         eventually(owner, lambda: owner.count(queue) == 1),
         "what was held back should be there",
@@ -104,7 +104,7 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
     try:
         publisher.publish(b"passes", queue)
         publisher.settle()
-        target.judge(
+        target.record_finding(
             proves,
             owner.count(queue) == 1,
             "with a limit of a millionth of the memory the message should pass",
@@ -112,7 +112,7 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
         came = publisher.expect(BLOCKED, proves=proves)
-        target.judge(
+        target.record_finding(
             proves,
             came["reason"] == "low on disk",
             f"the reason is {came['reason']!r}, should be the disk",
@@ -138,7 +138,7 @@ def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
             return node.get("mem_limit", 0), node.get("disk_free_limit", -1)
 
         (memory, disk), held = api.until(told, lambda both: abs(both[1] - 4 * both[0]) <= 4)
-        target.judge(
+        target.record_finding(
             proves,
             held,
             f"half of the memory is {memory}, twice the memory {disk}: should be four times as"

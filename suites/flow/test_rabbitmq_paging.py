@@ -94,9 +94,11 @@ def test_where_paging_begins(
     wanted = ratio <= 1.0 and above >= 0
     if short:
         if wanted:
-            target.judge(disk, left == 20, f"{told} and disk space is short, should be all")
+            target.record_finding(
+                disk, left == 20, f"{told} and disk space is short, should be all"
+            )
         return
-    target.judge(
+    target.record_finding(
         never if ratio > 1.0 else pages,
         left == (0 if wanted else 20),
         f"{told}, should be {0 if wanted else 20}",
@@ -105,7 +107,7 @@ def test_where_paging_begins(
         peer.publish(b"more", queue)
         peer.settle()
         messages.append(b"more")
-        target.judge(
+        target.record_finding(
             pages, peer.take(BLOCKED) is None, f"{told}: below the mark publishers should go on"
         )
     else:
@@ -114,7 +116,7 @@ def test_where_paging_begins(
         other.expect(BLOCKED, proves=never if ratio > 1.0 else pages)
     target.advance(LOOKS)
     found = bodies(drained(peer, queue))
-    target.judge(
+    target.record_finding(
         pages, found == messages, f"{told}: {len(found)} of {len(messages)} came back as they were"
     )
 
@@ -131,13 +133,13 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=999))
     target.advance(4 * LOOKS)
     _, left = in_memory(target, queue)
-    target.judge(
+    target.record_finding(
         disk, left == 20, f"without disk space {left} of 20 messages are in memory, should be all"
     )
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(seconds(10) + LOOKS)
     _, left = in_memory(target, queue)
-    target.judge(
+    target.record_finding(
         pages,
         left == 0,
         f"with disk space again {left} of 20 messages are in memory, should be none",
@@ -195,7 +197,7 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
                 )
             peer.settle()
         found = bodies(drained(peer, queue))
-    target.judge(
+    target.record_finding(
         proves,
         found == sent,
         f"{way}: {[each[:2] for each in found]} came, should be all five as they were sent",
@@ -287,7 +289,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     def stays(told: str, proves: str) -> None:
         wait, left = in_memory(target, queue)
         detail = f"{told}: {left} of {wait} messages are in memory, should be nearly all"
-        target.judge(proves, left >= wait * 9 // 10, detail)
+        target.record_finding(proves, left >= wait * 9 // 10, detail)
 
     try:
         told = mark(4, 3, 0.95)
@@ -302,10 +304,12 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         publisher.expect(UNBLOCKED, proves=never)
         gone = traffic.for_(4 * LONG, outside(target, queue))
         wait, left = in_memory(target, queue)
-        target.judge(pages, gone, f"{told}: {left} of {wait} messages are in memory, should be few")
+        target.record_finding(
+            pages, gone, f"{told}: {left} of {wait} messages are in memory, should be few"
+        )
         publisher.publish(b"passes", queue)
         publisher.settle()
-        target.judge(
+        target.record_finding(
             pages,
             publisher.take(BLOCKED) is None,
             "publishers should go on while queues are written out",

@@ -101,7 +101,9 @@ def test_memory_is_short_above_the_mark(
         f" limit is {limit}"
     )
     held = held_back(peer, queue)
-    target.judge(proves, held is short, f"{told}: {'held back' if held else 'not held back'}")
+    target.record_finding(
+        proves, held is short, f"{told}: {'held back' if held else 'not held back'}"
+    )
     if not held or not short:
         return
     if limit:  # nobody uses less than nothing
@@ -130,7 +132,7 @@ def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> N
     target.set_limits(memory=watermark)
     target.readings(ResourcesRead(limit + above, disk_free=PLENTY))
     held = held_back(peer, queue)
-    target.judge(
+    target.record_finding(
         proves,
         held is (above > 0),
         f"mark {watermark} of unknown memory, {above} octets above: held back is {held}",
@@ -157,7 +159,7 @@ def test_disk_space_is_short_below_the_limit(
     target.set_limits(memory=float(10**6), disk=limit)
     target.readings(ResourcesRead(1, total, disk_free=free))
     held = held_back(peer, queue)
-    target.judge(
+    target.record_finding(
         relative if isinstance(limit, float) else absolute,
         held is (free < wanted),
         f"limit {limit} with {total} octets of memory: {free} are free of {wanted} wanted; held"
@@ -191,9 +193,9 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     told = (
         f"{spare} octets above the limit: the next look should come after {interval // MOMENT} ms"
     )
-    target.judge(proves, not held_back(*early), f"{told}, and came before")
+    target.record_finding(proves, not held_back(*early), f"{told}, and came before")
     target.wait_until(lambda: False, since + interval - target.now())
-    target.judge(proves, held_back(*late), f"{told}, and did not come")
+    target.record_finding(proves, held_back(*late), f"{told}, and did not come")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))
     again = since + interval + seconds(10)
     peer = late[0]
@@ -208,4 +210,6 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
             since,
         )
     else:
-        target.judge(proves, False, f"space was free again, and the alarm not over at {again}")
+        target.record_finding(
+            proves, False, f"space was free again, and the alarm not over at {again}"
+        )

@@ -255,20 +255,24 @@ def test_a_session_does_what_the_model_says(
     for each in steps:
         run.step(each)
     run.step(End(commit=False))
-    target.judge((SENT, ABORTED, WINDOW), True, f"{len(steps)} steps went as the model says")
+    target.record_finding(
+        (SENT, ABORTED, WINDOW), True, f"{len(steps)} steps went as the model says"
+    )
     if silent:
         consumer.beat()
         since = target.now()
         bounds = target.silence_interval(target.negotiated((beat_ms, 0)).ttl_ms)
         target.wait_until(lambda: consumer.ended is not None, bounds[1] + seconds(10))
         ended = consumer.ended is not None
-        target.judge(ALIVE, ended, f"the silent consumer was {'closed' if ended else 'not closed'}")
+        target.record_finding(
+            ALIVE, ended, f"the silent consumer was {'closed' if ended else 'not closed'}"
+        )
         target.judge_duration(
             ALIVE, "silence before the end", target.now() - since, (bounds[0], None), since
         )
     else:
         consumer.request("DISCONNECT")
-        target.judge(ALIVE, True, "the consumer kept its promise and was kept")
+        target.record_finding(ALIVE, True, "the consumer kept its promise and was kept")
     run.ledger.note(Returned("consumer", failed=silent, noticed=not silent))
     heir = target.stomp()
     heir.subscribe(to)
@@ -279,4 +283,4 @@ def test_a_session_does_what_the_model_says(
         run.ledger.note(Delivered(each.body, "heir", each.get("redelivered") == "true"))
     books = run.ledger.close()
     wrong = books.phantom or books.revived or books.lost or books.abandoned or books.shared
-    target.judge(ONCE, not wrong, str(books))
+    target.record_finding(ONCE, not wrong, str(books))

@@ -59,7 +59,7 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     held = bodies(receive(target, slow, 1))
     found = everything_but(target, fast, count - 1)
     detail = f"the slow consumer holds {held} of {count}, the other got {len(found)}: {found[:30]}"
-    target.judge(
+    target.record_finding(
         NOTHING_WAITS,
         len(held) == 1 and found == [each for each in sent if each not in held],
         detail,
@@ -83,7 +83,7 @@ def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
     found = [each.message.body for each in collect_deliveries(target, fast, other, count - credit)]
     wanted = [each for each in numbered(count) if each not in held]
     detail = f"{credit} credit held {held} of {count}, the other receiver got {found}"
-    target.judge(NOTHING_WAITS, len(held) == credit and found == wanted, detail)
+    target.record_finding(NOTHING_WAITS, len(held) == credit and found == wanted, detail)
 
 
 @case(IN_TURN, needs={"stomp-1.2", "consumer-window"})
@@ -103,10 +103,10 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     detail = f"of {len(sent)} messages the slow consumer keeps {kept}, the other got {found}"
     halves = len(kept) == len(found) == each and sorted([*kept, *found], key=sent.index) == sent
     turns = kept in (sent[::2], sent[1::2]) and found in (sent[::2], sent[1::2])
-    target.judge(IN_TURN, halves and turns, detail)
+    target.record_finding(IN_TURN, halves and turns, detail)
     slow.request("UNSUBSCRIBE", {"id": "0"})
     back = everything_but(target, fast, each)
-    target.judge(
+    target.record_finding(
         IN_TURN, back == kept, f"the slow consumer is gone, and the other got {back} of {kept}"
     )
 
@@ -119,7 +119,7 @@ def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[
     chapter says that it can be, so what differs is held against nobody."""
     first, second = (_course(target, order) for _ in range(2))
     detail = f"in the order {order} the consumers got {first}, and the second time {second}"
-    target.judge(
+    target.record_finding(
         SAME_COURSE, first == second, detail, uncertain="the chapter says that it can be so"
     )
 

@@ -54,7 +54,9 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
         for each in bodies(collect(target, consumer(target, to), count + 1))
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
-    target.judge(UNBLOCKS, found == list(range(count + 1)), f"{count + 1} were sent, {found} came")
+    target.record_finding(
+        UNBLOCKS, found == list(range(count + 1)), f"{count + 1} were sent, {found} came"
+    )
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
@@ -91,7 +93,7 @@ def test_a_burst_does_not_get_past_the_limit(
     ]
     came = [[number for number in found if number // 1000 == who] for who in range(producers)]
     wanted = [list(range(1000 * who, 1000 * who + each)) for who in range(producers)]
-    target.judge(
+    target.record_finding(
         UNBLOCKS,
         came == wanted,
         f"{each} from each of {producers} were sent, by producer came {came}",
@@ -120,7 +122,9 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     ]
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
-    target.judge(UNBLOCKS, found == list(range(count + 2)), f"{count + 2} were sent, {found} came")
+    target.record_finding(
+        UNBLOCKS, found == list(range(count + 2)), f"{count + 2} were sent, {found} came"
+    )
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)

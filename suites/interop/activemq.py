@@ -29,7 +29,7 @@ def test_activemqs_own_client_goes_all_its_ways(target: Bench) -> None:
         target.world, "openwire", identity.login, identity.passcode, target.fresh_name()
     )
     held = tuple(went) == jms.STEPS and not wrong
-    target.judge(
+    target.record_finding(
         target.cited,
         held,
         f"it went through {', '.join(went) or 'nothing'}{'; ' if wrong else ''}{wrong}",

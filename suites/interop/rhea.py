@@ -93,9 +93,9 @@ def test_what_rhea_sends_it_gets_again(
         came = other.expect(said("message", link=link), proves=bare).detail
         have = {"octets": came["body"]["octets"]} if isinstance(body, dict) else came["body"]
         fine = have == body and came["message_id"] == f"id-{number}" and came["subject"] == "s"
-        target.judge(bare, fine, f"sent {body!r}, came {came}")
+        target.record_finding(bare, fine, f"sent {body!r}, came {came}")
         left = len(sent) - number - 1
-        target.judge(
+        target.record_finding(
             spent,
             came["credit"] == left,
             f"after {number + 1} of {len(sent)} credits {came['credit']} left",
@@ -121,7 +121,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     peer.expect(said("accepted", link=to))
     raw = target.amqp()
     got = collect(target, raw, raw.receiver(there, credit=1), 1, quiet=0)
-    target.judge(
+    target.record_finding(
         (bare, whole),
         bodies(got) == [body],
         f"rhea sent {len(body)} octets, {len(got)} messages came",
@@ -131,7 +131,7 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     raw.publish(link, body)
     came = peer_message(peer, receiver(peer, back, credit=1))
     same = came["body"].get("octets") == body.hex()
-    target.judge(
+    target.record_finding(
         (bare, whole),
         same,
         f"{len(body)} octets went to rhea, {'the same' if same else 'others'} came",
@@ -162,14 +162,14 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
     # so.
     if credit > due:
         drained = peer.expect(said("receiver_drained", link=link), proves=(answered, soon))
-        target.judge(
+        target.record_finding(
             (answered, soon),
             drained.detail["credit"] == 0,
             f"drained with {drained.detail['credit']} left",
         )
     target.advance(QUIET)
     late = [each.brief() for each in peer.inbox if each.step == "message"]
-    target.judge(
+    target.record_finding(
         spent,
         not late,
         f"{credit} credits for {count} messages: behind the drain came {late or 'nothing'}",
@@ -216,7 +216,7 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
     if outcome == "accepted":
         target.wait_until(lambda: any(each.step == "message" for each in other.inbox), QUIET)
         late = [each.brief() for each in other.inbox if each.step == "message"]
-        target.judge(
+        target.record_finding(
             (never, again, released, counted),
             not late,
             f"after accepted came {late or 'nothing'} again",
@@ -228,8 +228,8 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
         f"{outcome}, failed={failed}: the delivery-count is {back['delivery_count']}, should be"
         f" {expected}"
     )
-    target.judge((released, counted), back["delivery_count"] == expected, detail)
-    target.judge(never, True, "nothing was accepted")
+    target.record_finding((released, counted), back["delivery_count"] == expected, detail)
+    target.record_finding(never, True, "nothing was accepted")
 
 
 @case("AMQP10-IDLE-01", "AMQP10-IDLE-02", needs={"amqp"})
@@ -242,7 +242,7 @@ def test_an_idle_rhea_stays_connected(target: Bench) -> None:
     to = sender(peer, node)
     target.advance(seconds(6))
     ended = [each.brief() for each in peer.inbox if peer.fatal(each)]
-    target.judge(
+    target.record_finding(
         target.cited, not ended, f"after 6 s of silence {ended or 'the connection stands'}"
     )
     peer.do("send", link=to, message={"body": "after the silence"})

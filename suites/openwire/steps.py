@@ -70,6 +70,6 @@ def judge_trace(target: Bench, peer: OpenWirePeer, *oracles: Oracle) -> None:
     """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
     not cite is left out."""
     for oracle in oracles:
-        for each in combine(oracle(target.outcome.events, peer.conn)):
+        for each in combine(oracle(target.events, peer.conn)):
             if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
-                target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
+                target.record_finding(each.requirement, each.seen is Seen.HELD, each.detail)

@@ -22,7 +22,7 @@ def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
     peer.write(octets)
     peer.expect_end(proves=proves)
     answers = [each.brief() for each in peer.inbox if each.name.endswith("Response")]
-    target.judge(proves, not answers, f"before the end came {answers}")
+    target.record_finding(proves, not answers, f"before the end came {answers}")
 
 
 @case(TYPES, needs={OPENWIRE})

@@ -66,13 +66,13 @@ def test_a_message_arrives_as_it_was_sent(
     peer.answered(peer.publish(sent, response=True))
     consumer = peer.open_consumer(place)
     came = peer.expect(dispatch(consumer), proves=same)["message"]
-    target.judge(same, came.name == sent.name, f"a {sent.name} came as {came.name}")
+    target.record_finding(same, came.name == sent.name, f"a {sent.name} came as {came.name}")
     for field in ("content", "messageId", "destination", *headers):
         ours, theirs = sent.get(field), came.get(field)
         if isinstance(ours, Structure):
             ours, theirs = str(ours), str(theirs)
-        target.judge(same, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}")
+        target.record_finding(same, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}")
     plain = sent.properties() if properties else {}
-    target.judge(
+    target.record_finding(
         same, came.properties() == plain, f"properties {plain!r} came as {came.properties()!r}"
     )

@@ -22,16 +22,16 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     begins, sizes = target.cited
     peer = target.openwire_peer()
     theirs = peer.negotiate(proves=begins)
-    target.judge(begins, theirs["magic"] == MAGIC, f"its magic is {theirs['magic']!r}")
-    target.judge(begins, theirs["version"] >= 1, f"its version is {theirs['version']}")
+    target.record_finding(begins, theirs["magic"] == MAGIC, f"its magic is {theirs['magic']!r}")
+    target.record_finding(begins, theirs["version"] >= 1, f"its version is {theirs['version']}")
     options = read_map(theirs["marshalledProperties"] or b"\0\0\0\0")
     kinds = {name: options[name].kind for name in ENCODINGS if name in options}
-    target.judge(
+    target.record_finding(
         begins, set(kinds.values()) <= {"boolean"}, f"its options of the encoding are {kinds}"
     )
     identity = target.target.identity
     peer.connect(identity.login, identity.passcode, proves=sizes)
-    target.judge(sizes, not peer.inbox, f"behind it came {peer.instead()}")
+    target.record_finding(sizes, not peer.inbox, f"behind it came {peer.instead()}")
 
 
 @case("OPENWIRE-NEG-2", "OPENWIRE-NEG-3", "OPENWIRE-ENC-1", needs={OPENWIRE})
@@ -43,7 +43,7 @@ def test_the_smaller_version_is_spoken(target: Bench, said: int) -> None:
     every one of them."""
     spoken, loose, _ = target.cited
     peer = target.openwire(version=said)
-    target.judge(
+    target.record_finding(
         spoken,
         peer.version == min(said, peer.theirs["version"]),
         f"version {peer.version} is spoken",
@@ -59,5 +59,7 @@ def test_the_smaller_version_is_spoken(target: Bench, said: int) -> None:
         {"n": 5},
         str(sent["messageId"]),
     )
-    target.judge(target.cited, same, f"in version {peer.version} it came as {came.brief()}")
+    target.record_finding(
+        target.cited, same, f"in version {peer.version} it came as {came.brief()}"
+    )
     peer.close(proves=loose)

@@ -84,7 +84,9 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
     for number in range(pulls):
         peer.send("MessagePull", {"consumerId": consumer, "destination": place, "timeout": 0})
         came = peer.expect(dispatch(consumer), within=PATIENCE, proves=pull)
-        target.judge(pull, number_of(came) == number, f"pull {number} brought {came.brief()}")
+        target.record_finding(
+            pull, number_of(came) == number, f"pull {number} brought {came.brief()}"
+        )
         peer.expect_nothing(for_=QUIET, proves=pull, why="one was pulled, and came")
         peer.ack(came)
     peer.expect_nothing(for_=QUIET, proves=pull, why="nothing more was pulled")

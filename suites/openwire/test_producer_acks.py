@@ -25,7 +25,7 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
     """Waits until every producer has been told of all that it sent, and a little longer."""
 
     def all_taken() -> bool:
-        found, wrong = producers(target.outcome.events, peer.conn)
+        found, wrong = producers(target.events, peer.conn)
         return bool(wrong) or all(
             each.taken >= each.sent for each in found.values() if each.window > 0
         )
@@ -84,8 +84,8 @@ def test_each_producer_is_told_of_its_own(target: Bench, said: list[tuple[int, b
     _told(target, peer)
     judge_trace(target, peer, acks)
     others = [each.brief() for each in peer.inbox if each.name != "ProducerAck"]
-    target.judge(only, not others, f"besides ProducerAcks came {others}")
-    target.judge(told, peer.ended is None, "the connection ended")
+    target.record_finding(only, not others, f"besides ProducerAcks came {others}")
+    target.record_finding(told, peer.ended is None, "the connection ended")
 
 
 @case(ONLY, needs={OPENWIRE})

@@ -62,7 +62,9 @@ def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, b
     peer.expect(command("Response", correlationId=barrier), proves=proves)
     came = [each["correlationId"] for each in peer.inbox if each.name in RESPONSES]
     peer.inbox.clear()
-    target.judge(proves, came == asked, f"responses came to {came}, and {asked} had asked for one")
+    target.record_finding(
+        proves, came == asked, f"responses came to {came}, and {asked} had asked for one"
+    )
     peer.expect_nothing(for_=QUIET, proves=proves, why="everything has been answered")
 
 
@@ -139,7 +141,9 @@ def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -
         else:
             answer = peer.expect(command("ConnectionError"), proves=(told, plain))
         failed = answer["exception"]
-        target.judge(told, failed is not None, f"a {kind} was answered with {answer.brief()}")
+        target.record_finding(
+            told, failed is not None, f"a {kind} was answered with {answer.brief()}"
+        )
         peer.expect_nothing(
             for_=QUIET, proves=told, why=f"a {kind} was answered, and the connection stays"
         )

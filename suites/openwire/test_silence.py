@@ -115,7 +115,7 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
         None if late < ms(1200) else f"our own signs of life may have been {late // ms(1)} ms apart"
     )
     detail = "a connection with a KeepAliveInfo every 400 ms and a duration of 1200 ms was closed"
-    target.judge(kept, peer.ended is None, detail, uncertain=uncertain)
+    target.record_finding(kept, peer.ended is None, detail, uncertain=uncertain)
     if peer.ended is None:
         peer.settle()
         judge_silence(target, peer, 1200, 0, closed)
@@ -129,8 +129,10 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     came = target.wait_until(lambda: bool(peer.beats), seconds(5))
-    target.judge(kept, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms")
-    target.judge(
+    target.record_finding(
+        kept, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms"
+    )
+    target.record_finding(
         kept,
         not any(each["responseRequired"] for each in peer.beats),
         "the answer asks for an answer",
@@ -139,9 +141,7 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
 
 def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
     kinds = FrameReceived | HeartBeatReceived
-    events = (
-        each for each in target.outcome.events if isinstance(each, kinds) and each.conn == peer.conn
-    )
+    events = (each for each in target.events if isinstance(each, kinds) and each.conn == peer.conn)
     return [each.at_ns for each in events if each.at_ns >= since]
 
 
@@ -173,7 +173,7 @@ def test_the_broker_is_never_silent_for_so_long(
         f"{len(peer.beats)} KeepAliveInfo came in {(end - begin) // ms(1)} ms, of which {delay_ms}"
         " were the initial delay"
     )
-    target.judge(signs, bool(peer.beats), told)
+    target.record_finding(signs, bool(peer.beats), told)
     heard = [begin, *_heard(target, peer, begin), end]
     longest = max(after - before for before, after in pairwise(heard))
     target.judge_duration(
@@ -189,12 +189,12 @@ def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> 
     (off,) = target.cited
     peer = watched(target, duration_ms, 0)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.judge(
+    target.record_finding(
         off,
         peer.ended is None,
         f"a connection with a duration of {duration_ms} was closed for being silent",
     )
-    target.judge(
+    target.record_finding(
         off,
         not peer.beats,
         f"{len(peer.beats)} KeepAliveInfo came with a duration of {duration_ms}",

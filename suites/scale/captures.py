@@ -65,11 +65,11 @@ def test_stomp_py(target: Bench) -> None:
             peer.disconnect()
             peer.expect_end() if peer.left is None and peer.ended is None else None
     agree(target, capture)
-    target.judge(
+    target.record_finding(
         receipts, True, f"{COUNT} messages were sent, received and acknowledged with receipts"
     )
     heard = sum(isinstance(each, HeartBeatReceived) for each in capture.passive)
-    target.judge(beats, heard >= 2, f"{heard} heart-beats of the broker were captured")
+    target.record_finding(beats, heard >= 2, f"{heard} heart-beats of the broker were captured")
 
 
 @case("AMQP10-MSG-02", "AMQP10-CREDIT-09", needs={"amqp", "sockets"})
@@ -86,7 +86,7 @@ def test_proton(target: Bench) -> None:
         for number in range(COUNT):
             message = consumer.receive(receiver)
             came = bytes(message.body)  # looks into memory that goes with the message
-            target.judge(
+            target.record_finding(
                 whole, came == stamped(number), f"message {number} came with {len(came)} octets"
             )
             receiver.accept()
@@ -96,7 +96,7 @@ def test_proton(target: Bench) -> None:
     wrong = [
         kind for kind, uncertain in verdicts(capture.passive, of_family(target)) if not uncertain
     ]
-    target.judge(
+    target.record_finding(
         credit, "over the credit" not in wrong, f"the capture shows {wrong or 'nothing wrong'}"
     )
 
@@ -145,7 +145,7 @@ def judge_tags(target: Bench, capture: Capture) -> None:
     """Each delivery that was captured has a tag of its own."""
     tags = [dict(each.headers)["delivery-tag"] for each in capture.passive if _delivers(each)]
     fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
-    target.judge(
+    target.record_finding(
         target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}"
     )
 

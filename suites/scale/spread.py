@@ -40,7 +40,7 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
         "1",
     }
     events = sorted(read.case(folder, "reference-real", "load"), key=lambda event: event.at_ns)
-    assert not recording.judge(events)
+    assert not recording.find_anomalies(events)
     clocks = json.loads((folder / "run.json").read_text())["load"]["clocks"]
     assert len(clocks) == WORKERS
     assert all(each["uncertainty_ns"] > 0 for each in clocks)

@@ -46,13 +46,13 @@ def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
     probe = target.peer(acceptor=acceptor)
     port = probe.channel.remote.rpartition(":")[2]
     probe.leave(CloseHow.EOF)
-    began = len(target.outcome.events)
+    began = len(target.events)
     with tempfile.TemporaryDirectory() as folder:
         kept = os.environ.get(KEEP)
         capture = Capture(Path(kept or folder) / f"{name}-{target.target.identity.name}.pcap")
         with _tcpdump(capture.path, port):
             yield capture
-            capture.live = [each for each in target.outcome.events[began:] if each.conn is not None]
+            capture.live = [each for each in target.events[began:] if each.conn is not None]
             opened = sum(isinstance(each, ConnectionOpened) for each in capture.live)
 
             def whole() -> bool:
@@ -129,9 +129,9 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
 
 def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str, bool]]:
     """What is wrong, and whether surely."""
-    found = [*recording.judge(recorded, held_against)]
+    found = [*recording.find_anomalies(recorded, held_against)]
     for life in connection_lifetimes.lifetimes(recorded).values():
-        found += connection_lifetimes.judge(life, held_against)
+        found += connection_lifetimes.find_anomalies(life, held_against)
     amqp_lines = {
         each.conn for each in recorded if getattr(each, "protocol", "") in ("AMQP", "AMQP091")
     }

@@ -83,9 +83,9 @@ def judge_trace(target: Bench, peer: CorePeer, *oracles: Oracle) -> None:
     """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
     not cite is left out."""
     for oracle in oracles:
-        for each in combine(oracle(target.outcome.events, peer.conn)):
+        for each in combine(oracle(target.events, peer.conn)):
             if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
-                target.judge(each.requirement, each.seen is Seen.HELD, each.detail)
+                target.record_finding(each.requirement, each.seen is Seen.HELD, each.detail)
 
 
 def bystander(target: Bench) -> AbstractContextManager[CorePeer]:

@@ -132,7 +132,7 @@ class Producer:
         """When its answer arrived, however much later it is asked for. It has to have come."""
         return next(
             each.at_ns
-            for each in reversed(self.target.outcome.events)
+            for each in reversed(self.target.events)
             if isinstance(each, FrameReceived)
             and each.conn == self.conn
             and self.answers(offered, each.command, dict(each.headers))
@@ -193,7 +193,7 @@ class Producer:
             f"a message for which there was room {early // ms(1)} ms before its time was {came};"
             f" {self.instead()}"
         )
-        return self.target.judge(
+        return self.target.record_finding(
             proves, came == "taken", detail, uncertain="the host was late" if busy else None
         )
 
@@ -202,7 +202,9 @@ class Producer:
         came = self.heard(offered, QUIET)
         held = came is None and not self.ended()
         what = "was not answered" if came is None else f"was {came}"
-        return self.target.judge(proves, held, f"{why}: a message {what}; {self.instead()}")
+        return self.target.record_finding(
+            proves, held, f"{why}: a message {what}; {self.instead()}"
+        )
 
 
 class StompProducer(Producer):

@@ -71,13 +71,13 @@ def refused(
         )
         came = peer.take(confirmed) or came
     if came is None and peer.ended is None:
-        target.judge(
+        target.record_finding(
             refuses,
             False,
             f"after a {command} that should fail nothing came, nor for the BEGIN behind it",
         )
         return
-    target.judge(
+    target.record_finding(
         refuses, came is None or not confirmed.accepts(came), _what(peer, command, came, receipt)
     )
 
@@ -94,18 +94,18 @@ def _answered(
     came = peer.watch_for(either(confirmed, ERROR))
     what = _what(peer, command, came, receipt)
     if came is None and peer.ended is None:
-        target.judge((*refuses, *answers), False, what)
+        target.record_finding((*refuses, *answers), False, what)
         return
-    target.judge(refuses, came is None or not confirmed.accepts(came), what)
+    target.record_finding(refuses, came is None or not confirmed.accepts(came), what)
     if came is not None and came.command == "ERROR":
         closed = target.wait_until(lambda: peer.ended is not None, PATIENCE)
-        target.judge(
+        target.record_finding(
             answers,
             closed,
             f"{what}, {'and closed' if closed else 'but did not close within 10 s'}",
         )
     else:
-        target.judge(answers, False, what)
+        target.record_finding(answers, False, what)
 
 
 def either(*matches: Match[Frame]) -> Match[Frame]:

@@ -28,7 +28,9 @@ def judge_close(
         lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now()
     ):
         waited = (target.now() - since) // ms(1)
-        target.judge(proves, False, f"silent for {waited} ms with {agreed}, and not closed")
+        target.record_finding(
+            proves, False, f"silent for {waited} ms with {agreed}, and not closed"
+        )
         return
     assert peer.ended is not None
     target.judge_duration(proves, "silence until the close", peer.ended.at - since, bounds, since)

@@ -80,11 +80,11 @@ class Victim:
         ended = socket.ended
         seen = ", ".join(each.brief() for each in socket.frames[-2:]) or "no frame"
         how = "the server went on" if ended is None else f"the connection ended ({ended.how})"
-        target.judge(failed, ended is not None, f"{what}: {how}; last came {seen}")
+        target.record_finding(failed, ended is not None, f"{what}: {how}; last came {seen}")
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [each.code for each in socket.frames if each.op == Op.CLOSE]
             said = f"{what}: Close came with {codes or 'nothing'}, {code} is fitting"
-            target.judge("RFC6455-CLOSE-05", codes[:1] == [code], said)
+            target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], said)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")
         first = b""
@@ -94,7 +94,7 @@ class Victim:
         ):  # the misdeed itself may have been a SEND that was served in time
             first = self._witness.message().body
         if ended is not None and "RFC6455-CLOSE-07" in target.cited:
-            target.judge(
+            target.record_finding(
                 "RFC6455-CLOSE-07",
                 first == b"after",
                 f"{what}, and then a SEND: {first!r} came first",
@@ -107,7 +107,7 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 
     def judge(requirement: str, bad: list[WsFrame], what: str) -> None:
         if requirement in target.cited:
-            target.judge(
+            target.record_finding(
                 requirement,
                 not bad,
                 f"{len(frames)} frames, {what}: {bad[0].brief() if bad else 'none'}",

@@ -46,7 +46,7 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
     consumer.request("ACK", consumer.naming(message), proves=target.cited)
     consumer.leave(CloseHow.RESET)
     again = left_in(target, queue, version, 0)
-    target.judge(target.cited, not again, f"an acknowledged message came again: {again!r}")
+    target.record_finding(target.cited, not again, f"an acknowledged message came again: {again!r}")
 
 
 NAMELESS = {
@@ -76,7 +76,7 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
             refused(target, consumer, "ACK", named, refuses=judged)
             consumer.leave(CloseHow.RESET)
             left = left_in(target, queue, version, 1)
-            target.judge(
+            target.record_finding(
                 judged, left == [second.body], f"after an ACK with {words} the queue had {left!r}"
             )
 
@@ -104,8 +104,8 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, count - last - 1)
     words = f"of {count} messages number {last} was acknowledged, the next consumer got {left!r}"
-    target.judge(cumulative, not set(left) & set(sent[: last + 1]), words)
-    target.judge(kept, set(sent[last + 1 :]) <= set(left), words)
+    target.record_finding(cumulative, not set(left) & set(sent[: last + 1]), words)
+    target.record_finding(kept, set(sent[last + 1 :]) <= set(left), words)
 
 
 @case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
@@ -132,8 +132,10 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     consumer.ack(consumer.take_messages()[-1], receipt=True)
     consumer.leave(CloseHow.RESET)
     left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
-    target.judge(cumulative, not left_two, f"the acknowledged subscription left {left_two!r}")
-    target.judge(
+    target.record_finding(
+        cumulative, not left_two, f"the acknowledged subscription left {left_two!r}"
+    )
+    target.record_finding(
         kept, sorted(left_one) == numbered(3, "one"), f"the other subscription left {left_one!r}"
     )
 
@@ -157,7 +159,9 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
     for copy in copies:
         peer.request("ACK", peer.naming(copy), proves=target.cited)
     names = {peer.naming(copy) for copy in copies}
-    target.judge(target.cited, len(names) == 2, f"the copies are acknowledged by {sorted(names)!r}")
+    target.record_finding(
+        target.cited, len(names) == 2, f"the copies are acknowledged by {sorted(names)!r}"
+    )
 
 
 @case({"1.1": ("STOMP11-SUB-11", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-13", "STOMP12-ACK-04")})
@@ -187,8 +191,8 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
         f"acknowledged {[each.body for each in chosen]!r} of {len(sent)}, the next consumer got"
         f" {left!r}"
     )
-    target.judge(individual, set(rest) <= set(left), words)
-    target.judge(kept, sorted(left) == sorted(rest), words)
+    target.record_finding(individual, set(rest) <= set(left), words)
+    target.record_finding(kept, sorted(left) == sorted(rest), words)
 
 
 @case("STOMP10-ACK-03")
@@ -210,6 +214,6 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
         if sorted(left) == [sent[0], sent[2]]
         else "neither"
     )
-    target.judge(
+    target.record_finding(
         target.cited, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}"
     )

@@ -86,12 +86,16 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     # reason
     seen = fate(target, peer, end_within=seconds(5))
     if admitted:
-        target.judge(may, False, f"{how}: the client was admitted")
-        target.judge(should, not seen.refused, f"{how}: the client was admitted, and then {seen}")
+        target.record_finding(may, False, f"{how}: the client was admitted")
+        target.record_finding(
+            should, not seen.refused, f"{how}: the client was admitted, and then {seen}"
+        )
     else:
-        target.judge(may, seen.refused, f"{how}: {seen}")
-        target.judge(should, seen.explained and seen.ended is not None, f"{how}: {seen}")
-    target.judge(should, peer.take(CONNECTED) is None, "there is no CONNECTED behind the refusal")
+        target.record_finding(may, seen.refused, f"{how}: {seen}")
+        target.record_finding(should, seen.explained and seen.ended is not None, f"{how}: {seen}")
+    target.record_finding(
+        should, peer.take(CONNECTED) is None, "there is no CONNECTED behind the refusal"
+    )
     bystander.check()
 
 
@@ -109,16 +113,16 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     admitted = peer.watch_for(CONNECTED) is not None
     seen = fate(target, peer)
     if admitted:
-        target.judge(may, False, "the client was admitted with a wrong passcode")
-        target.judge(should, True, "nobody was turned away")
+        target.record_finding(may, False, "the client was admitted with a wrong passcode")
+        target.record_finding(should, True, "nobody was turned away")
         return
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
     smuggled = [each.brief() for each in consumer.take_messages()]
-    target.judge(
+    target.record_finding(
         may, seen.refused and not smuggled, f"{seen}; of what it sent came {smuggled or 'nothing'}"
     )
-    target.judge(should, seen.explained and seen.ended is not None, str(seen))
+    target.record_finding(should, seen.explained and seen.ended is not None, str(seen))
 
 
 @case({"1.1": "STOMP11-ENC-09", "1.2": "STOMP12-ENC-10"}, needs={"login"})
@@ -135,6 +139,6 @@ def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) 
         judged[before] = peer.watch_for(CONNECTED) is not None
     if judged["wrong"]:
         return  # this server lets anybody in: nothing can be seen
-    target.judge(
+    target.record_finding(
         target.cited, not judged[" "], f"a blank before the passcode: admitted is {judged[' ']}"
     )

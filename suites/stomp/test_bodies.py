@@ -73,11 +73,11 @@ def test_content_length_counts_octets_whatever_they_are(
     )
     write_in_pieces(target, producer, said, where)
     message = consumer.message(proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited, message.body == body, f"{_brief(body)} came back as {_brief(message.body)}"
     )
     length = message.get("content-length")
-    target.judge(
+    target.record_finding(
         target.cited[1:3],
         length == str(len(body)),
         f"content-length of {len(body)} octets: {length}",
@@ -129,7 +129,9 @@ def test_a_body_without_content_length_need_not_be_text(
     consumer.message(body=b"\xff control")
     producer.write(octets(to, version, (), body))
     message = consumer.message(proves=target.cited)
-    target.judge(target.cited, message.body == body, f"{body!r} came back as {message.body!r}")
+    target.record_finding(
+        target.cited, message.body == body, f"{body!r} came back as {message.body!r}"
+    )
 
 
 @case({"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"})
@@ -155,7 +157,7 @@ def test_a_body_longer_than_content_length_is_no_frame(
     after.publish(to, b"after")
     consumer.message(body=b"after")
     delivered = [each.body for each in consumer.take_messages()]
-    target.judge(
+    target.record_finding(
         target.cited,
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
         f"content-length {len(body) - missing} for {len(body)} octets: delivered {delivered}, and"
@@ -189,14 +191,16 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
         target, offender, octets(to, version, (("content-length", length),), b"evil"), where
     )
     seen = fate(target, offender)
-    target.judge(
+    target.record_finding(
         target.cited,
         seen.explained and seen.ended is not None,
         f"content-length:{length!r}: {seen}",
     )
     accepted()
     delivered = [each.body for each in consumer.take_messages()]
-    target.judge(target.cited, not delivered, f"content-length:{length!r} delivered {delivered}")
+    target.record_finding(
+        target.cited, not delivered, f"content-length:{length!r} delivered {delivered}"
+    )
 
 
 @case("STOMP12-HDR-02", "STOMP12-HDR-17")
@@ -244,7 +248,7 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
     receipts.append(peer.request("SEND", (("destination", to.name), *to.send_headers), b"body"))
     receipts.append(peer.request("DISCONNECT"))
     wrong = [each.brief() for each in receipts if each.body]
-    target.judge(
+    target.record_finding(
         target.cited,
         not wrong,
         f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body",
@@ -272,7 +276,7 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
     producer.publish(to, b"body", {"content-type": media}, receipt=False)
     message = consumer.message(body=b"body", proves=target.cited)
     came = message.get("content-type")
-    target.judge(
+    target.record_finding(
         target.cited, came == media, f"SEND said content-type:{media}, MESSAGE says {came}"
     )
     stranger = target.peer(version)
@@ -283,9 +287,11 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
         if error is not None and error.body:
             own = error.get("content-type")
             should, must = target.cited
-            target.judge(should, own is not None, f"an ERROR with a body has content-type {own}")
+            target.record_finding(
+                should, own is not None, f"an ERROR with a body has content-type {own}"
+            )
             held = own is None or MEDIA_TYPE.fullmatch(own) is not None
-            target.judge(must, held, f"an ERROR with a body has content-type {own}")
+            target.record_finding(must, held, f"an ERROR with a body has content-type {own}")
 
 
 @case({"1.1": "STOMP11-HDR-01", "1.2": "STOMP12-HDR-05"})
@@ -299,7 +305,7 @@ def test_a_message_with_a_body_has_its_content_length(
     target.stomp(version).write(octets(to, version, (), body))
     message = consumer.message(body=body, proves=target.cited)
     came = message.get("content-length")
-    target.judge(
+    target.record_finding(
         target.cited,
         came == str(len(body)),
         f"content-length of a body of {len(body)} octets: {came}",

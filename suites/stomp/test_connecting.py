@@ -32,13 +32,13 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
     connected = peer.connect(target.connect_headers(version), proves=target.cited[0])
     if version != "1.0":
         said = connected.get("version")
-        target.judge(
+        target.record_finding(
             target.cited[1:],
             said == version,
             f"the client has {version}, CONNECTED says version:{said}",
         )
     peer.settle()
-    target.judge(target.cited[0], peer.take(CONNECTED) is None, "CONNECTED came once")
+    target.record_finding(target.cited[0], peer.take(CONNECTED) is None, "CONNECTED came once")
 
 
 @case({"1.1": "STOMP11-CONNECT-06", "1.2": "STOMP12-CONNECT-04"})
@@ -53,7 +53,7 @@ def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> N
     def comparable(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
         return sorted((name, "" if name == "session" else value) for name, value in headers)
 
-    target.judge(
+    target.record_finding(
         target.cited,
         comparable(plain.headers) == comparable(other.headers),
         f"CONNECT was answered {plain.brief()}, STOMP {other.brief()}",
@@ -81,7 +81,7 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
             f"{command} without accept-version:"
             f" {came.brief() if came is not None else peer.instead()}"
         )
-    target.judge(
+    target.record_finding(
         target.cited,
         answers["CONNECT"] == answers["STOMP"],
         f"without accept-version, was it answered CONNECTED? CONNECT: {answers['CONNECT']}, STOMP:"
@@ -105,11 +105,11 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
         assert peer.connected is not None
         ids.append(peer.connected.get("session"))
     missing = sum(each is None for each in ids)
-    target.judge(
+    target.record_finding(
         target.cited, missing == 0, f"{missing} of {len(ids)} CONNECTED have no session header"
     )
     given = [each for each in ids if each is not None]
-    target.judge(
+    target.record_finding(
         target.cited,
         len(set(given)) == len(given),
         f"session ids of {len(given)} sessions: {sorted(given)}",
@@ -129,13 +129,13 @@ def test_the_server_header_begins_with_a_name(target: Bench, version: str) -> No
     peer = target.stomp(version)
     assert peer.connected is not None
     server = peer.connected.get("server")
-    target.judge(
+    target.record_finding(
         offered,
         server is not None,
         f"CONNECTED says server:{server}" if server else "no server header",
     )
     held = server is None or SERVER.fullmatch(server) is not None
-    target.judge(
+    target.record_finding(
         (named, comments),
         held,
         f"server:{server}" if server else "there is no server header to be wrong",
@@ -150,7 +150,7 @@ def test_connected_may_carry_heart_beat(target: Bench) -> None:
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
     held = header is not None and re.fullmatch(r"\d+,\d+", header) is not None
-    target.judge(target.cited, held, f"heart-beat:5000,5000 was answered with {header}")
+    target.record_finding(target.cited, held, f"heart-beat:5000,5000 was answered with {header}")
 
 
 @case({"1.1": "STOMP11-CONNECT-11", "1.2": "STOMP12-CONNECT-09"})
@@ -168,7 +168,7 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
     taken = peer.watch_for(CONNECTED) is not None
     seen = None if taken else fate(target, peer)
     answered = taken or (seen is not None and seen.refused)
-    target.judge(
+    target.record_finding(
         target.cited, answered, f"host:{host!r} was {'taken' if taken else f'answered so: {seen}'}"
     )
     target.stomp(version)

@@ -24,21 +24,21 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
         peer.publish(queue, body, receipt=False)
     peer.send("DISCONNECT", {"receipt": "77"})
     confirmed = peer.watch_for(frame("RECEIPT", {"receipt-id": "77"}))
-    target.judge(
+    target.record_finding(
         target.cited,
         confirmed is not None,
         f"DISCONNECT was {'confirmed' if confirmed else f'not confirmed: {peer.instead()}'}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET)
     error = peer.take(ERROR)
-    target.judge(
+    target.record_finding(
         target.cited,
         error is None,
         f"an orderly DISCONNECT got {error.brief() if error else 'no ERROR'}",
     )
     peer.leave()
     came = left_in(target, queue, version, 10)
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == sorted(numbered(10)),
         f"10 messages before DISCONNECT, {len(came)} came",
@@ -55,7 +55,7 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
     held(target, peer, queue, 1, "client")
     peer.send("DISCONNECT")
     error = peer.watch_for(ERROR, within=QUIET)
-    target.judge(
+    target.record_finding(
         target.cited,
         error is None,
         f"DISCONNECT without a header got {error.brief() if error else 'no ERROR'}",
@@ -63,7 +63,7 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
     after = target.stomp(version)
     after.subscribe(queue)  # no sentinel: a session that lives on would take it
     left = bodies(collect(target, after, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         left == [b"held"],
         f"after DISCONNECT the next consumer of the queue got {left!r}",

@@ -119,7 +119,7 @@ def test_a_durable_subscription_outlives_its_connection(
     publish_all(producer, topic, second)
     found = kept(target, who, topic, {header: "s"}, version)
     expected = first[done:] + second
-    target.judge(
+    target.record_finding(
         target.cited,
         found == expected,
         f"after {how} the subscription kept {found!r}, should {expected!r}",
@@ -147,14 +147,14 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     subscribe(again, topic, {})
     producer.publish(topic, b"now")
     came = bodies(collect(target, again, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"now"],
         f"a subscription without a name got {came!r} when it came back",
     )
     for who, name in subscriptions:
         found = [each for each in kept(target, who, topic, {NAME: name}) if each in numbered(3)]
-        target.judge(
+        target.record_finding(
             target.cited,
             found == numbered(3),
             f"client-id:{who} {NAME}:{name} kept {found!r} of three messages",
@@ -209,7 +209,9 @@ def test_unsubscribe_with_the_name_deletes_it(
     peer.request("UNSUBSCRIBE", {"id": "0", header: "s"}, proves=target.cited)
     publish_all(producer, topic, numbered(2, "between"))
     found = kept(target, who, topic, {header: "s"}, spoken)
-    target.judge(target.cited, not found, f"a subscription that was deleted kept {found!r}")
+    target.record_finding(
+        target.cited, not found, f"a subscription that was deleted kept {found!r}"
+    )
     delete(target, who, ["s"])
 
 
@@ -228,7 +230,7 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     peer.expect_nothing(for_=QUIET, of=frame("MESSAGE"), proves=outlives, why="it unsubscribed")
     goes(target, peer)
     found = kept(target, who, topic, {NAME: "s"})
-    target.judge(
+    target.record_finding(
         outlives,
         found == numbered(3),
         f"after UNSUBSCRIBE without the name it kept {found!r} of three messages",
@@ -236,7 +238,7 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
     found = kept(target, who, topic, {NAME: "s"})
-    target.judge(deleted, not found, f"after UNSUBSCRIBE with the name it kept {found!r}")
+    target.record_finding(deleted, not found, f"after UNSUBSCRIBE with the name it kept {found!r}")
     delete(target, who, ["s"])
 
 
@@ -261,7 +263,7 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     producer.publish(topic, b"m")
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
     made = [name for name, each in found.items() if b"m" in each]
-    target.judge(
+    target.record_finding(
         target.cited,
         made == ["first"],
         f"{wins}:first and {loses}:second on SUBSCRIBE made {made!r}",
@@ -291,7 +293,7 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     goes(target, peer)
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
     left = [name for name, each in found.items() if b"m" in each]
-    target.judge(
+    target.record_finding(
         target.cited,
         left == ["second"],
         f"{wins}:first and {loses}:second on UNSUBSCRIBE left {left!r}",
@@ -317,7 +319,7 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
         for each in kept(target, "configured-client", topic, {NAME: "configured-name"})
         if each in sent
     ]
-    target.judge(
+    target.record_finding(
         target.cited,
         found == sent,
         f"{sent!r} were sent before anybody subscribed; the subscription kept {found!r}",
@@ -345,7 +347,7 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     publish_all(producer, topic, numbered(6))
     target.wait_until(lambda: first.messages_seen + second.messages_seen >= 6, QUIET)
     came = bodies(collect(target, first, 1)) + bodies(second.take_messages())
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == numbered(6),
         f"a second consumer was {'accepted' if shared else 'refused'}; six messages came as"
@@ -385,18 +387,22 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
             f"SUBSCRIBE to {other.name} under the name of a subscription to {one.name} was"
             " confirmed"
         )
-        target.judge(
+        target.record_finding(
             serves, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
         )
-        target.judge(
+        target.record_finding(
             refuses, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
         )
         goes(target, again)
     else:
         said = again.take(frame("ERROR"))
         closed = target.wait_until(lambda: again.ended is not None, QUIET)
-        target.judge(refuses, closed, f"refused with {said and said.brief()}, closed: {closed}")
-        target.judge(serves, True, "a subscription that is refused has no messages to hand over")
+        target.record_finding(
+            refuses, closed, f"refused with {said and said.brief()}, closed: {closed}"
+        )
+        target.record_finding(
+            serves, True, "a subscription that is refused has no messages to hand over"
+        )
     delete(target, who, ["s"])
 
 
@@ -415,7 +421,7 @@ def test_disconnect_frees_a_durable_subscription_at_once(
     publish_all(producer, topic, numbered(held))
     for turn in range(rounds):
         came = bodies(receive(target, peer, held))
-        target.judge(
+        target.record_finding(
             target.cited,
             came == numbered(held),
             f"on connection {turn + 1} came {came!r}, held were {held}",

@@ -78,7 +78,7 @@ def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
     recorded. Other connections notice nothing."""
     with bystander(target, version):
         came = [each.mistake.words for each in answers(target, version, receipts=True)]
-    target.judge(
+    target.record_finding(
         target.cited,
         bool(came),
         f"of {len(MISTAKES) + 1} mistakes {len(came)} got an ERROR: {', '.join(came)}",
@@ -93,7 +93,7 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
         for answer in answers(target, "1.2", receipts=False):
             closed = target.wait_until(lambda peer=answer.peer: peer.ended is not None, PATIENCE)
             later = [each.brief() for each in answer.peer.inbox if each.command != "ERROR"]
-            target.judge(
+            target.record_finding(
                 target.cited,
                 closed and not later,
                 f"after the ERROR for {answer.mistake.words} the connection"
@@ -110,7 +110,7 @@ def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
     one line."""
     for answer in answers(target, version, receipts=True):
         message = answer.error.get("message")
-        target.judge(
+        target.record_finding(
             target.cited,
             bool(message and message.strip()) and "\n" not in (message or "").strip(),
             f"the ERROR for {answer.mistake.words} has the message {message!r}",
@@ -136,7 +136,7 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
             f"the ERROR for {answer.mistake.words} (receipt:{answer.receipt}) is"
             f" {answer.error.brief()}"
         )
-        target.judge(of_receipt, said == answer.receipt, words)
+        target.record_finding(of_receipt, said == answer.receipt, words)
         telling = {
             answer.receipt,
             answer.mistake.command,
@@ -145,7 +145,7 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
         helps = any(
             value in telling for name, value in answer.error.headers if name != "content-length"
         )
-        target.judge(tuple(of_others), helps, words)
+        target.record_finding(tuple(of_others), helps, words)
 
 
 @case(
@@ -165,9 +165,9 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
             f"the ERROR for {answer.mistake.words} has {size} octets of body and content-length"
             f" {said!r}"
         )
-        target.judge(body, True, words)
+        target.record_finding(body, True, words)
         if size or said is not None:
-            target.judge(length, said == str(size), words)
+            target.record_finding(length, said == str(size), words)
 
 
 @case({"1.1": "STOMP11-ERR-07", "1.2": "STOMP12-ERR-08"})
@@ -176,7 +176,7 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
     for answer in answers(target, version, receipts=True):
         if answer.error.body:
             said = answer.error.get("content-type")
-            target.judge(
+            target.record_finding(
                 target.cited,
                 bool(said),
                 f"the ERROR for {answer.mistake.words} has content-type {said!r}",
@@ -189,7 +189,7 @@ def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str
     for answer in answers(target, version, receipts=True):
         said = answer.error.get("content-type")
         if said is not None:
-            target.judge(
+            target.record_finding(
                 target.cited,
                 re.match(MIME + r"\s*(;|$)", said) is not None,
                 f"the ERROR for {answer.mistake.words} has content-type {said!r}",
@@ -215,7 +215,7 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
         offender.send("SEND", {}, b"no destination")
         gone = target.wait_until(lambda: offender.ended is not None, PATIENCE)
         stayed = f"expected the broker to close within 10000 ms, it did not; {offender.instead()}"
-        target.judge(
+        target.record_finding(
             tuple(ends),
             gone,
             "the broker closed the connection that made the mistake" if gone else stayed,

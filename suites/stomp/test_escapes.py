@@ -111,7 +111,7 @@ def test_any_header_text_survives_from_send_to_message(
     target.require(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in heard.replace(b"\r\n", b"\n")
-    target.judge(target.cited[-3:-1], written, f"MESSAGE should have the line {line!r}")
+    target.record_finding(target.cited[-3:-1], written, f"MESSAGE should have the line {line!r}")
 
 
 BETWEEN = {"1.0": "STOMP10-FRAME-03", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-ENC-09"}
@@ -136,7 +136,7 @@ def test_header_text_survives_between_versions(
     consumer.message(body=b"control")
     producer.publish(to, b"body", {"x-word": f"<{text}>"}, receipt=False)
     came = consumer.message(body=b"body", proves=target.cited).get("x-word")
-    target.judge(
+    target.record_finding(
         target.cited,
         came == f"<{text}>",
         f"from {sender} to {version}: '<{text!r}>' came back as {came!r}",
@@ -158,7 +158,7 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
     for requirement, version in zip(target.cited, ("1.0", "1.1", "1.2"), strict=True):
         for number in range(2):
             came = consumers[version].message(body=b"%d" % number, proves=requirement).get("x-word")
-            target.judge(
+            target.record_finding(
                 requirement, came == text, f"a subscriber of {version} got {came!r} for {text!r}"
             )
 
@@ -176,7 +176,7 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     came = [*collect(target, consumer, 2)]
     forged = [each.brief() for each in came if each.get("x-forged") is not None]
     whole = b"behind" in [each.body for each in came]
-    target.judge(
+    target.record_finding(
         target.cited,
         not forged and whole,
         f"{len(came)} messages came; with a forged header: {forged}",
@@ -197,7 +197,7 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
         f"<a:b\\c{value}>",
     )  # both begin and end with no blank: 1.0 leaves trimming open
     came, _ = exchange(target, "1.0", key, text)
-    target.judge(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
+    target.record_finding(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
 
 
 UNDEFINED = {"1.1": "STOMP11-ENC-07", "1.2": "STOMP12-ENC-08"}

@@ -207,7 +207,9 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
         came = peer.watch_for(frame("CONNECTED", {"version": "1.2"})) is not None
         ends = "CR LF, the others LF" if first else "LF, the others CR LF"
         said = "was answered CONNECTED" if came else f"was not answered CONNECTED: {peer.instead()}"
-        target.judge(target.cited, came, f"CONNECT whose first line ends with {ends} {said}")
+        target.record_finding(
+            target.cited, came, f"CONNECT whose first line ends with {ends} {said}"
+        )
 
 
 def mixed(
@@ -244,7 +246,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     target.wait_until(lambda: b"with a CR\x00" in heard, MOMENT * 10)
     found = re.findall(rb"\nx-word:([^\n]*)\n", bytes(heard))
     target.control(len(found) >= 1, "the control message has its header")
-    target.judge(
+    target.record_finding(
         target.cited, found[1:] == [b"value\r"], f"x-word:value CR came back as {found[1:]!r}"
     )
 
@@ -361,7 +363,7 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
     )
     wrong = next((line for each in frames if (line := wrong_line(each, version)) is not None), None)
     grammar = target.cited[:2] if version == "1.0" else target.cited
-    target.judge(
+    target.record_finding(
         grammar,
         wrong is None,
         f"of {len(frames)} frames, a header line was {wrong!r}"
@@ -375,9 +377,11 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
             "MESSAGE",
             "ERROR",
         }
-        target.judge("STOMP10-FRAME-07", known, f"the server's commands were {', '.join(commands)}")
+        target.record_finding(
+            "STOMP10-FRAME-07", known, f"the server's commands were {', '.join(commands)}"
+        )
         heads = b"".join(line for each in frames for line in each.lines)
-        target.judge(
+        target.record_finding(
             "STOMP10-FRAME-05",
             heads.isascii(),
             f"the headers of {len(frames)} frames hold only ASCII",

@@ -59,7 +59,7 @@ def _pass_through(target: Bench, version: str, headers: Pairs) -> None:
         for name, value in own
         if message.get(name) != value
     ]
-    target.judge(
+    target.record_finding(
         target.cited, not lost, "; ".join(lost) or f"MESSAGE has all {len(own)} headers of the SEND"
     )
 
@@ -77,7 +77,7 @@ def test_a_value_may_be_empty(target: Bench, version: str) -> None:
     producer, consumer, to = connected(target, version)
     producer.publish(to, b"body", (("x-empty", ""), ("x-last", "value")), proves=target.cited)
     message = consumer.message(body=b"body", proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.get("x-empty") == "",
         f"an empty value came back as {message.get('x-empty')!r}",
@@ -100,7 +100,7 @@ def test_blanks_at_the_ends_of_headers_stay(
     producer, consumer, to = connected(target, version)
     producer.publish(to, b"body", {name: value}, receipt=False)
     message = consumer.message(body=b"body", proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.get(name) == value,
         f"{name!r}: {value!r} is in MESSAGE {_like(message.headers, 'x-blank')}",
@@ -124,7 +124,7 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
     producer.publish(to, b"body", {"x-blank": value}, receipt=False)
     came = consumer.message(body=b"body").get("x-blank")
     possible = {value, value.lstrip(), value.rstrip(), value.strip()}
-    target.judge(target.cited, came in possible, f"{value!r} came back as {came!r}")
+    target.record_finding(target.cited, came in possible, f"{value!r} came back as {came!r}")
 
 
 @case({"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"})
@@ -145,18 +145,20 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
     producer.send("SEND", headers, b"whole body")
     producer.expect(frame("RECEIPT", {"receipt-id": "right"}), proves=target.cited)
     message = consumer.message(proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.body == b"whole body",
         f"with Content-Length:2 the body was {message.body!r}",
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         message.get("destination") != elsewhere.name and message.get("subscription") != "elsewhere",
         f"with Destination beside it, destination was {message.get('destination')!r}",
     )
     lost = [name for name, value in other if message.get(name) != value]
-    target.judge(target.cited, not lost, f"of the headers in capitals MESSAGE lacks {lost}")
+    target.record_finding(
+        target.cited, not lost, f"of the headers in capitals MESSAGE lacks {lost}"
+    )
     producer.settle()
     producer.expect_nothing(
         for_=MOMENT, of=frame("RECEIPT", {"receipt-id": "wrong"}), proves=target.cited
@@ -175,7 +177,7 @@ def test_the_first_entry_of_a_repeated_header_counts(target: Bench, later: list[
     )
     message = consumer.message(body=b"body", proves=target.cited)
     values = [value for name, value in message.headers if name == "x-word"]
-    target.judge(
+    target.record_finding(
         target.cited,
         values[:1] == ["first"],
         f"x-word was first, then {later}; MESSAGE has {values}",
@@ -198,7 +200,7 @@ def test_the_first_of_several_destinations_counts(target: Bench) -> None:
     producer.send("SEND", (*headers, *to.send_headers), b"body")
     producer.expect(frame("RECEIPT", {"receipt-id": "first"}), proves=target.cited)
     message = consumer.message(body=b"body", proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.get("subscription") != "second",
         f"destination was {to.name!r}, then {second.name!r}; the message came by subscription "
@@ -216,7 +218,7 @@ def test_the_first_of_several_accept_versions_counts(target: Bench) -> None:
         (*target.connect_headers("1.2"), ("accept-version", "1.1")), proves=target.cited
     )
     said = connected.get("version")
-    target.judge(
+    target.record_finding(
         target.cited,
         said == "1.2",
         f"accept-version was 1.2, then 1.1; CONNECTED says version:{said}",
@@ -233,7 +235,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench) -> None:
     producer.send("SEND", headers, body)
     message = consumer.watch_for(frame("MESSAGE"), within=seconds(5))
     came = "nothing" if message is None else f"{message.body!r}"
-    target.judge(
+    target.record_finding(
         target.cited,
         message is not None and message.body == body,
         f"content-length 11, then 3: {came} was delivered",
@@ -271,10 +273,12 @@ def test_text_in_utf_8_is_understood(target: Bench, version: str, text: str) -> 
     headers = (("content-type", "text/plain;charset=utf-8"), (f"x-{mixed}", mixed))
     producer.publish(to, mixed.encode(), headers, receipt=False)
     message = consumer.message(proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited[:1],
         message.body == mixed.encode(),
         f"the body {mixed!r} came back as {message.body!r}",
     )
     came = message.get(f"x-{mixed}")
-    target.judge(target.cited, came == mixed, f"the header {mixed!r} came back as {came!r}")
+    target.record_finding(
+        target.cited, came == mixed, f"the header {mixed!r} came back as {came!r}"
+    )

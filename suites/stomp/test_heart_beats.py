@@ -35,7 +35,7 @@ def signs_of_life(target: Bench, peer: StompPeer, since: Instant) -> list[Instan
     """When something arrived on the connection after ``since``."""
     return [
         event.at_ns
-        for event in target.outcome.events
+        for event in target.events
         if isinstance(event, (HeartBeatReceived, FrameReceived))
         and event.conn == peer.conn
         and event.at_ns > since
@@ -66,15 +66,15 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     peer = target.stomp(version, heart_beat=f"{cx},{cy}")
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
-    target.judge(
+    target.record_finding(
         syntax,
         header is None or HEADER.fullmatch(header) is not None,
         f"the answer to heart-beat:{cx},{cy} was {'no header' if header is None else repr(header)}",
     )
     if cy == 0:
         target.advance(ms(1100))
-        beats = [each for each in target.outcome.events if isinstance(each, HeartBeatReceived)]
-        target.judge(
+        beats = [each for each in target.events if isinstance(each, HeartBeatReceived)]
+        target.record_finding(
             asked, not beats, f"the client wants no beats (cy=0) and got {len(beats)} in 1100 ms"
         )
 
@@ -82,7 +82,7 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
 def _connected_at(target: Bench, peer: StompPeer) -> Instant:
     return next(
         event.at_ns
-        for event in target.outcome.events
+        for event in target.events
         if isinstance(event, FrameReceived)
         and event.conn == peer.conn
         and event.command == "CONNECTED"
@@ -106,10 +106,10 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     if sx == 0:
         peer.expect_nothing(for_=ms(2 * cy + 500))
         beats = signs_of_life(target, peer, _connected_at(target, peer))
-        target.judge(
+        target.record_finding(
             agreed, not beats, f"the server says that it sends none (sx=0) and sent {len(beats)}"
         )
-        target.judge((at_least, is_eol), True, "nothing was agreed, so nothing is due")
+        target.record_finding((at_least, is_eol), True, "nothing was agreed, so nothing is due")
         return
     period = ms(max(sx, cy))
     start = _connected_at(target, peer)
@@ -118,7 +118,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
         target.expect_interval(at_least, f"beat {number}", start, (0, number * period))
     peer.expect_nothing(for_=3 * period + ms(200))
     marks = [start, *signs_of_life(target, peer, start)]
-    target.judge(
+    target.record_finding(
         agreed,
         len(marks) > 1,
         f"{len(marks) - 1} beats in three periods of {period // NS_PER_MS} ms",
@@ -136,7 +136,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     )
     # In 1.1 an end of line is LF and nothing else; in 1.2 a CR may stand before it.
     others = bytes(heard).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
-    target.judge(
+    target.record_finding(
         is_eol, not others, f"beats of {bytes(heard)[:20]!r}, where ends of line should come"
     )
 
@@ -162,7 +162,9 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
         )
     for each, words in ((peer, "no header"), (zeros, "0,0")):
         beats = signs_of_life(target, each, start)
-        target.judge(same_as_zero, not beats, f"{len(beats)} beats with {words} in 1300 ms")
+        target.record_finding(
+            same_as_zero, not beats, f"{len(beats)} beats with {words} in 1300 ms"
+        )
     peer.settle()
 
 
@@ -199,7 +201,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
         f" {period // NS_PER_MS} ms"
     )
     late = target.margin((0, period), peer.spoke_at or 0) > period
-    target.judge(
+    target.record_finding(
         target.cited,
         alive,
         f"{detail}, and the connection {'lives' if alive else f'ended: {peer.instead()}'}",
@@ -225,7 +227,7 @@ def test_silence_is_not_death_before_the_agreed_interval(
     patience = 4 * period + seconds(2)
     target.wait_until(lambda: peer.ended is not None, patience)
     if peer.ended is None:
-        target.judge(
+        target.record_finding(
             target.cited,
             True,
             f"after {patience // NS_PER_MS} ms of silence the server had not given up",

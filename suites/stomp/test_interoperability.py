@@ -52,7 +52,7 @@ def test_content_length_tells_a_client_whether_it_was_text(
         (each.body.decode(), each.get("content-length") is not None)
         for each in collect(target, consumer, len(sends))
     ]
-    target.judge(
+    target.record_finding(
         target.cited,
         came == sends,
         f"sent by {spoken} with and without content-length: {sends!r} came as {came!r}",
@@ -81,12 +81,12 @@ def test_with_message_ids_enabled_each_message_has_one(
     target.control(len(messages) == count, f"{count} messages were sent, {len(messages)} came")
     ids = [[value for name, value in each.headers if name == NUMBERED] for each in messages]
     right = all(len(each) == 1 and re.fullmatch(r"STOMP-?\d+", each[0]) for each in ids)
-    target.judge(
+    target.record_finding(
         target.cited,
         right,
         f"{count} messages have {NUMBERED} {ids!r}, each should have one: STOMP and a number",
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         len({str(each) for each in ids}) == count,
         f"{count} messages have {NUMBERED} {ids!r}",
@@ -103,4 +103,6 @@ def test_by_default_a_message_has_no_number(target: Bench) -> None:
     producer.publish(queue, b"m")
     message = consumer.message(body=b"m")
     found = message.get(NUMBERED)
-    target.judge(target.cited, found is None, f"the message came with {NUMBERED} {found!r}")
+    target.record_finding(
+        target.cited, found is None, f"the message came with {NUMBERED} {found!r}"
+    )

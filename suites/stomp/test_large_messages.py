@@ -113,12 +113,12 @@ def test_a_large_body_comes_whole(
         consumer.subscribe(queue)
     came = bodies(receive(target, consumer, 2))
     what = f"{size} octets sent by {acceptor} as {'octets' if octets else 'text'}"
-    target.judge(
+    target.record_finding(
         target.cited,
         came[:1] == [body],
         f"{what}: {difference(body, came[0]) if came else 'nothing came'}",
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         came[1:] == [b"small"],
         f"{what}: behind it came {[each[:20] for each in came[1:]]!r}",
@@ -145,7 +145,7 @@ def test_every_subscriber_gets_a_large_body_whole(
         words = (
             difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
         )
-        target.judge(
+        target.record_finding(
             target.cited,
             came == [(body, "red")],
             f"subscriber {number} of {size} octets by {acceptor}: {words}",
@@ -183,7 +183,9 @@ def test_a_large_body_that_comes_again_is_still_whole(
     last.subscribe(queue)
     last.publish(queue, b"small")
     left = [each[:20] for each in bodies(collect(target, last, 1))]
-    target.judge(target.cited, left == [b"small"], f"after its ACK the next consumer got {left!r}")
+    target.record_finding(
+        target.cited, left == [b"small"], f"after its ACK the next consumer got {left!r}"
+    )
 
 
 @case(LARGE, needs=NEEDS)
@@ -250,7 +252,7 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
         else f"{len(came)} messages came; {consumer.instead()}"
     )
     target.require(target.cited, came[1:2] == [body], f"{what}: {words}")
-    target.judge(
+    target.record_finding(
         target.cited,
         came[::2] == [b"before", b"behind"],
         f"{what}: around it {[each[:9] for each in came[::2]]}",
@@ -258,6 +260,6 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")
     left = left_in(target, queue, "1.2", 0)
-    target.judge(
+    target.record_finding(
         target.cited, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left"
     )

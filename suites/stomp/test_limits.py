@@ -54,14 +54,14 @@ def look_for(
     bystander.check()
     # Nothing was exceeded, so nothing can have been done wrongly; that there is no limit is worth a
     # note.
-    target.judge(may, False, f"no limit was met up to {taken} {what}")
-    target.judge(should, True, f"no limit was exceeded up to {taken} {what}")
+    target.record_finding(may, False, f"no limit was met up to {taken} {what}")
+    target.record_finding(should, True, f"no limit was exceeded up to {taken} {what}")
 
 
 def _judge_refusal(target: Bench, words: str, seen: Fate) -> None:
     may, should = target.cited
-    target.judge(may, True, words)
-    target.judge(
+    target.record_finding(may, True, words)
+    target.record_finding(
         should, seen.explained and seen.ended is not None, f"{words}; beyond the limit {seen}"
     )
 
@@ -130,6 +130,6 @@ def test_a_body_announced_beyond_all_measure_may_be_refused(target: Bench, versi
     if seen.refused:
         _judge_refusal(target, "a body of a tebibyte is too large", seen)
     else:
-        target.judge(may, False, "the server waits for a body of a tebibyte")
-        target.judge(should, True, "no limit was exceeded")
+        target.record_finding(may, False, "the server waits for a body of a tebibyte")
+        target.record_finding(should, True, "no limit was exceeded")
     bystander.check()

@@ -54,10 +54,10 @@ def judge_unbent(
     """Either nothing was published, or x-word is one of ``values`` and the headers around it are
     what they were."""
     if message is None:
-        target.judge(target.cited, True, f"{line!r}: {seen}, nothing was published")
+        target.record_finding(target.cited, True, f"{line!r}: {seen}, nothing was published")
         return
     word, around = message.get("x-word"), (message.get("x-before"), message.get("x-behind"))
-    target.judge(
+    target.record_finding(
         target.cited,
         word in values and around == ("one", "two"),
         f"{line!r} was published as x-word {word!r}, between x-before {around[0]!r} and x-behind"

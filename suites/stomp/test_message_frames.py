@@ -41,12 +41,14 @@ def test_a_message_has_the_headers_it_needs(
         peer.publish(place, b"body")
         message = peer.message(proves=target.cited)
         for requirement, name in zip(target.cited, wanted, strict=False):
-            target.judge(
+            target.record_finding(
                 requirement,
                 bool(message.get(name)),
                 f"{name} is {message.get(name)!r} in mode {ack}",
             )
-        target.judge(target.cited[-1:], all(message.get(name) for name in wanted), message.brief())
+        target.record_finding(
+            target.cited[-1:], all(message.get(name) for name in wanted), message.brief()
+        )
 
 
 @case("STOMP12-MSG-02")
@@ -61,7 +63,7 @@ def test_the_destination_is_the_one_that_was_sent_to(target: Bench) -> None:
         peer.subscribe(place)
         peer.publish(place, b"body")
         said = peer.message(proves=target.cited).get("destination")
-        target.judge(
+        target.record_finding(
             target.cited, said == place.name, f"sent to {place.name!r}, MESSAGE says {said!r}"
         )
 
@@ -77,7 +79,9 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
     peer.subscribe(place)
     peer.publish(place, b"body")
     said = peer.message(proves=target.cited).get("destination")
-    target.judge(target.cited, said == place.name, f"sent to {place.name!r}, MESSAGE says {said!r}")
+    target.record_finding(
+        target.cited, said == place.name, f"sent to {place.name!r}, MESSAGE says {said!r}"
+    )
 
 
 @case({"1.0": "STOMP10-MESSAGE-02", "1.1": "STOMP11-MSG-02", "1.2": "STOMP12-MSG-03"})
@@ -93,7 +97,7 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
     ids = [each.get("message-id") for each in collect(target, peer, 60)]
     target.control(len(ids) == 60, f"60 messages were sent and {len(ids)} came")
     repeated = sorted({str(each) for each in ids if ids.count(each) > 1})
-    target.judge(
+    target.record_finding(
         target.cited, not repeated, f"of 60 messages {len(set(ids))} ids; repeated: {repeated!r}"
     )
 
@@ -112,14 +116,14 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
         peer.send("SEND", (*fields, ("receipt", peer.next_receipt())), body)
         answer = peer.watch_for(either(receipt, ERROR))
         if answer is None or answer.command == "ERROR":
-            target.judge(
+            target.record_finding(
                 target.cited,
                 True,
                 f"a SEND with message-id was refused: {answer or peer.instead()}",
             )
             return
     ids = [each.get("message-id") for each in collect(target, peer, 2)]
-    target.judge(
+    target.record_finding(
         target.cited,
         len(set(ids)) == 2 and all(ids),
         f"two messages sent with message-id:mine came as {ids!r}",
@@ -134,10 +138,10 @@ def test_a_message_to_be_acknowledged_says_how(target: Bench, ack: str) -> None:
     queue, peer = target.destination(), target.stomp("1.2")
     publish_all(peer, queue, numbered(5))
     values = [each.get("ack") for each in held(target, peer, queue, 5, ack)]
-    target.judge(
+    target.record_finding(
         target.cited, all(values), f"the header ack of five messages in mode {ack}: {values!r}"
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         len(set(values)) == 5,
         f"five outstanding messages have the ack values {values!r}",
@@ -156,7 +160,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     target.stomp(version).publish(queue, "schön".encode(), {"content-type": "text/plain"})
     message = peer.message(proves=target.cited)
     length = message.get("content-length")
-    target.judge(
+    target.record_finding(
         target.cited,
         length == "6",
         f"6 octets were sent with content-length:6, MESSAGE says {length!r}",
@@ -176,7 +180,7 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     )
     message = peer.message(proves=target.cited)
     length = message.get("content-length")
-    target.judge(
+    target.record_finding(
         target.cited,
         length == "6",
         f"6 octets were sent without content-length, MESSAGE says {length!r}",
@@ -192,7 +196,7 @@ def test_a_message_has_the_content_type_of_its_send(target: Bench, version: str)
         peer.subscribe(queue)
         peer.publish(queue, b"{}", {"content-type": kind})
         said = peer.message(proves=target.cited).get("content-type")
-        target.judge(
+        target.record_finding(
             target.cited, said == kind, f"sent with content-type:{kind}, MESSAGE says {said!r}"
         )
 
@@ -211,11 +215,11 @@ def test_a_server_speaks_in_messages_receipts_and_errors(target: Bench, version:
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, within=PATIENCE)
     said = [
         event.command
-        for event in target.outcome.events
+        for event in target.events
         if isinstance(event, FrameReceived) and event.conn == peer.conn
     ]
     strange = sorted(set(said[1:]) - {"MESSAGE", "RECEIPT", "ERROR"})
-    target.judge(
+    target.record_finding(
         target.cited,
         not strange,
         f"behind {said[0]} the server sent {', '.join(sorted(set(said[1:])))}",

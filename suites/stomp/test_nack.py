@@ -49,7 +49,7 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
         if left
         else "was given to nobody"
     )
-    target.judge(target.cited[-1:], consumer.ended is None, f"the refused message {fate}")
+    target.record_finding(target.cited[-1:], consumer.ended is None, f"the refused message {fate}")
 
 
 @case({"1.1": "STOMP11-NACK-01", "1.2": "STOMP12-NACK-01"}, needs={"nack"})
@@ -76,7 +76,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
             )
             victim.leave(CloseHow.RESET)
             left = left_in(target, other, version, 1)
-            target.judge(
+            target.record_finding(
                 target.cited, left == [b"held"], f"after a NACK with {words} the queue had {left!r}"
             )
 
@@ -102,7 +102,7 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
     consumer.request("ACK", consumer.naming(messages[first]), proves=target.cited)
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, count - 2)
-    target.judge(
+    target.record_finding(
         target.cited,
         {sent[number] for number in others} <= set(left),
         f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
@@ -125,7 +125,7 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
     target.wait_until(lambda: consumer.messages_seen + other.messages_seen >= 5, QUIET)
     target.advance(QUIET)
     at_once = set(bodies(consumer.take_messages())) | set(bodies(other.take_messages()))
-    target.judge(
+    target.record_finding(
         target.cited,
         (sent[0] in at_once) == (sent[1] in at_once) and sent[2] not in at_once,
         f"the second of three was refused in mode client; at once came again: {sorted(at_once)!r}",
@@ -134,7 +134,7 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
     other.request("DISCONNECT")
     other.leave()
     left = left_in(target, queue, version, 1 if not at_once else 3)
-    target.judge(
+    target.record_finding(
         target.cited,
         sent[2] in left and (sent[0] in left) == (sent[1] in left),
         f"the second of three was refused in mode client; the next consumer got {left!r}",

@@ -70,7 +70,7 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
     peer = opened(target, ",".join(offered), highest)
     connected = peer.expect(CONNECTED, proves=target.cited)
     said = connected.get("version", "1.0")
-    target.judge(
+    target.record_finding(
         target.cited, said == highest, f"accept-version:{','.join(offered)} gave version:{said}"
     )
     judge_dialect(target, peer, highest)
@@ -90,7 +90,9 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
     peer = opened(target, None, "1.0")
     connected = peer.expect(CONNECTED, proves=target.cited)
     said = connected.get("version", "1.0")
-    target.judge(target.cited, said == "1.0", f"CONNECT without accept-version gave version:{said}")
+    target.record_finding(
+        target.cited, said == "1.0", f"CONNECT without accept-version gave version:{said}"
+    )
     judge_dialect(target, peer, "1.0")
 
 
@@ -117,10 +119,10 @@ def test_without_a_common_version_there_is_no_session(
     # well before a broker's handshake timeout (10 s is usual) would end the connection for another
     # reason
     seen = fate(target, peer, end_within=seconds(5))
-    target.judge(may, seen.refused, f"{asked}: {seen}")
-    target.judge(should, seen.explained and seen.ended is not None, f"{asked}: {seen}")
+    target.record_finding(may, seen.refused, f"{asked}: {seen}")
+    target.record_finding(should, seen.explained and seen.ended is not None, f"{asked}: {seen}")
     if version == "1.2":
-        target.judge(listed, seen.explained and seen.ended is not None, f"{asked}: {seen}")
+        target.record_finding(listed, seen.explained and seen.ended is not None, f"{asked}: {seen}")
     else:
         said = (
             ""
@@ -128,7 +130,7 @@ def test_without_a_common_version_there_is_no_session(
             else f"{seen.error.get('version', '')} {seen.error.body.decode(errors='replace')}"
         )
         missing = [each for each in have if each not in said]
-        target.judge(
+        target.record_finding(
             listed,
             seen.error is not None and not missing,
             f"{asked}: {seen}; the server has {', '.join(have)}",

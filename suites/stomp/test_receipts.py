@@ -113,7 +113,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
             later.append(receipt)
         elif words != HELD:
             answer = peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
-            target.judge(
+            target.record_finding(
                 target.cited[-1:],
                 not answer.body,
                 f"the RECEIPT of {words} has the body {answer.body!r}",
@@ -122,7 +122,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
             peer.expect(frame("RECEIPT", {"receipt-id": later.pop()}), proves=target.cited)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
-    target.judge(
+    target.record_finding(
         target.cited[0],
         not surplus,
         f"{len(asked)} frames asked; besides their receipts came {surplus!r}",
@@ -157,7 +157,7 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
     peer.settle()
     surplus = [each.get("receipt-id") for each in peer.inbox if each.command == "RECEIPT"]
-    target.judge(
+    target.record_finding(
         target.cited,
         not surplus,
         f"{len(asked)} receipts were asked for; besides them came {surplus!r}",
@@ -195,7 +195,7 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
     peer.request("BEGIN", {"transaction": "last"}, proves=target.cited)
     target.advance(QUIET)
     surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
-    target.judge(target.cited, not surplus, f"nobody asked for {surplus!r}")
+    target.record_finding(target.cited, not surplus, f"nobody asked for {surplus!r}")
 
 
 @case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"})
@@ -207,7 +207,7 @@ def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, ve
         producer.publish(queue, body, proves=target.cited)
     producer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 3)
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(left) == numbered(3),
         f"three confirmed messages; a consumer got {left!r}",
@@ -242,7 +242,7 @@ def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> Non
         target.wait_until(lambda: peer.ended is not None or bool(peer.inbox), within=ms(2000))
         target.wait_until(lambda: peer.ended is not None, QUIET)
         confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt}))
-        target.judge(
+        target.record_finding(
             target.cited,
             confirmed is None,
             f"the failed SEND was {'confirmed' if confirmed else 'not confirmed'}",
@@ -261,7 +261,7 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
         producer.publish(queue, body, receipt=False)
     producer.publish(queue, b"last", proves=target.cited)
     came = bodies(collect(target, consumer, count + 1, quiet=0))
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == sorted([*sent, b"last"]),
         f"{count} messages before the receipt, {len(came) - 1} came",
@@ -282,12 +282,12 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     client.expect(frame("RECEIPT", {"receipt-id": "gone"}))
     client.leave()
     came = left_in(target, queue, "1.2", len(sent))
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == sorted(sent),
         f"{len(sent)} messages were sent before DISCONNECT, {len(came)} came",
     )
     left = left_in(target, other, "1.2", 0)
-    target.judge(
+    target.record_finding(
         target.cited, not left, f"the message acknowledged before DISCONNECT came again: {left!r}"
     )

@@ -81,7 +81,7 @@ def test_an_error_ends_the_connection_in_1_2(
     never_begun = next(each for each in KINDS if each.name == "a COMMIT of no transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:
-            target.judge(target.cited, seen.ended is not None, f"{name}: {seen}")
+            target.record_finding(target.cited, seen.ended is not None, f"{name}: {seen}")
 
 
 @case({"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"})
@@ -101,7 +101,7 @@ def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str
     bystander.check()
     others = (("ended without a word", ended), ("fell silent", silent), ("let pass", passed))
     detail = "; ".join(f"{words}: {', '.join(names)}" for words, names in others if names)
-    target.judge(
+    target.record_finding(
         target.cited, not detail, f"told by ERROR: {len(told)} kinds; {detail or 'no others'}"
     )
 
@@ -164,7 +164,7 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     consumer.message(body=b"after")
     published = [each.brief() for each in consumer.take_messages()]
     came = f"; receipted: {receipted}, published: {published or 'nothing'}"
-    target.judge(
+    target.record_finding(
         target.cited,
         seen.refused and not receipted and not published,
         f"SEND without CONNECT: {seen}{came}",

@@ -77,7 +77,7 @@ def judge_selected(
     if consumer.watch_for(frame("MESSAGE", body=LAST)) is None:
         # Whatever the condition is, OR with what is true is true: a broker that fails over it must
         # not lose the message.
-        target.judge(
+        target.record_finding(
             target.cited,
             False,
             f"{kind}: ({selector}) OR last = 'yes' did not select the last message, which last ="
@@ -89,7 +89,7 @@ def judge_selected(
     )  # a broker may let those of higher priority overtake
     wrong = sorted({*came} ^ {*expected})
     first = f"; {wrong[0].decode()} has {sent[int(wrong[0][1:])]!r}" if wrong else ""
-    target.judge(
+    target.record_finding(
         target.cited,
         came == expected,
         f"{kind}: {selector} selects {[each.decode() for each in expected]},"
@@ -142,7 +142,7 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
     consumer.send("SUBSCRIBE", (*fields.items(), *topic.subscribe_headers))
     came = consumer.watch_for(frame("RECEIPT", {"receipt-id": receipt}))
     if came is None:
-        target.judge(
+        target.record_finding(
             target.cited,
             False,
             f"NOT without parentheses: {expression} was refused; {consumer.instead()}",
@@ -210,7 +210,7 @@ def test_each_subscription_selects_for_itself(
             message.body for message in messages if message["subscription"] == f"s{number}"
         )
         expected = selected(each, sent)
-        target.judge(
+        target.record_finding(
             target.cited,
             came == expected,
             f"drawn: s{number}, {each}, selects {expected!r}, {came!r} came",
@@ -267,7 +267,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     for name in ("fits", "larger"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     came = [each["subscription"] for each in consumer.take_messages()]
-    target.judge(
+    target.record_finding(
         target.cited,
         came == ["fits"],
         f"a body of {size} octets was selected by {came!r}, should be by 'fits'",
@@ -286,7 +286,7 @@ def test_the_address_is_known(target: Bench) -> None:
     for name in ("this", "another"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     came = [each["subscription"] for each in consumer.take_messages()]
-    target.judge(
+    target.record_finding(
         target.cited, came == ["this"], f"a message to {topic.name} was selected by {came!r}"
     )
 
@@ -381,7 +381,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
         )  # no content-length: text
     end(producer, topic)
     came = until_last(consumer)
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"<order><item price='3'/></order>"],
         f"of three bodies came {came!r}",
@@ -427,14 +427,14 @@ def test_a_queue_keeps_what_nobody_selects(
     shares = [bodies(each.take_messages()) for each in consumers]
     for some, came in zip(wanted, shares, strict=True):
         foreign = [body for body in came if sent.get(body, "?") not in some]
-        target.judge(target.cited, not foreign, f"a consumer of {some} got {foreign!r}")
-        target.judge(
+        target.record_finding(target.cited, not foreign, f"a consumer of {some} got {foreign!r}")
+        target.record_finding(
             target.cited,
             came == sorted(came, key=list(sent).index),
             f"a consumer of {some} got {came!r}, not in order",
         )
     together = [body for came in shares for body in came]
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(together) == sorted(meant),
         f"{colors} was sent, {wanted!r} is wanted: {sorted(together)!r} came, {sorted(meant)!r}"
@@ -444,7 +444,7 @@ def test_a_queue_keeps_what_nobody_selects(
     heir.subscribe(queue)
     producer.publish(queue, LAST, {"color": "z"})
     came = bodies(collect(target, heir, len(left) + 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [*left, LAST],
         f"{left!r} was selected by nobody; a consumer of all found {came!r}",
@@ -478,13 +478,15 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     second = target.stomp("1.2")
     second.subscribe(queue, headers={"selector": "color = 'red'"})
     again = bodies(receive(target, second, len(expected)))
-    target.judge(
+    target.record_finding(
         target.cited, again == expected, f"{expected!r} were held and given back, {again!r} came"
     )
     third = target.stomp("1.2")
     third.subscribe(queue)
     rest = bodies(collect(target, third, count))
-    target.judge(target.cited, rest == blues, f"{blues!r} were never selected, {rest!r} were left")
+    target.record_finding(
+        target.cited, rest == blues, f"{blues!r} were never selected, {rest!r} were left"
+    )
 
 
 # --- what is none ---------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_headers_of_the_application_come_out_in_the_message(
         for name, value in headers.items()
         if message.get(name) != value
     }
-    target.judge(
+    target.record_finding(
         target.cited,
         not wrong,
         "; ".join(
@@ -154,7 +154,7 @@ def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: b
     peer.subscribe(queue)
     peer.publish(queue, body)
     message = peer.message(proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.body == body,
         f"{len(body)} octets were sent, {len(message.body)} came, "
@@ -171,7 +171,7 @@ def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: 
     peer.publish(queue, b"before\x00after")
     message = peer.message(proves=target.cited)
     length = message.get("content-length")
-    target.judge(
+    target.record_finding(
         target.cited, length == "12", f"the body has 12 octets, content-length is {length!r}"
     )
 
@@ -193,7 +193,7 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
     ]
     peer.write(b"".join(frames))
     came = [peer.message(proves=target.cited).body for _ in sent]
-    target.judge(target.cited, came == sent, f"sent {sent!r}, came {came!r}")
+    target.record_finding(target.cited, came == sent, f"sent {sent!r}, came {came!r}")
 
 
 @case("STOMP10-SEND-07")
@@ -205,6 +205,6 @@ def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> N
     head = f"SEND\ndestination:{queue.name}\n{''.join(f'{k}:{v}{chr(10)}' for k, v in queue.send_headers)}\n".encode()  # noqa: E501
     peer.write(head + b"first\x00" + head + b"second\x00")
     came = [peer.message(proves=target.cited).body for _ in range(2)]
-    target.judge(
+    target.record_finding(
         target.cited, came == [b"first", b"second"], f"sent b'first' and b'second', came {came!r}"
     )

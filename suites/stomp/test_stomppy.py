@@ -47,14 +47,14 @@ def test_it_connects(target: Bench, version: str) -> None:
     assert second.connected is not None
     if version == "1.0":
         sessions = first.connected.get("session"), second.connected.get("session")
-        target.judge(
+        target.record_finding(
             target.cited[-1],
             None not in sessions and sessions[0] != sessions[1],
             f"the session ids are {sessions}",
         )
     else:
         answered = first.connected.get("version")
-        target.judge(
+        target.record_finding(
             target.cited[-1],
             answered == version,
             f"{version} was asked for, CONNECTED says {answered}",
@@ -105,7 +105,7 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
         not peer.connection.is_connected(), "stomp.py leaves once its DISCONNECT is answered"
     )
     came = left_in(target, queue, version, 10)
-    target.judge(
+    target.record_finding(
         target.cited,
         came == numbered(10),
         f"10 messages were sent before DISCONNECT, {came!r} came",
@@ -145,14 +145,18 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
         received, bodies(messages) == numbered(5), f"of five messages came {bodies(messages)!r}"
     )
     names = {each.get("destination") for each in messages}
-    target.judge(destination, None not in names, f"the MESSAGE frames say destination {names}")
+    target.record_finding(
+        destination, None not in names, f"the MESSAGE frames say destination {names}"
+    )
     ids = [each.get("message-id") for each in messages]
-    target.judge(identity, None not in ids and len(set(ids)) == 5, f"the message ids are {ids}")
+    target.record_finding(
+        identity, None not in ids and len(set(ids)) == 5, f"the message ids are {ids}"
+    )
     if version == "1.0":
-        target.judge(last, True, "the bodies are those that were sent")
+        target.record_finding(last, True, "the bodies are those that were sent")
     else:
         subscriptions = {each.get("subscription") for each in messages}
-        target.judge(
+        target.record_finding(
             last, subscriptions == {"mine"}, f"the MESSAGE frames say subscription {subscriptions}"
         )
 
@@ -222,7 +226,7 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     )
     producer.publish(queue, b"body", {name: value}, receipt=False)
     message = consumer.message(body=b"body", proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.get(name) == value,
         f"{name}: {value!r} came back as {message.get(name)!r}",
@@ -246,7 +250,7 @@ def test_a_colon_belongs_to_a_1_0_value(target: Bench, version: str, pieces: lis
     consumer.subscribe(queue)
     producer.publish(queue, b"body", {"x-word": value})
     message = consumer.message(body=b"body", proves=target.cited)
-    target.judge(
+    target.record_finding(
         target.cited,
         message.get("x-word") == value,
         f"{value!r} came back as {message.get('x-word')!r}",
@@ -283,7 +287,7 @@ def test_bodies_of_any_octets_survive(
     came = bodies(collect(target, consumer, 2))
     wanted = [body, "text: é𝄞".encode()]
     short = [each if len(each) < 80 else each[:80] + b"..." for each in came]
-    target.judge(
+    target.record_finding(
         target.cited,
         came == wanted,
         f"a body of {len(body)} octets and a text were sent; {short!r} came",
@@ -304,7 +308,7 @@ def test_in_mode_auto_nothing_comes_again(target: Bench, version: str) -> None:
     consumer.settle()
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
-    target.judge(target.cited, not left, f"messages of mode auto came again: {left!r}")
+    target.record_finding(target.cited, not left, f"messages of mode auto came again: {left!r}")
 
 
 @case({"1.0": "STOMP10-SUBSCRIBE-05", "1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"})
@@ -320,7 +324,7 @@ def test_what_is_not_acknowledged_comes_again(target: Bench, version: str, ack: 
     consumer.ack(messages[0])
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 2)
-    target.judge(
+    target.record_finding(
         target.cited,
         left == numbered(3)[1:],
         f"m0 of m0, m1, m2 was acknowledged; the next consumer got {left!r}",
@@ -340,7 +344,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     consumer.ack(held(target, consumer, queue, 5, "client")[last])
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 4 - last)
-    target.judge(
+    target.record_finding(
         target.cited,
         left == numbered(5)[last + 1 :],
         f"m{last} of m0 to m4 was acknowledged; {left!r} was left",
@@ -363,7 +367,7 @@ def test_in_mode_client_individual_an_ack_covers_one(
     consumer.leave(CloseHow.RESET)
     others = [body for number, body in enumerate(numbered(5)) if number not in settled]
     left = left_in(target, queue, version, len(others))
-    target.judge(
+    target.record_finding(
         target.cited,
         left == others,
         f"numbers {settled} of m0 to m4 were acknowledged; {left!r} was left",
@@ -381,7 +385,7 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
     consumer.nack(held(target, consumer, queue, 3, "client-individual")[1])
     consumer.leave(CloseHow.RESET)
     left = [each for each in left_in(target, queue, version, 2) if each != b"m1"]
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(left) == [b"m0", b"m2"],
         f"m1 of m0, m1, m2 was refused; of the others {left!r} was left",
@@ -410,14 +414,16 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
     )
     producer.commit("kept")
     came = bodies(collect(target, consumer, 3))
-    target.judge(target.cited, came == numbered(3), f"after COMMIT of three messages came {came!r}")
+    target.record_finding(
+        target.cited, came == numbered(3), f"after COMMIT of three messages came {came!r}"
+    )
     producer.begin("dropped")
     for body in numbered(3, "dropped"):
         producer.publish(queue, body, {"transaction": "dropped"}, receipt=False)
     producer.abort("dropped")
     producer.publish(queue, b"outside")
     came = bodies(collect(target, consumer, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"outside"],
         f"after ABORT of three messages and one outside came {came!r}",
@@ -432,7 +438,7 @@ def signs_of_life(target: Bench, peer: StompPyPeer) -> list[Instant]:
     than the wire has."""
     return [
         event.at_ns
-        for event in target.outcome.events
+        for event in target.events
         if isinstance(event, (HeartBeatReceived, FrameReceived)) and event.conn == peer.conn
     ]
 
@@ -452,7 +458,9 @@ def judge_beats(
         until = min(until, peer.ended.at)
     marks = [*signs_of_life(target, peer), until]
     longest = max(later - earlier for earlier, later in pairwise(marks))
-    target.judge(agreed, len(marks) > 2, f"{len(marks) - 2} signs of life behind CONNECTED")
+    target.record_finding(
+        agreed, len(marks) > 2, f"{len(marks) - 2} signs of life behind CONNECTED"
+    )
     return target.judge_duration(
         at_least,
         "longest silence of the server",
@@ -478,7 +486,7 @@ def test_while_it_beats_the_session_lives(target: Bench, version: str, period: i
     target.advance(50 * agreed if target.virtual else min(10 * agreed, seconds(8)))
     alive = peer.ended is None
     late = target.margin((0, agreed), since) > agreed
-    target.judge(
+    target.record_finding(
         target.cited,
         alive,
         f"stomp.py beat every {agreed // NS_PER_MS} ms for {(target.now() - since) // NS_PER_MS}"
@@ -516,7 +524,7 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
             target.cited, "silence until the close", peer.ended.at - since, bounds, since
         )
     else:
-        target.judge(
+        target.record_finding(
             target.cited, False, f"silent with a TTL of {expected.ttl_ms} ms, and not closed"
         )
 
@@ -538,10 +546,10 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
     target.advance(40 * each if target.virtual else min(8 * each, seconds(6)))
     if promised == 0:
         beats = len(signs_of_life(target, peer)) - 1
-        target.judge(
+        target.record_finding(
             agreed, beats == 0, f"the server says that it sends none (sx=0) and sent {beats}"
         )
-        target.judge(at_least, True, "nothing was agreed, so nothing is due")
+        target.record_finding(at_least, True, "nothing was agreed, so nothing is due")
         return
     on_time = judge_beats(target, peer, target.cited, each, since)
     target.control(
@@ -591,7 +599,7 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
         target, peer, tuple(beats), ms(max(promised, 500)), since
     )
     late = "the host was late by a period" if target.margin((0, ms(500)), since) > ms(500) else None
-    target.judge(
+    target.record_finding(
         lives,
         peer.ended is None,
         f"the server {'stayed' if peer.ended is None else 'left'}",

@@ -34,7 +34,7 @@ def test_messages_of_the_destination_arrive(target: Bench, version: str) -> None
     producer.publish(queue, b"from another connection")
     consumer.publish(queue, b"from our own")
     came = bodies(collect(target, consumer, 2))
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == [b"from another connection", b"from our own"],
         "two messages were sent to the destination and one to another; the subscription got"
@@ -171,7 +171,9 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     consumer.request("DISCONNECT")
     consumer.leave()
     again = left_in(target, queue, version, 0)
-    target.judge(target.cited, not again, f"messages delivered in mode auto came again: {again!r}")
+    target.record_finding(
+        target.cited, not again, f"messages delivered in mode auto came again: {again!r}"
+    )
 
 
 @case({"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"})
@@ -183,7 +185,9 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
     sent = [body.ljust(200, b".") for body in numbered(200)]
     publish_all(target.stomp(version), queue, sent)
     came = bodies(receive(target, consumer, len(sent)))
-    target.judge(target.cited, came == sent, f"{len(sent)} messages were sent, {len(came)} came")
+    target.record_finding(
+        target.cited, came == sent, f"{len(sent)} messages were sent, {len(came)} came"
+    )
 
 
 @case({"1.0": "STOMP10-SUBSCRIBE-05", "1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"})
@@ -199,7 +203,7 @@ def test_what_was_not_acknowledged_is_not_consumed(
     held(target, consumer, queue, 3, "client")
     consumer.leave(how)
     again = left_in(target, queue, version, 3)
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(again) == sent,
         f"{sent!r} was never acknowledged; the next consumer got {again!r}",
@@ -225,7 +229,7 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     holder.message(body=b"one")
     holder.leave(CloseHow.RESET)
     came = bodies(receive(target, other, 1))
-    target.judge(
+    target.record_finding(
         target.cited, came == [b"one"], f"the other consumer got {came!r} after the holder was lost"
     )
 
@@ -252,7 +256,7 @@ def test_a_selector_filters(target: Bench) -> None:
     producer.publish(queue, b"blue", {"colour": "blue"})
     producer.publish(queue, b"red", {"colour": "red"})
     first = peer.watch_for(either(MESSAGE, ERROR))
-    target.judge(
+    target.record_finding(
         target.cited,
         first is not None and first.body == b"red" and peer.ended is None,
         f"first came {'nothing' if first is None else first.brief()}",
@@ -274,7 +278,7 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         came.keys() == queues.keys(),
         f"one message was sent to each of two subscriptions; {len(came)} came",
     )
-    target.judge(
+    target.record_finding(
         target.cited,
         all(name == said for name, said in came.items()),
         f"id and header subscription: {came!r}",

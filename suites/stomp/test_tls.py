@@ -33,7 +33,7 @@ def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> 
     """No session may come of this connection. A broker need not say why: TLS may have ended before
     STOMP began."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
-    target.judge(
+    target.record_finding(
         proves, not admitted, f"{why}: {'the client was admitted' if admitted else peer.instead()}"
     )
 
@@ -47,11 +47,11 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
-    target.judge(
+    target.record_finding(
         SHOWN, bool(peer.channel.security), f"the certificate was verified: {peer.channel.security}"
     )
     assert peer.connected is not None
-    target.judge(
+    target.record_finding(
         "ARTEMIS-TLS-client-2", True, f"without a certificate came {peer.connected.brief()}"
     )
     peer.subscribe(back, proves=SSL)
@@ -81,8 +81,7 @@ def test_heart_beats_come_over_tls(target: Bench) -> None:
         target.advance(ms(500))
         peer.beat()
     beats = sum(
-        isinstance(each, HeartBeatReceived) and each.conn == peer.conn
-        for each in target.outcome.events
+        isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.events
     )
     target.judge_count(
         "ARTEMIS-STOMP-ttl-9", "beats in 3 s", beats, (3000 // promised // 2, None), "beats"
@@ -178,7 +177,7 @@ def test_a_certificate_of_nobody_is_no_login(
     peer.send("CONNECT", without_login(target))
     admitted = peer.watch_for(CONNECTED) is not None
     seen = fate(target, peer, end_within=seconds(5))
-    target.judge(
+    target.record_finding(
         target.cited, not admitted and seen.explained and seen.ended is not None, str(seen)
     )
     bystander.check()

@@ -55,7 +55,7 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     )
     producer.request("COMMIT", {"transaction": "t"})
     came = bodies(collect(target, consumer, 3))
-    target.judge(
+    target.record_finding(
         target.cited, sorted(came) == numbered(3), f"after COMMIT of three messages came {came!r}"
     )
 
@@ -70,7 +70,7 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
         producer.publish(queue, body, {"transaction": "t"}, receipt=False)
     producer.request("COMMIT", {"transaction": "t"}, proves=target.cited)
     came = bodies(collect(target, consumer, 200))
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == sorted(numbered(200)),
         f"of 200 messages of a transaction {len(came)} came",
@@ -97,7 +97,7 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
     producer.request("ABORT", {"transaction": "t"})
     producer.publish(queue, b"afterwards")
     came = bodies(collect(target, consumer, 2))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"outside", b"afterwards"],
         f"after the ABORT of three messages the consumer got {came!r}",
@@ -129,7 +129,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
     consumer.message(body=b"committed")
     target.stomp(version).publish(queue, b"afterwards")
     came = bodies(collect(target, consumer, 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         came == [b"afterwards"],
         f"the connection ended with an open transaction; {came!r} came",
@@ -193,7 +193,7 @@ def test_transactions_side_by_side_keep_apart(
             visible += pending.pop(step.transaction)
     producer.publish(queue, b"end")
     came = bodies(collect(target, consumer, len(visible) + 1))
-    target.judge(
+    target.record_finding(
         target.cited,
         sorted(came) == sorted([*visible, b"end"]),
         f"visible should be {visible!r}, the consumer got {came!r}",
@@ -281,7 +281,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     again = consumer.take_messages()  # a server may hand it out again at once
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
-    target.judge(
+    target.record_finding(
         target.cited,
         left == [b"one"],
         f"an ACK in a transaction that ended by {end}:"
@@ -302,7 +302,7 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
     consumer.request("COMMIT", {"transaction": "t"})
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
-    target.judge(
+    target.record_finding(
         target.cited,
         left == [b"kept"],
         f"after an ACK in a committed transaction the next consumer got {left!r}",
@@ -331,7 +331,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
         consumer.subscribe(queue, ack=INDIVIDUAL[version])
         again = collect(target, consumer, 0)
     if not again:
-        target.judge(
+        target.record_finding(
             target.cited,
             True,
             "the message that was acknowledged in an aborted transaction did not come again",
@@ -340,7 +340,7 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
     consumer.request("ACK", consumer.naming(again[0]), proves=target.cited)
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
-    target.judge(
+    target.record_finding(
         target.cited,
         not left,
         f"what an ABORT gave back was acknowledged; the next consumer got {left!r}",
@@ -361,7 +361,7 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
             target.cited,
             label=target.label,
             overrides=overrides,
-            outcome=target.outcome,
+            example_record=target.example_record,
         )
     queue, consumer = target.destination(), target.stomp("1.2")
     consumer.publish(queue, b"one")
@@ -371,7 +371,7 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     consumer.request(end, {"transaction": "t"})
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, "1.2", 1)
-    target.judge(
+    target.record_finding(
         target.cited,
         left == [b"one"],
         f"an ACK in a transaction, then {end}: the next consumer got {left!r}",

@@ -30,7 +30,7 @@ def test_an_unlisted_command_may_be_answered_with_error(
             target.wait_until(lambda: peer.ended is not None, PATIENCE)
         end = "stayed open" if peer.ended is None else f"ended ({peer.ended.how})"
         answered = error is not None and (version == "1.1" or peer.ended is not None)
-        target.judge(
+        target.record_finding(
             target.cited,
             answered,
             f"{command[:20]} was answered with {error.brief() if error else 'no ERROR'}, and the"

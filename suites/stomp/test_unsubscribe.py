@@ -27,7 +27,9 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     producer.publish(gone, b"after")
     producer.publish(kept, b"still")
     came = bodies(collect(target, peer, 1))
-    target.judge(target.cited, came == [b"still"], f"after UNSUBSCRIBE the connection got {came!r}")
+    target.record_finding(
+        target.cited, came == [b"still"], f"after UNSUBSCRIBE the connection got {came!r}"
+    )
 
 
 @case({"1.0": "STOMP10-UNSUBSCRIBE-02", "1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
@@ -100,7 +102,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
         each.body for each in collect(target, peer, 0) if each.get("subscription") == "kept"
     )
     twice = sorted(body for body, count in by_kept.items() if count > 1)
-    target.judge(
+    target.record_finding(
         target.cited, not twice, f"of {len(turns)} messages these came more than once: {twice!r}"
     )
 
@@ -117,7 +119,7 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     publish_all(target.stomp(version), queue, sent)
     came = collect(target, peer, len(sent))
     by = {each.get("subscription") for each in came}
-    target.judge(
+    target.record_finding(
         target.cited,
         bodies(came) == sent and by == {"b"},
         f"sent {sent!r}; came {bodies(came)!r} by {by}",
@@ -168,7 +170,7 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     peer.request("UNSUBSCRIBE", {"id": "mine"}, proves=target.cited)
     peer.publish(queue, b"after")
     came = bodies(collect(target, peer, 0))
-    target.judge(target.cited, not came, f"after UNSUBSCRIBE by id came {came!r}")
+    target.record_finding(target.cited, not came, f"after UNSUBSCRIBE by id came {came!r}")
 
 
 @case("STOMP10-UNSUBSCRIBE-01")
@@ -181,4 +183,4 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     peer.request("UNSUBSCRIBE", {"destination": queue.name}, proves=target.cited)
     peer.publish(queue, b"after")
     came = bodies(collect(target, peer, 0))
-    target.judge(target.cited, not came, f"after UNSUBSCRIBE by destination came {came!r}")
+    target.record_finding(target.cited, not came, f"after UNSUBSCRIBE by destination came {came!r}")

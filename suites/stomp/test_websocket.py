@@ -151,7 +151,9 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
         peer.publish(to, "größer als 1".encode())
         peer.message(body="größer als 1".encode())
         kinds = {kind for kind, _ in messages(socket.frames)}
-        target.judge(KIND, kinds == {op}, f"messages of type {sorted(kinds)}, configured is {op}")
+        target.record_finding(
+            KIND, kinds == {op}, f"messages of type {sorted(kinds)}, configured is {op}"
+        )
 
 
 @case("RFC6455-DATA-01", needs={"websocket", "websocket-text"})
@@ -174,7 +176,7 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
     texts = [payload for op, payload in messages(socket.frames) if op == Op.TEXT]
     bad = [payload for payload in texts if not _is_utf8(payload)]
     target.control(bool(texts), "no text message came on the acceptor that sends text")
-    target.judge(
+    target.record_finding(
         "RFC6455-DATA-01",
         not bad,
         f"{len(texts)} text messages, not UTF-8: {bad[0] if bad else 'none'!r}",
@@ -196,7 +198,7 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
         peer.beat()
     beats = [
         event.at_ns
-        for event in target.outcome.events
+        for event in target.events
         if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
     ]
     gaps = [late - early for early, late in zip([since, *beats], beats, strict=False)]
@@ -205,7 +207,7 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
     target.judge_duration(
         "ARTEMIS-STOMP-ttl-9", "longest time without a beat", worst, bounds, since
     )
-    target.judge(ACCEPTED, len(beats) >= 2, f"{len(beats)} beats in 2.5 s over WebSocket")
+    target.record_finding(ACCEPTED, len(beats) >= 2, f"{len(beats)} beats in 2.5 s over WebSocket")
 
 
 @case("ARTEMIS-STOMP-ttl-3", needs={"websocket", "websocket-acceptors", "connection-ttl"})
@@ -221,7 +223,7 @@ def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int)
     bounds = target.silence_interval(expected.ttl_ms)
     target.expect_interval(target.cited, "close of the silent connection", since, bounds)
     if not target.wait_until(lambda: silent.ended is not None, bounds[1] + seconds(3)):
-        target.judge(
+        target.record_finding(
             target.cited, False, f"silent for {(target.now() - since) // ms(1)} ms, and not closed"
         )
         return

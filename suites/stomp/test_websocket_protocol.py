@@ -77,20 +77,22 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
         ", ".join(reply.values("connection")).lower().split(", "),
     )
     held = [each.lower() for each in upgrade] == ["websocket"] and "upgrade" in connection
-    target.judge(fields, held, f"Upgrade: {upgrade}, Connection: {connection}")
+    target.record_finding(fields, held, f"Upgrade: {upgrade}, Connection: {connection}")
     said = reply.values("sec-websocket-accept")
-    target.judge(accept, said == [codec.accept(key)], f"key {key}: accept is {said}")
+    target.record_finding(accept, said == [codec.accept(key)], f"key {key}: accept is {said}")
     agreed = reply.values("sec-websocket-protocol")
     if not set(offered) & set(SUB_PROTOCOLS):
-        target.judge(none, not agreed, f"offered {offered}, agreed {agreed}")
+        target.record_finding(none, not agreed, f"offered {offered}, agreed {agreed}")
     else:
-        target.judge(
+        target.record_finding(
             chosen,
             not agreed or (len(agreed) == 1 and agreed[0] in offered),
             f"{offered}: agreed {agreed}",
         )
     listed = reply.values("sec-websocket-extensions")
-    target.judge(extensions, not listed, f"no extension was offered, the answer lists {listed}")
+    target.record_finding(
+        extensions, not listed, f"no extension was offered, the answer lists {listed}"
+    )
 
 
 BAD_REQUESTS: dict[str, dict[str, object]] = {
@@ -117,7 +119,7 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
     socket.ask(**BAD_REQUESTS[bad])  # type: ignore[arg-type]
     reply = socket.watch_for(REPLY)
     status = reply.status if isinstance(reply, Reply) else None
-    target.judge(
+    target.record_finding(
         "RFC6455-HS-01", status is not None and status >= 400, f"{bad}: {_said(socket, reply)}"
     )
     target.websocket().leave()
@@ -139,7 +141,7 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
             for each in value.split(",")
         ]
     held = isinstance(reply, Reply) and reply.status >= 400 and "13" in spoken
-    target.judge("RFC6455-HS-02", held, f"version {asked}: {_said(socket, reply)}")
+    target.record_finding("RFC6455-HS-02", held, f"version {asked}: {_said(socket, reply)}")
     target.websocket().leave()
 
 
@@ -193,7 +195,9 @@ def test_pings_are_answered_also_amid_a_message(target: Bench, payloads: list[by
 def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> None:
     pong = socket.expect(ws(Op.PONG), proves="RFC6455-CTRL-02")
     assert isinstance(pong, WsFrame)
-    target.judge(also, pong.payload == payload, f"Ping {payload!r} was answered {pong.brief()}")
+    target.record_finding(
+        also, pong.payload == payload, f"Ping {payload!r} was answered {pong.brief()}"
+    )
 
 
 @case("RFC6455-CTRL-05", needs={"websocket"})
@@ -205,7 +209,7 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
         socket.send(Op.PONG, payload)
     peer.settle()
     said = [each.name for each in socket.frames[before:] if each.is_control]
-    target.judge(
+    target.record_finding(
         "RFC6455-CTRL-05",
         not said,
         f"to Pongs that nobody asked for the server said {said or 'nothing'}",
@@ -312,16 +316,18 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         producer.publish(to, b"late %d" % number, receipt=False)
     close = socket.expect(CLOSE, proves=answered)
     assert isinstance(close, WsFrame)
-    target.judge(echoed, close.code == code, f"Close {code} was answered {close.brief()}")
-    target.judge(body, len(close.payload) != 1, f"the Close that came: {close.brief()}")
+    target.record_finding(echoed, close.code == code, f"Close {code} was answered {close.brief()}")
+    target.record_finding(body, len(close.payload) != 1, f"the Close that came: {close.brief()}")
     target.wait_until(lambda: socket.ended is not None, PATIENCE)
-    target.judge(
+    target.record_finding(
         ended, socket.ended is not None, f"Close {code}, answered, and the connection is open"
     )
     behind = [
         each.name for each in socket.frames[socket.frames.index(close) + 1 :] if not each.is_control
     ]
-    target.judge(silent, not behind, f"behind its Close the server sent {behind or 'nothing'}")
+    target.record_finding(
+        silent, not behind, f"behind its Close the server sent {behind or 'nothing'}"
+    )
     other = target.stomp()
     other.subscribe(to)
     other.message(body=b"one")

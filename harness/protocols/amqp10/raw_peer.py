@@ -525,7 +525,7 @@ class AmqpPeer(Conversation[Frame]):
         if state is not None and found.kind("state") != state:
             self._unmet(f"expected {wanted}, got {found.brief()}", proves)
         if proves is not None:
-            self.judge.judge(proves, True, f"got {found.brief()}")
+            self.judge.record_finding(proves, True, f"got {found.brief()}")
         return found
 
     def delivery(
@@ -566,7 +566,9 @@ class AmqpPeer(Conversation[Frame]):
         mine = {id(each) for each in found.frames}
         self.inbox = [each for each in self.inbox if id(each) not in mine]
         if proves is not None:
-            self.judge.judge(proves, True, f"got delivery {found.id}{of}: {found.payload[:60]!r}")
+            self.judge.record_finding(
+                proves, True, f"got delivery {found.id}{of}: {found.payload[:60]!r}"
+            )
         return found
 
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:

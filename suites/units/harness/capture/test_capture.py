@@ -66,9 +66,9 @@ def read(segments: Sequence[Segment], snap: int = 65535) -> list[ev.Event]:
 
 def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
     """What a broker is accused of without a doubt."""
-    found = [*recording.judge(events, GROUND)]
+    found = [*recording.find_anomalies(events, GROUND)]
     for life in connection_lifetimes.lifetimes(events).values():
-        found += connection_lifetimes.judge(life, GROUND)
+        found += connection_lifetimes.find_anomalies(life, GROUND)
     return {(each.kind, each.what) for each in found if not each.uncertain}
 
 
@@ -326,10 +326,10 @@ def test_a_silence_that_may_be_the_networks_is_uncertain() -> None:
     found = [
         each
         for life in connection_lifetimes.lifetimes(events).values()
-        for each in connection_lifetimes.judge(life, GROUND)
+        for each in connection_lifetimes.find_anomalies(life, GROUND)
     ]
     assert {(each.kind, each.uncertain) for each in found} == {("silent", True)}
-    again = recording.judge(read(asked_earlier(session(Plan(double=1)).segments)), GROUND)
+    again = recording.find_anomalies(read(asked_earlier(session(Plan(double=1)).segments)), GROUND)
     assert {(each.kind, each.uncertain) for each in again} == {("revived", False)}
 
 
@@ -340,7 +340,7 @@ def test_what_came_before_a_loss_is_judged_and_what_came_after_is_uncertain() ->
     assert {kind for kind, _ in surely(read(without(segments, set(late))))} == {"revived"}
     found = read(without(segments, set(early)))
     assert not surely(found)
-    assert {each.kind for each in recording.judge(found, GROUND)} >= {"revived"}
+    assert {each.kind for each in recording.find_anomalies(found, GROUND)} >= {"revived"}
 
 
 def test_a_loss_is_told_with_its_size_and_what_follows_is_read() -> None:
@@ -367,7 +367,7 @@ def messages(events: Sequence[ev.Event]) -> list[ev.FrameReceived]:
 
 def test_without_every_connection_a_message_that_never_came_is_uncertain() -> None:
     events = read(session(Plan(lose=1)).segments)
-    (wrong,) = recording.judge(events, GROUND, whole=False)
+    (wrong,) = recording.find_anomalies(events, GROUND, whole=False)
     assert (wrong.kind, wrong.uncertain) == ("lost", True)
 
 

@@ -68,11 +68,11 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
         target.control(False, "the message never came")
 
     def half(target: Bench) -> None:
-        target.judge(MUST, True, "so far")
+        target.record_finding(MUST, True, "so far")
         lost(target)
 
     def judged(target: Bench) -> None:
-        target.judge(MUST, False, "the message never came")
+        target.record_finding(MUST, False, "the message never came")
         target.control(False, "the message never came")
 
     known = Deviation(
@@ -136,7 +136,7 @@ def test_a_control_that_fails_is_our_error(reference: Target) -> None:
 
 def test_what_was_cited_and_never_judged_is_inconclusive(reference: Target) -> None:
     def half(target: Bench) -> None:
-        target.judge(MUST, True, "seen")
+        target.record_finding(MUST, True, "seen")
 
     found = result(reference, half, MUST, SHOULD)
     assert found.verdict is Verdict.INCONCLUSIVE
@@ -148,7 +148,7 @@ def test_a_case_that_does_nothing_is_inconclusive(reference: Target) -> None:
 
 
 def test_judging_what_is_not_cited_is_our_error(reference: Target) -> None:
-    found = result(reference, lambda target: target.judge(SHOULD, True, ""), MUST)
+    found = result(reference, lambda target: target.record_finding(SHOULD, True, ""), MUST)
     assert found.verdict is Verdict.ERROR
     assert "add it to @case" in found.detail
 
@@ -169,7 +169,7 @@ def test_a_missing_capability_is_a_skip_that_names_it(reference: Target) -> None
 
 def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) -> None:
     def bad(target: Bench) -> None:
-        target.judge(MUST, False, "no receipt came")
+        target.record_finding(MUST, False, "no receipt came")
 
     def deviations(expected: str) -> tuple[Deviation, ...]:
         return (
@@ -191,7 +191,7 @@ def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) ->
 
 def test_a_property_shrinks_to_its_smallest_violation(reference: Target) -> None:
     def bad(target: Bench, size: int) -> None:
-        target.judge(MUST, size < 37, f"size {size}")
+        target.record_finding(MUST, size < 37, f"size {size}")
 
     found = result(reference, bad, MUST, over=Over({"size": st.integers(0, 1000)}, 100))
     assert found.verdict is Verdict.FAIL
@@ -205,7 +205,7 @@ def test_what_is_drawn_is_a_function_of_the_seed_alone(
 
     def notes(target: Bench, number: int) -> None:
         drawn[-1].append(number)
-        target.judge(MUST, True, "seen")
+        target.record_finding(MUST, True, "seen")
 
     call = made(notes, MUST, over=Over({"number": st.integers()}, 400))
     # Between the two a module is loaded whose constants Hypothesis draws, if it is let.
@@ -223,9 +223,9 @@ def test_what_is_drawn_is_a_function_of_the_seed_alone(
 
 def test_a_property_holds_over_what_its_examples_reached(reference: Target) -> None:
     def some(target: Bench, size: int) -> None:
-        target.judge(MUST, True, "always")
+        target.record_finding(MUST, True, "always")
         if size > 5:
-            target.judge(SHOULD, True, "sometimes")
+            target.record_finding(SHOULD, True, "sometimes")
 
     over = Over({"size": st.integers(0, 10)}, 50, always=lambda target: [{"size": 10}])
     assert result(reference, some, MUST, SHOULD, over=over).verdict is Verdict.PASS
@@ -237,7 +237,7 @@ def test_examples_in_real_time_run_at_once_and_report_the_worst() -> None:
 
     def bad(bench: Bench, size: int) -> None:
         seen.append(size)
-        bench.judge(MUST, size != 3, f"size {size}")
+        bench.record_finding(MUST, size != 3, f"size {size}")
 
     over = Over({"size": st.integers(0, 1000)}, 100, always=lambda target: [{"size": 3}])
     found = execute(run_of(target), made(bad, MUST, over=over))
@@ -251,11 +251,11 @@ def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -
 
     def late(bench: Bench) -> None:
         tries.append(1)
-        bench.judge(MUST, False, "late", uncertain="within the margin")
+        bench.record_finding(MUST, False, "late", uncertain="within the margin")
 
     def late_once(bench: Bench) -> None:
         tries.append(1)
-        bench.judge(MUST, len(tries) > 1, "late", uncertain="within the margin")
+        bench.record_finding(MUST, len(tries) > 1, "late", uncertain="within the margin")
 
     found = execute(run_of(target), made(late, MUST))
     assert (found.verdict, found.attempts, len(tries)) == (Verdict.INCONCLUSIVE, 3, 3)
@@ -276,7 +276,7 @@ def test_a_control_that_fails_in_real_time_is_tried_again_and_what_it_was_is_tol
     def fails_once(bench: Bench) -> None:
         tries.append(1)
         bench.control(len(tries) > 1, "it raced")
-        bench.judge(MUST, True, "seen")
+        bench.record_finding(MUST, True, "seen")
 
     def crashes(bench: Bench) -> None:
         tries.append(1)
@@ -321,11 +321,11 @@ def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
     reference: Target,
 ) -> None:
     def shuts(target: Bench) -> None:
-        target.judge(MUST, False, "broken")
+        target.record_finding(MUST, False, "broken")
         target.target.shut = True  # type: ignore[attr-defined]
 
     def bad(target: Bench) -> None:
-        target.judge(MUST, False, "broken")
+        target.record_finding(MUST, False, "broken")
 
     broker = Shut(reference)
     run = replace(run_of(broker), plain=PlainMessage(broker, 7))
@@ -342,7 +342,7 @@ def test_what_a_broker_does_that_serves_nobody_any_more_is_not_held_against_it(
 
 def test_a_broker_that_never_served_anybody_is_judged_as_it_is(reference: Target) -> None:
     def bad(target: Bench) -> None:
-        target.judge(MUST, False, "broken")
+        target.record_finding(MUST, False, "broken")
 
     broker = Shut(reference)
     broker.shut = True
@@ -371,7 +371,7 @@ def test_the_trace_of_a_case_is_recorded_and_read_back(reference: Target, tmp_pa
 def test_where_configures_the_broker_of_its_example(reference: Target) -> None:
     def good(target: Bench, where: Where) -> None:
         peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat="0,0")
-        target.judge(
+        target.record_finding(
             MUST,
             peer.connected is not None and peer.connected["heart-beat"] == "0,2000",
             "asked for 2000",
@@ -391,7 +391,7 @@ def test_where_configures_the_broker_also_as_a_part_of_what_was_drawn(reference:
 
     def good(target: Bench, plan: Plan) -> None:
         peer = target.stomp("1.2", acceptor=plan.where.acceptor, heart_beat="0,0")
-        target.judge(
+        target.record_finding(
             MUST,
             peer.connected is not None and peer.connected["heart-beat"] == "0,2000",
             "asked for 2000",

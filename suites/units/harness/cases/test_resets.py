@@ -278,8 +278,8 @@ def judged(
         broker.close(way)
         peer.channel.hold_reading(False)
         assert bench.wait_until(lambda: peer.ended is not None, seconds(10))
-        bench.judge("STOMP12-ERR-02", False, "no ERROR came")
-    (finding,) = bench.outcome.findings
+        bench.record_finding("STOMP12-ERR-02", False, "no ERROR came")
+    (finding,) = bench.example_record.findings
     return finding.seen, finding.uncertain
 
 

@@ -43,8 +43,8 @@ class Desk:
     def record(self, event: Any) -> None:
         self.events.append(event)
 
-    def doubt(self, why: str) -> None:
-        self.doubts.append(why)
+    def mark_inconclusive(self, reason: str) -> None:
+        self.doubts.append(reason)
 
 
 def test_what_is_missing_is_named(bare: Path) -> None:

@@ -105,7 +105,7 @@ class Notebook:
     def record(self, event: Event) -> None:
         self.events.append(event)
 
-    def judge(
+    def record_finding(
         self,
         requirements: str | tuple[str, ...],
         held: bool,

@@ -56,7 +56,7 @@ def test_two_drivers_record_one_load_that_the_oracles_find_nothing_in(tmp_path: 
     events = read.case(tmp_path / "run", "reference-real", "load")
     assert told["recorder"]["events"] == len(events)  # type: ignore[index]
     events.sort(key=lambda event: event.at_ns)
-    assert not recording.judge(events)
+    assert not recording.find_anomalies(events)
     sent = [
         stamped(each.body)
         for each in events

@@ -22,7 +22,7 @@ from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases import reproduction
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.case import Case, Over, Where
-from brokerproof.harness.cases.example_record import Outcome
+from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.commands import errors
@@ -179,7 +179,7 @@ def test_the_octets_alone_say_the_same(kept: Path) -> None:
 
 def test_a_case_that_changed_is_not_run(kept: Path, registered: Callable[..., Call]) -> None:
     def other(target: Bench, sizes: tuple[int, ...]) -> None:
-        target.judge(MUST, True, "something else")
+        target.record_finding(MUST, True, "something else")
 
     registered(other, SIZES)
     with pytest.raises(counterexamples_replay.Changed, match="is another than it was"):
@@ -319,7 +319,7 @@ def test_what_fails_once_in_real_time_is_irreproducible(
 
     def once(target: Bench) -> None:
         runs.append(1)
-        target.judge(MUST, len(runs) > 1, "only the first time")
+        target.record_finding(MUST, len(runs) > 1, "only the first time")
 
     result = execute(
         run_on(RealTimeTwin(target_file.load("reference")), tmp_path / "kept"), registered(once)
@@ -346,7 +346,7 @@ def test_an_example_in_real_time_is_made_smaller_on_the_reference(
     registered: Callable[..., Call], tmp_path: Path
 ) -> None:
     def bad(target: Bench, size: int) -> None:
-        target.judge(MUST, size < 37, f"size {size}")
+        target.record_finding(MUST, size < 37, f"size {size}")
 
     over = Over({"size": st.integers(0, 1000)}, 300)
     result = execute(
@@ -358,7 +358,7 @@ def test_an_example_in_real_time_is_made_smaller_on_the_reference(
 
 
 def test_an_uncertain_violation_is_no_example() -> None:
-    assert reproduction.example_of(Outcome(), frozenset({MUST})) is None
+    assert reproduction.example_of(ExampleRecord(), frozenset({MUST})) is None
 
 
 # the player's own reader

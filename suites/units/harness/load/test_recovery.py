@@ -186,7 +186,7 @@ def test_what_a_killed_driver_recorded_is_recovered(tmp_path: Path) -> None:
     events = read.case(run, "reference-real", "load")
     assert len(events) == told["events"] > 400
     assert not (run / "tape").exists()
-    assert {each.kind for each in recording.judge(events)} <= {"lost"}, (
+    assert {each.kind for each in recording.find_anomalies(events)} <= {"lost"}, (
         "what was under way was never seen to come"
     )
     again = CliRunner().invoke(recover_, [str(run)], standalone_mode=False, catch_exceptions=False)

@@ -9,7 +9,7 @@ import pytest
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.difference import Course, Kind, compare, course, exit_code, shifts
-from brokerproof.harness.results.records import Result, Told, last_of_each
+from brokerproof.harness.results.records import LatestResult, Result, last_of_each
 
 V = Verdict
 LEVELS = {"MUST-1": Level.MUST, "SHOULD-1": Level.SHOULD}
@@ -22,14 +22,14 @@ def told(
     target: str = "t",
     attempts: int = 1,
     earlier: tuple[Verdict, ...] = (),
-) -> Told:
-    return Told(
+) -> LatestResult:
+    return LatestResult(
         Result(case, target, (), verdict, f"{verdict} of {case}", attempts=attempts), earlier
     )
 
 
-def judged(case: str, verdict: Verdict, *findings: Finding, target: str = "t") -> Told:
-    return Told(
+def judged(case: str, verdict: Verdict, *findings: Finding, target: str = "t") -> LatestResult:
+    return LatestResult(
         Result(case, target, tuple(each.requirement for each in findings), verdict, "", findings)
     )
 

@@ -10,7 +10,7 @@ from brokerproof.harness.model.finding import Finding, combine
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result, UnreadableResults
-from brokerproof.harness.results.verdict import exit_code, judge, merge
+from brokerproof.harness.results.verdict import exit_code, merge, verdict_for
 
 HELD = Finding("R-1", Seen.HELD, "yes")
 VIOLATED = Finding("R-1", Seen.VIOLATED, "no")
@@ -23,13 +23,13 @@ NEVER = Finding("R-1", Seen.NEVER_REACHED)
     [(Level.MUST, "FAIL"), (Level.DOC, "FAIL"), (Level.SHOULD, "WARN"), (Level.MAY, "NOTE")],
 )
 def test_a_violation_weighs_what_its_level_says(level: Level, verdict: str) -> None:
-    assert judge(level, VIOLATED) is Verdict(verdict)
-    assert judge(level, HELD) is Verdict.PASS
+    assert verdict_for(level, VIOLATED) is Verdict(verdict)
+    assert verdict_for(level, HELD) is Verdict.PASS
 
 
 @pytest.mark.parametrize("level", list(Level))
 def test_what_was_not_reached_or_not_certain_is_inconclusive(level: Level) -> None:
-    assert judge(level, NEVER) is judge(level, LATE) is Verdict.INCONCLUSIVE
+    assert verdict_for(level, NEVER) is verdict_for(level, LATE) is Verdict.INCONCLUSIVE
 
 
 def test_merging_takes_the_worst_and_nothing_is_inconclusive() -> None:

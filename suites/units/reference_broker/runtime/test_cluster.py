@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_an_alarm_counts_everywhere_and_is_told_where_it_was_raised(bench: Bench) -> None:
     a, b = bench.management(), bench.management(acceptor="b.management")
     assert (a.overview()["node"], b.overview()["node"]) == ("a@localhost", "b@localhost")
-    bench.starve("memory", node="b")
+    bench.raise_alarm("memory", node="b")
     assert [each.node()["mem_alarm"] for each in (a, b)] == [False, True]
     raised = [{"node": "b@localhost", "resource": "memory"}]
     assert [each.ask("GET", "health/checks/alarms").json()["alarms"] for each in (a, b)] == [
@@ -48,10 +48,10 @@ def test_an_alarm_counts_everywhere_and_is_told_where_it_was_raised(bench: Bench
     publisher.publish(b"x", "q")
     assert a.state_of(publisher, {"blocked"}) == ("blocked", True)
     assert [each.get("connections") for each in (b,)] == [[]], "each node has its own connections"
-    bench.starve("disk")
-    bench.starve("memory", False, node="b")
+    bench.raise_alarm("disk")
+    bench.clear_alarm("memory", node="b")
     assert a.state_of(publisher, {"running"}, seconds(1)) == ("blocked", False)
-    bench.starve("disk", False)
+    bench.clear_alarm("disk")
     assert a.state_of(publisher, {"running"}) == ("running", True)
 
 

@@ -67,18 +67,18 @@ def check(events: list[ev.Event], cuts: list[int]) -> list[Irregularity]:
     """A summary that missed what an oracle sees fails here."""
     found = summed_up(events, cuts)
     queues, conns = suspicious(found)
-    wrong = recording.judge(events, GROUND)
+    wrong = recording.find_anomalies(events, GROUND)
     for each in wrong:
         if each.kind == "overrun":
             assert each.conn in conns, f"the summaries of windows missed {each}"
         elif each.kind in (OF_BOOKS | {"disordered"}):
             assert each.queue in queues, f"the summaries of messages missed {each}"
     of_oracle = {
-        conn: list(life_oracle.judge(life, GROUND))
+        conn: list(life_oracle.find_anomalies(life, GROUND))
         for conn, life in life_oracle.lifetimes(events).items()
     }
     of_summary = {
-        key[6]: list(life_oracle.judge(lifetime(key[6], life.told), GROUND))
+        key[6]: list(life_oracle.find_anomalies(lifetime(key[6], life.told), GROUND))
         for key, life in found["life"].items()
     }
     assert of_oracle == of_summary
@@ -116,5 +116,7 @@ def test_a_broker_that_works_is_not_accused(events: list[ev.Event], cuts: list[i
 def test_windows_are_summarised_exactly_while_every_subscribe_is_seen(
     events: list[ev.Event], cuts: list[int]
 ) -> None:
-    exact = {each.conn for each in recording.judge(events, GROUND) if each.kind == "overrun"}
+    exact = {
+        each.conn for each in recording.find_anomalies(events, GROUND) if each.kind == "overrun"
+    }
     assert suspicious(summed_up(events, cuts))[1] == exact

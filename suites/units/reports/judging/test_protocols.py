@@ -86,7 +86,7 @@ def plays(name: str) -> list[tuple[str | None, list[ev.Event], list[int]]]:
 def test_every_fault_is_found_and_a_broker_that_works_is_not_accused(name: str) -> None:
     found: dict[str | None, Counter[str]] = defaultdict(Counter)
     for fault, events, _ in plays(name):
-        found[fault].update(each.kind for each in recording.judge(events))
+        found[fault].update(each.kind for each in recording.find_anomalies(events))
         for conn in conns_of(events):
             found[fault].update(wrong.kind for wrong, _ in irregularities(own(events, conn), conn))
     assert found[None] == {}
@@ -99,7 +99,7 @@ def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
     for _, events, cuts in plays(name)[::2]:
         found = summed_up(events, cuts)
         queues, _ = suspicious(found)
-        for each in recording.judge(events):
+        for each in recording.find_anomalies(events):
             assert each.queue in queues, f"the summaries of messages missed {each}"
         told = {
             key[6]: group.fine
@@ -319,7 +319,7 @@ def test_what_a_dead_letter_queue_gets_was_published_by_nobody() -> None:
         old(False, "basic.deliver", b"2", delivery_tag="1", **dead),
         old(False, "basic.deliver", b"1", delivery_tag="2", **{**dead, "headers": "{}"}),
     )
-    assert recording.judge(events) == []
+    assert recording.find_anomalies(events) == []
     (got,) = (each for each in recording.facts(events) if isinstance(each, Got))
     assert (got.queue, got.subscription, got.end) == ("q", "1:c", End.HELD)
     ((_, book),) = summed_up(events, [])["book"].items()

@@ -47,12 +47,12 @@ def record(folder: Path, recordings: Sequence[list[ev.Event]]) -> None:
 
 
 def by_oracles(events: list[ev.Event], case: str) -> Found:
-    wrong = recording.judge(events, GROUND)
+    wrong = recording.find_anomalies(events, GROUND)
     found = [
         (case, each.kind, each.queue, each.conn, each.witness, each.uncertain) for each in wrong
     ]
     for life in connection_lifetimes.lifetimes(events).values():
-        alone = [*connection_lifetimes.judge(life, GROUND)]
+        alone = [*connection_lifetimes.find_anomalies(life, GROUND)]
         if any(getattr(each, "protocol", "") in READ_WHOLLY for each in events):
             own = [each for each in events if each.conn == life.conn]
             alone += [wrong for wrong, _ in irregularities(own, life.conn)]

@@ -564,7 +564,7 @@ def by_oracle(events: list[ev.Event]) -> list[Any]:
             each.uncertain,
             each.witness,
         )
-        for each in recording.judge(events, GROUND)
+        for each in recording.find_anomalies(events, GROUND)
     )
 
 
@@ -647,6 +647,8 @@ def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:
             if row["what"] == "part":
                 parts[row["conn"]].append(pickle.loads(row["summary"]))
     shut = {conn for conn, some in parts.items() if overrun(some)}
-    assert shut == {each.conn for each in recording.judge(events, GROUND) if each.kind == "overrun"}
+    assert shut == {
+        each.conn for each in recording.find_anomalies(events, GROUND) if each.kind == "overrun"
+    }
     for part in (part for some in parts.values() for part in some):
         assert all(place <= len(part.unknown) for place, _ in part.pieces)

@@ -113,7 +113,7 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
     """One of them under the name that the broker had given it before, so that one answer is to
     both."""
-    found = recording.judge([each for each in preflight.events() if each.conn == 1])
+    found = recording.find_anomalies([each for each in preflight.events() if each.conn == 1])
     assert [(each.kind, each.witness[0][1]) for each in found] == [("revived", 10), ("shared", 14)]
 
 

@@ -69,7 +69,7 @@ def test_spark_judges_a_capture_as_the_oracles_do(spark: SparkSession, tmp_path:
     judgement.release()
     assert found == Counter(
         (each.kind, each.uncertain)
-        for each in recording.judge(events_of(path), GROUND, whole=False)
+        for each in recording.find_anomalies(events_of(path), GROUND, whole=False)
     )
     assert set(found) >= {("revived", False), ("lost", True)}
 

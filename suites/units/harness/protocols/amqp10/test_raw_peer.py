@@ -57,7 +57,7 @@ def bench(reference: Target) -> Iterator[Bench]:
 def sent(bench: Bench, name: str) -> list[dict[str, str]]:
     return [
         dict(each.headers)
-        for each in bench.outcome.events
+        for each in bench.events
         if isinstance(each, FrameSent) and each.command == name
     ]
 
@@ -211,9 +211,7 @@ def test_large_messages_are_cut_as_the_broker_asks(bench: Bench) -> None:
     bench.wait_until(lambda: link.credit > 0, seconds(1))
     peer.publish(link, b"x" * 5000)
     transfers = [
-        each
-        for each in bench.outcome.events
-        if isinstance(each, FrameSent) and each.command == "transfer"
+        each for each in bench.events if isinstance(each, FrameSent) and each.command == "transfer"
     ]
     assert len(transfers) > 4
     assert all(each.size <= 1024 for each in transfers)
@@ -237,7 +235,7 @@ def test_what_lies_is_recorded_as_octets(bench: Bench) -> None:
     before = len(sent(bench, "begin"))
     peer.send("begin", {"next-outgoing-id": 0}, doff=1)
     assert len(sent(bench, "begin")) == before
-    assert isinstance(bench.outcome.events[-1], OctetsSent)
+    assert isinstance(bench.events[-1], OctetsSent)
     peer.expect(ending("close", "amqp:connection:framing-error"))
 
 
@@ -255,7 +253,7 @@ def test_an_unmet_proof_is_a_violation_and_a_met_one_a_finding(bench: Bench) -> 
     with pytest.raises(Violated):
         peer.delivery(peer.receiver(bench.node()), within=ms(10), proves="X-1")
     peer.begin(1, proves="X-2")
-    assert [(each.requirement, each.seen) for each in bench.outcome.findings] == [
+    assert [(each.requirement, each.seen) for each in bench.example_record.findings] == [
         ("X-1", Seen.VIOLATED),
         ("X-2", Seen.HELD),
     ]
@@ -295,7 +293,7 @@ def test_beats_are_no_frames(bench: Bench) -> None:
     peer = bench.amqp(idle_time_out=1000)
     peer.beat()
     bench.advance(seconds(2))
-    kinds = [type(each) for each in bench.outcome.events]
+    kinds = [type(each) for each in bench.events]
     assert HeartBeatSent in kinds
     assert HeartBeatReceived in kinds
     assert not peer.inbox
@@ -332,7 +330,7 @@ def test_proton_sends_receives_and_drains(bench: Bench) -> None:
     assert peer.drain(receiver, 3) == 2
     assert peer.take_messages(receiver)[0].message.delivery_count == 1
     peer.close()
-    assert any(isinstance(each, ConnectionAbandoned) for each in bench.outcome.events)
+    assert any(isinstance(each, ConnectionAbandoned) for each in bench.events)
 
 
 def test_proton_keeps_without_credit_what_it_is_to_send(bench: Bench) -> None:
@@ -348,7 +346,7 @@ def test_protons_timers_run_on_the_worlds_time(bench: Bench) -> None:
     peer = bench.proton(acceptor="amqp-idle-2000", idle_timeout=seconds(3))
     bench.advance(seconds(20))
     assert peer.ended is None
-    beats = [each.at_ns for each in bench.outcome.events if isinstance(each, HeartBeatSent)]
+    beats = [each.at_ns for each in bench.events if isinstance(each, HeartBeatSent)]
     assert len(beats) > 20
     assert max(b - a for a, b in pairwise(beats)) <= ms(1000)
 
@@ -358,9 +356,7 @@ def test_proton_gives_a_silent_broker_up(bench: Bench) -> None:
     peer.channel.hold_reading(True)
     bench.advance(seconds(5))
     assert peer.take(told("transport_error")) is not None
-    assert [each.command for each in bench.outcome.events if isinstance(each, FrameSent)][
-        -1
-    ] == "close"
+    assert [each.command for each in bench.events if isinstance(each, FrameSent)][-1] == "close"
 
 
 def test_protons_run_is_the_same_every_time(reference: Target) -> None:
@@ -373,7 +369,7 @@ def test_protons_run_is_the_same_every_time(reference: Target) -> None:
         bench.advance(seconds(100))
         peer.close()
         bench.close()
-        return list(bench.outcome.events)
+        return list(bench.events)
 
     assert run() == run()
 
@@ -402,8 +398,8 @@ def test_over_sockets_there_must_be_sockets(bench: Bench) -> None:
 def test_frames_of_both_directions_are_in_the_trace(bench: Bench) -> None:
     peer, _, sender, _ = proton_pair(bench)
     peer.publish(sender, "m")
-    names = {type(each): set() for each in bench.outcome.events}
-    for each in bench.outcome.events:
+    names = {type(each): set() for each in bench.events}
+    for each in bench.events:
         if isinstance(each, (FrameSent, FrameReceived)):
             names[type(each)].add(each.command)
     assert {"protocol-header", "sasl-init", "open", "begin", "attach", "transfer"} <= names[

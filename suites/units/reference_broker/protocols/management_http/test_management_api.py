@@ -135,7 +135,7 @@ def test_states_walk_with_an_alarm(bench: Bench, api: ManagementPeer) -> None:
     assert told(api, publisher)["last_blocked_by"] == "none"
     assert told(api, publisher)["last_blocked_age"] == "infinity"
     assert api.get("health/checks/alarms") == {"status": "ok"}
-    bench.starve("memory")
+    bench.raise_alarm("memory")
     publisher.publish(b"held", "q")
     stomp.send("SEND", {"destination": "/queue/q"}, b"taken")
     assert api.state_of(publisher, {"blocked"}) == ("blocked", True)
@@ -151,7 +151,7 @@ def test_states_walk_with_an_alarm(bench: Bench, api: ManagementPeer) -> None:
         503,
         [{"node": node["name"], "resource": "memory"}],
     )
-    bench.starve("memory", False)
+    bench.clear_alarm("memory")
     bench.advance(seconds(7))
     found = told(api, publisher)
     assert (found["state"], found["last_blocked_by"]) == ("running", "resource")
@@ -163,7 +163,7 @@ def test_a_node_tells_readings_and_limits(bench: Bench, api: ManagementPeer) -> 
     assert api.node().keys() == NODE - {"mem_used", "mem_limit", "disk_free", "disk_free_limit"}, (
         "nothing was read yet"
     )
-    bench.starve("disk")
+    bench.raise_alarm("disk")
     node = api.node(api.overview()["node"])
     assert node.keys() == NODE
     assert node["disk_free_limit"] == node["disk_free"] + 1
