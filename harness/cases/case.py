@@ -5,10 +5,13 @@ A case cites the requirements it judges and names the capabilities it needs::
     @case("ARTEMIS-STOMP-window-2", needs={"consumer-window"})
     def test_a_window_of_zero_gives_one_message_per_ack(target): ...
 
-    @case({"1.1": "STOMP11-HDR-13", "1.2": ("STOMP12-HDR-17", "STOMP12-RCPT-02")})
+    ANSWERED = {"1.1": "STOMP11-HDR-13", "1.2": "STOMP12-HDR-17"}
+    RECEIPT_ID = {"1.1": "STOMP11-RCPT-02", "1.2": "STOMP12-RCPT-02"}
+
+    @case(ANSWERED, RECEIPT_ID)
     def test_every_receipt_is_answered(target, version): ...
 
-The second form runs once per version and cites what that version says. ``@over`` makes a property
+The second form runs once per version and cites the ids of that version. ``@over`` makes a property
 of it: each strategy draws one argument; a strategy may be a function of the target, and an argument
 that is a :class:`Where`, or has one as its ``where``, configures the broker of its example.
 """
@@ -163,23 +166,23 @@ def _by_version(
     function: Callable[..., Any],
     requirements: tuple[str | Mapping[str, str | tuple[str, ...]], ...],
 ) -> dict[str | None, tuple[str, ...]]:
-    versioned = "version" in inspect.signature(function).parameters
+    name = function.__qualname__
     if not requirements:
-        raise TypeError(f"{function.__qualname__}: a case cites at least one requirement")
-    if len(requirements) == 1 and isinstance(requirements[0], Mapping):
-        if not versioned:
-            raise TypeError(
-                f"{function.__qualname__}: requirements by version need an argument named version"
-            )
-        return {
-            version: (ids,) if isinstance(ids, str) else tuple(ids)
-            for version, ids in requirements[0].items()
-        }
-    if versioned or not all(isinstance(each, str) for each in requirements):
-        raise TypeError(
-            f"{function.__qualname__}: give either requirement ids, or one map of them by version"
-        )
-    return {None: tuple(each for each in requirements if isinstance(each, str))}
+        raise TypeError(f"{name}: a case cites at least one requirement")
+    by_version: dict[str | None, tuple[str, ...]] = {}
+    if "version" not in inspect.signature(function).parameters:
+        ids = tuple(requirement for requirement in requirements if isinstance(requirement, str))
+        if len(ids) < len(requirements):
+            raise TypeError(f"{name}: requirements by version need an argument named version")
+        by_version[None] = ids
+        return by_version
+    for requirement in requirements:
+        if isinstance(requirement, str):
+            raise TypeError(f"{name}: a case with a version cites maps from version to ids")
+        for version, cited in requirement.items():
+            more = (cited,) if isinstance(cited, str) else tuple(cited)
+            by_version[version] = (*by_version.get(version, ()), *more)
+    return by_version
 
 
 def _names(function: Callable[..., Any]) -> tuple[str, str]:
