@@ -31,6 +31,7 @@ from brokerproof.harness.cases import case as cases
 from brokerproof.harness.cases.ast_parse_lock import one_at_a_time
 from brokerproof.harness.cases.execution import Call, Run, execute
 from brokerproof.harness.cases.health_probe import PlainMessage
+from brokerproof.harness.cases.pytest_options import CASES_IN_PARALLEL, DEFAULT_TARGET
 from brokerproof.harness.cases.workers import Workers, heaviest_first
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.tables import BadData
@@ -45,54 +46,27 @@ from brokerproof.harness.targets.sockets import SocketTarget
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.recorder import Recorder
 
-DEFAULT_TARGET = "reference"
-SIDE_BY_SIDE = 16
-"""Cases at the same time in real time, unless told otherwise."""
 _SET_UP_FAILED, _USAGE = 3, 4
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("brokerproof", "conformance cases of brokerproof")
-    group.addoption(
-        "--target", default=DEFAULT_TARGET, help="target name, file, HOST:PORT or stomp:// URL"
-    )
-    group.addoption(
-        "--effort", choices=("smoke", "normal", "deep"), default="smoke", help="how many examples"
-    )
-    group.addoption("--brokerproof-seed", type=int, default=0, help="seed of examples and links")
-    group.addoption(
-        "--record", metavar="RUN", default=None, help="a run folder for results and traces"
-    )
-    group.addoption(
-        "--side-by-side",
-        type=int,
-        default=None,
-        help=(
-            f"cases at the same time: in real time (default {SIDE_BY_SIDE}) in threads, in virtual"
-            " time (default 1) in processes"
-        ),
-    )
-    group.addoption(
-        "--resume", action="store_true", help="leave out cases the run folder has a result for"
-    )
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def register(config: pytest.Config) -> None:
+    """Register the session of conformance cases; called once a project has opted in."""
     option = config.option
     session = _Session(config)
     # pytest-xdist has this option in the process that spreads; those that it starts need not ask.
     if getattr(option, "dist", "no") != "no":
         session.check_spreading()
-    if option.record is not None and not (Path(option.record) / run_folder.HEADER).exists():
+    record = option.brokerproof_record
+    if record is not None and not (Path(record) / run_folder.HEADER).exists():
         try:
             run_folder.create(
-                Path(option.record),
+                Path(record),
                 command=sys.argv,
                 seed=option.brokerproof_seed,
-                effort=option.effort,
+                effort=option.brokerproof_effort,
             )
         except run_folder.BadRunFolder as problem:
-            raise pytest.UsageError(f"--record: {problem}") from None
+            raise pytest.UsageError(f"--brokerproof-record: {problem}") from None
     config.pluginmanager.register(session, "brokerproof-session")
 
 
@@ -121,7 +95,12 @@ class _Session:
 
     def __init__(self, config: pytest.Config) -> None:
         self._options = config.option
-        self._folder = None if config.option.record is None else Path(config.option.record)
+        self._target_name = config.option.brokerproof_target or DEFAULT_TARGET
+        self._folder = (
+            None
+            if config.option.brokerproof_record is None
+            else Path(config.option.brokerproof_record)
+        )
         self._target: Target | None = None
         self._run: Run | None = None
         self._pool: ThreadPoolExecutor | None = None
@@ -133,10 +112,13 @@ class _Session:
         """Raises ``pytest.UsageError`` where the processes of pytest-xdist could not share what
         there is."""
         for given, why in (
-            (self._folder is not None, "--record: a run folder is written by one process"),
             (
-                self._options.side_by_side is not None,
-                "--side-by-side: each of its processes would begin all cases",
+                self._folder is not None,
+                "--brokerproof-record: a run folder is written by one process",
+            ),
+            (
+                self._options.brokerproof_cases_in_parallel is not None,
+                "--brokerproof-cases-in-parallel: each of its processes would begin all cases",
             ),
         ):
             if given:
@@ -145,11 +127,16 @@ class _Session:
                 )
         if self._load_target().clock is Clock.REAL:
             raise pytest.UsageError(
-                f"pytest-xdist (-n) does not go with --target {self._options.target}: each of its"
+                f"pytest-xdist (-n) does not go with --brokerproof-target {self._target_name}: each of its"
                 " processes would start one; cases in real time run side by side without it"
             )
 
     # collection
+
+    @pytest.fixture
+    def target(self) -> None:
+        """The argument of conformance cases. Its value is made per case by the plugin, not by
+        pytest."""
 
     @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -164,7 +151,7 @@ class _Session:
         calls = {item.nodeid: call for item in items if (call := _call(item)) is not None}
         if self._folder is None or not calls:
             return
-        if self._options.resume:
+        if self._options.brokerproof_resume:
             name = self._load_target().identity.name
             done = {each.case for each in records.read(self._folder) if each.target == name}
             again = [
@@ -205,16 +192,16 @@ class _Session:
             together = (
                 1
                 if ALONE & run.target.identity.capabilities
-                else self._options.side_by_side or SIDE_BY_SIDE
+                else self._options.brokerproof_cases_in_parallel or CASES_IN_PARALLEL
             )
             one_at_a_time()
             self._pool = ThreadPoolExecutor(together, thread_name_prefix="case")
             for call in sorted(calls, key=_is_busy):
                 self._started[call.id] = self._pool.submit(self._execute, run, call).result
-        elif (self._options.side_by_side or 1) > 1 and len(calls) > 1:
+        elif (self._options.brokerproof_cases_in_parallel or 1) > 1 and len(calls) > 1:
             self._workers = Workers(
                 heaviest_first(run, calls),
-                self._options.side_by_side,
+                self._options.brokerproof_cases_in_parallel,
                 lambda name: replace(run, recorder=self._recorder(run.target, name)),
                 run.target.identity.name,
                 self._keep,
@@ -225,7 +212,7 @@ class _Session:
     def _load_target(self) -> Target:
         if self._target is None:
             try:
-                self._target = target_file.load(self._options.target)
+                self._target = target_file.load(self._target_name)
             except target_file.BadTarget as problem:
                 pytest.exit(str(problem), returncode=_USAGE)
         return self._target
@@ -250,7 +237,7 @@ class _Session:
             catalogue=catalogue,
             deviations=known,
             recorder=self._recorder(target, "0"),
-            effort=self._options.effort,
+            effort=self._options.brokerproof_effort,
             seed=self._options.brokerproof_seed,
             counterexamples=None if self._folder is None else self._folder / case_file.FOLDER,
             plain=(
@@ -299,6 +286,18 @@ class _Session:
         return True
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Report a case that did not pass in one sentence; a traceback of the harness would say
+        nothing."""
+        report = yield
+        if call.excinfo is not None and call.excinfo.errisinstance(NotPassed):
+            doc = inspect.cleandoc(getattr(getattr(item, "obj", None), "__doc__", "") or "")
+            report.longrepr = f"{item.nodeid}\n{doc}\n{call.excinfo.value}"
+        return report
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         yield
         if self._workers is not None:
@@ -335,11 +334,6 @@ def _end_well() -> None:
     signal.signal(signal.SIGINT, end)
 
 
-@pytest.fixture
-def target() -> None:
-    """What conformance cases take. Its value is made per case by the plugin, not by pytest."""
-
-
 def _call(item: object) -> Call | None:
     """The case behind a pytest item, with the arguments that parametrization chose; None for
     ordinary tests."""
@@ -359,16 +353,3 @@ def _shown(arguments: dict[str, Any]) -> Sequence[str]:
         str(value) if isinstance(value, (str, int)) else type(value).__name__
         for value in arguments.values()
     ]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A case that did not pass is told in one sentence; a traceback of the harness would say
-    nothing."""
-    report = yield
-    if call.excinfo is not None and call.excinfo.errisinstance(NotPassed):
-        doc = inspect.cleandoc(getattr(getattr(item, "obj", None), "__doc__", "") or "")
-        report.longrepr = f"{item.nodeid}\n{doc}\n{call.excinfo.value}"
-    return report

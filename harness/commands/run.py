@@ -223,11 +223,11 @@ def _arguments(
         ),
         # What a case finds it judges; its asserts only say what is there, and need not be rewritten
         # to tell more.
-        *("--assert=plain", "-p", "no:cacheprovider", "--target", target),
-        *("--effort", effort, "--brokerproof-seed", str(seed)),
-        *("--record", str(folder.resolve())),
-        *([] if at_once is None else ["--side-by-side", str(at_once)]),
-        *(["--resume"] if resume else []),
+        *("--assert=plain", "-p", "no:cacheprovider", "--brokerproof-target", target),
+        *("--brokerproof-effort", effort, "--brokerproof-seed", str(seed)),
+        *("--brokerproof-record", str(folder.resolve())),
+        *([] if at_once is None else ["--brokerproof-cases-in-parallel", str(at_once)]),
+        *(["--brokerproof-resume"] if resume else []),
         *(["-k", asked.case] if asked.case else []),
         *(str(home / each) for each in asked.suites or CONFORMANCE),
     ]

@@ -212,7 +212,7 @@ def test_the_calls_are_those_that_pytest_makes(tmp_path: Path) -> None:
     ]
     folders = sorted({str(home / call.case.suite) for call in all_calls()})
     subprocess.run(
-        [*command, "-p", "no:cacheprovider", "--record", folder, *folders],
+        [*command, "-p", "no:cacheprovider", "--brokerproof-record", folder, *folders],
         check=True,
         capture_output=True,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from brokerproof.harness.cases import pytest_plugin
+from brokerproof.harness.cases import pytest_options, pytest_plugin
 
 
 def configured(**chosen: Any) -> list[str]:
@@ -18,10 +18,10 @@ def configured(**chosen: Any) -> list[str]:
     all others."""
     registered: list[str] = []
     parser = pytest.Parser(_ispytest=True)
-    pytest_plugin.pytest_addoption(parser)
+    pytest_options.pytest_addoption(parser)
     option = parser.parse([], Namespace(dist="worksteal", **chosen))
     manager = SimpleNamespace(register=lambda plugin, name: registered.append(name))
-    pytest_plugin.pytest_configure(SimpleNamespace(option=option, pluginmanager=manager))  # type: ignore[arg-type]
+    pytest_plugin.register(SimpleNamespace(option=option, pluginmanager=manager))  # type: ignore[arg-type]
     return registered
 
 
@@ -32,15 +32,21 @@ def test_cases_in_virtual_time_may_be_spread() -> None:
 @pytest.mark.parametrize(
     ("chosen", "why"),
     [
-        ({"record": "run"}, "--record: a run folder is written by one process"),
-        ({"side_by_side": 2}, "--side-by-side: each of its processes would begin all cases"),
         (
-            {"target": "reference-real"},
-            "--target reference-real: each of its processes would start one",
+            {"brokerproof_record": "run"},
+            "--brokerproof-record: a run folder is written by one process",
         ),
         (
-            {"target": "127.0.0.1:61613"},
-            r"--target 127\.0\.0\.1:61613: each of its processes would start one",
+            {"brokerproof_cases_in_parallel": 2},
+            "--brokerproof-cases-in-parallel: each of its processes would begin all cases",
+        ),
+        (
+            {"brokerproof_target": "reference-real"},
+            "--brokerproof-target reference-real: each of its processes would start one",
+        ),
+        (
+            {"brokerproof_target": "127.0.0.1:61613"},
+            r"--brokerproof-target 127\.0\.0\.1:61613: each of its processes would start one",
         ),
     ],
 )

@@ -1,0 +1,65 @@
+"""The pytest options of brokerproof: all that a project which does not opt in ever gets.
+
+A project opts in by ``brokerproof = true`` in its pytest configuration or by
+``--brokerproof-target``. Only then is the plugin itself imported and registered
+(:mod:`brokerproof.harness.cases.pytest_plugin`), with its ``target`` fixture and its hooks.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+DEFAULT_TARGET = "reference"
+CASES_IN_PARALLEL = 16
+"""Cases at the same time in real time by default."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options. They have no effect on a project without conformance cases."""
+    parser.addini("brokerproof", "run conformance cases of brokerproof", type="bool", default=False)
+    group = parser.getgroup("brokerproof", "conformance cases of brokerproof")
+    group.addoption(
+        "--brokerproof-target",
+        metavar="TARGET",
+        default=None,
+        help=f"target name, file, HOST:PORT or stomp:// URL; default: {DEFAULT_TARGET}",
+    )
+    group.addoption(
+        "--brokerproof-effort",
+        choices=("smoke", "normal", "deep"),
+        default="smoke",
+        help="how many examples a property draws",
+    )
+    group.addoption(
+        "--brokerproof-seed", type=int, default=0, help="seed of examples and of simulated links"
+    )
+    group.addoption(
+        "--brokerproof-record",
+        metavar="RUN",
+        default=None,
+        help="a run folder for results and traces",
+    )
+    group.addoption(
+        "--brokerproof-cases-in-parallel",
+        metavar="N",
+        type=int,
+        default=None,
+        help=f"cases at the same time: threads in real time (default {CASES_IN_PARALLEL}),"
+        " processes in virtual time (default 1)",
+    )
+    group.addoption(
+        "--brokerproof-resume",
+        action="store_true",
+        help="leave out the cases that the run folder has a result for",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the plugin itself where the project or the command line asks for it."""
+    option = config.option
+    if not (config.getini("brokerproof") or option.brokerproof_target or option.brokerproof_record):
+        return
+    from brokerproof.harness.cases import pytest_plugin
+
+    pytest_plugin.register(config)
