@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.cases.bench import Bench
-from brokerproof.harness.cases.case import Case, Over, Where, case, registry
+from brokerproof.harness.cases.case import Case, Over, Where, case, of, registry
 from brokerproof.harness.cases.execution import EFFORTS, Call, Run, execute
 from brokerproof.harness.cases.health_probe import PlainMessage
 from brokerproof.harness.catalogue import requirements
@@ -427,7 +427,7 @@ def test_durations_are_judged_on_both_sides(reference: Target) -> None:
     [
         (lambda: case()(lambda target: None), "at least one requirement"),
         (lambda: case({"1.2": MUST})(lambda target: None), "argument named version"),
-        (lambda: case(MUST)(lambda target, version: None), "one map of them by version"),
+        (lambda: case(MUST)(lambda target, version: None), "cites maps from version to ids"),
     ],
 )
 def test_a_case_that_is_put_together_wrongly_is_refused(
@@ -437,6 +437,18 @@ def test_a_case_that_is_put_together_wrongly_is_refused(
     with pytest.raises(TypeError, match=words):
         decorate()
     assert registry() == before
+
+
+def test_several_maps_from_version_to_id_make_one_citation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("brokerproof.harness.cases.case._REGISTRY", {})
+    decorated = case({"1.1": "A-1", "1.2": ("A-2", "A-3")}, {"1.2": "B-2"})(
+        lambda target, version: None
+    )
+    made = of(decorated)
+    assert made is not None
+    assert made.by_version == {"1.1": ("A-1",), "1.2": ("A-2", "A-3", "B-2")}
 
 
 def test_expectations_leave_other_frames_where_they_are(reference: Target) -> None:
