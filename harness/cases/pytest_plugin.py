@@ -127,8 +127,8 @@ class _Session:
                 )
         if self._load_target().clock is Clock.REAL:
             raise pytest.UsageError(
-                f"pytest-xdist (-n) does not go with --brokerproof-target {self._target_name}: each of its"
-                " processes would start one; cases in real time run side by side without it"
+                f"pytest-xdist (-n) does not go with --brokerproof-target {self._target_name}: each"
+                " of its processes would start one; cases in real time run side by side without it"
             )
 
     # collection

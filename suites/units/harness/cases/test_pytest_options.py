@@ -36,7 +36,7 @@ CONNECTED = "STOMP12-CONNECT-02"
 
 @case(CONNECTED)
 def test_connected(target):
-    target.judge(CONNECTED, True, "it is connected")
+    target.record_finding(CONNECTED, True, "it is connected")
 """
 
 
