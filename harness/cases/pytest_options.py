@@ -60,6 +60,4 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     if not (config.getini("brokerproof") or option.brokerproof_target or option.brokerproof_record):
         return
-    from brokerproof.harness.cases import pytest_plugin
-
-    pytest_plugin.register(config)
+    config.pluginmanager.import_plugin("brokerproof.harness.cases.pytest_plugin")

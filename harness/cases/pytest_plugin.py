@@ -49,8 +49,8 @@ from brokerproof.harness.trace.recorder import Recorder
 _SET_UP_FAILED, _USAGE = 3, 4
 
 
-def register(config: pytest.Config) -> None:
-    """Register the session of conformance cases; called once a project has opted in."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the session of conformance cases."""
     option = config.option
     session = _Session(config)
     # pytest-xdist has this option in the process that spreads; those that it starts need not ask.

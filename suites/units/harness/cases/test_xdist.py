@@ -21,7 +21,7 @@ def configured(**chosen: Any) -> list[str]:
     pytest_options.pytest_addoption(parser)
     option = parser.parse([], Namespace(dist="worksteal", **chosen))
     manager = SimpleNamespace(register=lambda plugin, name: registered.append(name))
-    pytest_plugin.register(SimpleNamespace(option=option, pluginmanager=manager))  # type: ignore[arg-type]
+    pytest_plugin.pytest_configure(SimpleNamespace(option=option, pluginmanager=manager))  # type: ignore[arg-type]
     return registered
 
 
