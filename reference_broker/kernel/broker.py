@@ -28,7 +28,6 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, ms
 from brokerproof.reference_broker.assembly import STANDARD, Parts
 from brokerproof.reference_broker.families.artemis.address_settings import AddressRules
-from brokerproof.reference_broker.families.rabbitmq.resources import LOOK_DISK, LOOK_MEMORY
 from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
@@ -36,22 +35,16 @@ from brokerproof.reference_broker.kernel.outbox import Outbox
 from brokerproof.reference_broker.kernel.protocol_detection import AMQP091, Connection, connect
 from brokerproof.reference_broker.persistence.router_store import Stored
 from brokerproof.reference_broker.persistence.store import Store
-from brokerproof.reference_broker.protocols.amqp091.paging import LOOK as LOOK_PAGING
 from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp10 import statistics
 from brokerproof.reference_broker.settings.settings import Settings
 
 FILES = "files"
-"""Why a connection is not read: files are behind; and what is due when they are to be tried
-again."""
-READ = "read"
-"""What is due when there is more to read from pages than one input may."""
-TRY_AGAIN = NS_PER_S
-FLUSH = "flush"
-"""What is due when a connection that has ended, and whose peer was still to get something, is
-looked at."""
+"""Why a connection is not read: files are behind."""
+RETRY_INTERVAL = NS_PER_S
+"""How long the store waits before it tries again to write what could not be written."""
 FLUSH_WITHIN = 30 * NS_PER_S
-"""For how long such a peer may take nothing at all before it is cut off."""
+"""How long the peer of a connection that has ended may take nothing of what is still to be sent."""
 
 
 def _limited(rules: AddressRules, settings: Settings, name: str) -> bool:
@@ -92,7 +85,8 @@ class Broker:
         self._outbox = Outbox()
         self._connections: dict[int, Connection] = {}
         self._choked: set[int] = set()
-        self._tries = False
+        self._retry = self._deadlines.timer(lambda now: self._try_files_again())
+        self._reading = self._deadlines.timer(lambda now: self._read_pages())
         rules = AddressRules.for_(settings)
         usages = (
             None
@@ -239,10 +233,9 @@ class Broker:
         effects = self._outbox.drain(batch)
         effects += store.effects()
         if store.unfinished:
-            self._deadlines.set((0, READ), now)
-        if store.wants_another_try and not self._tries:
-            self._tries = True
-            self._deadlines.set((0, FILES), now + TRY_AGAIN)
+            self._reading.move(now)
+        if store.wants_another_try and self._retry.at is None:
+            self._retry.move(now + RETRY_INTERVAL)
         return effects
 
     def _files(self, now: Instant, event: FilesStored | FileLoaded) -> None:
@@ -274,40 +267,34 @@ class Broker:
         """
         return self._deadlines.next()
 
+    def _try_files_again(self) -> None:
+        if self._store is not None:
+            self._store.try_again()
+
+    def _read_pages(self) -> None:
+        if self._store is not None:
+            queues, self._store.unfinished = self._store.unfinished, {}
+            for queue in queues:
+                queue.read()
+
     def _fire(self, now: Instant) -> None:
-        while (due := self._deadlines.pop_due(now)) is not None:
-            conn, what = due
-            if what == READ and self._store is not None:
-                queues, self._store.unfinished = self._store.unfinished, {}
-                for queue in queues:
-                    queue.read()
-                continue
-            if what == FILES and self._store is not None:
-                self._tries = False
-                self._store.try_again()
-                continue
-            if conn == 0 and what == LOOK_PAGING and self._paging is not None:
-                self._paging.look(now)
-                continue
-            if conn == 0 and what in (LOOK_MEMORY, LOOK_DISK):
-                self._resources.due(now, what)
-                continue
-            if conn == 0 and self._shared.flow is not None and self._shared.flow.due(what):
-                continue
-            if conn == 0 and self._shared.topology is not None:
-                self._shared.topology.due(what)
-                continue
-            if what == FLUSH:
-                if self._outbox.streams.stalled(conn):
-                    self._cut(conn)
-                elif conn in self._outbox.streams:
-                    self._deadlines.set((conn, FLUSH), now + FLUSH_WITHIN)
+        while (deadline := self._deadlines.pop_due(now)) is not None:
+            conn = deadline.conn
+            if conn is None:
+                deadline.action(now)
                 continue
             connection = self._connections.get(conn)
             if connection is not None:
-                connection.due(now, what)
+                self._deadlines.run(deadline, now)
                 if not connection.is_open:
                     self._forget(conn)
+
+    def _cut_if_stalled(self, conn: int, now: Instant) -> None:
+        """Cut ``conn`` off if its peer has taken nothing since it ended, or since the last look."""
+        if self._outbox.streams.stalled(conn):
+            self._cut(conn)
+        elif conn in self._outbox.streams:
+            self._deadlines.call_at(now + FLUSH_WITHIN, partial(self._cut_if_stalled, conn))
 
     def _connected(self, now: Instant, event: Connected) -> None:
         acceptor = self._settings.acceptor(event.acceptor)
@@ -322,7 +309,8 @@ class Broker:
         self._shared.arrivals.pop(conn, None)
         self._outbox.forget(conn)
         if conn in self._outbox.streams:
-            self._deadlines.set((conn, FLUSH), self._shared.now + FLUSH_WITHIN)
+            at = self._shared.now + FLUSH_WITHIN
+            self._deadlines.call_at(at, partial(self._cut_if_stalled, conn))
         self._choked.discard(conn)
         self._shared.certificates.pop(conn, None)
 

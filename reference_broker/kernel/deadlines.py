@@ -1,54 +1,110 @@
-"""A heap of deadlines with cheap replacement: each key has at most one, and a replaced one is
-skipped when it surfaces."""
+"""A heap of deadlines, each of which carries its action. Moving one is cheap: its old place in the
+heap is skipped when it surfaces."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import TypeAlias
 
 from brokerproof.harness.model.time import Instant
 
-Key: TypeAlias = tuple[int, str]
-"""Connection and what is due there."""
+Action: TypeAlias = Callable[[Instant], object]
+"""Called with the instant at which the deadline is handled, which may be later than it was due."""
+
+
+class Deadline:
+    """An action, and the instant at which it is due (None: not now).
+
+    ``conn`` is the connection that the action serves: it is not run once that is forgotten, and may
+    end it.
+    """
+
+    __slots__ = ("_deadlines", "action", "at", "conn", "ticket")
+
+    def __init__(self, deadlines: Deadlines, action: Action, conn: int | None) -> None:
+        self._deadlines = deadlines
+        self.action = action
+        self.conn = conn
+        self.at: Instant | None = None
+        self.ticket = 0
+
+    def move(self, at: Instant) -> None:
+        """Make the action due at ``at``, instead of at any instant it was due before."""
+        self._deadlines.push(self, at)
+
+    def cancel(self) -> None:
+        """Make the action due no more; nothing happens if it was not."""
+        self._deadlines.remove(self)
 
 
 class Deadlines:
-    """What is due when. Equal instants come due in the order in which they were set."""
+    """All pending deadlines. Equal instants come due in the order in which they were set."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Instant, int, Key]] = []
-        self._current: dict[Key, tuple[Instant, int]] = {}
+        self._heap: list[tuple[Instant, int, Deadline]] = []
+        self._pending = 0
         self._ticket = 0
+        self._diverted: dict[int, Action] = {}
 
-    def set(self, key: Key, at: Instant) -> None:
-        """Makes ``key`` due at ``at``, instead of at whatever instant it was due before."""
+    def timer(self, action: Action, conn: int | None = None) -> Deadline:
+        """Return a deadline that is not due yet."""
+        return Deadline(self, action, conn)
+
+    def call_at(self, at: Instant, action: Action, conn: int | None = None) -> Deadline:
+        """Return a deadline that is due at ``at``."""
+        deadline = Deadline(self, action, conn)
+        self.push(deadline, at)
+        return deadline
+
+    def divert(self, conn: int, action: Action | None) -> None:
+        """Run ``action`` instead of any other that serves ``conn``; None ends that."""
+        if action is None:
+            self._diverted.pop(conn, None)
+        else:
+            self._diverted[conn] = action
+
+    def push(self, deadline: Deadline, at: Instant) -> None:
+        """Put ``deadline`` into the heap, behind others of the same instant."""
         self._ticket += 1
-        self._current[key] = (at, self._ticket)
-        heapq.heappush(self._heap, (at, self._ticket, key))
-        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._current):
-            self._heap = [(at, ticket, key) for key, (at, ticket) in self._current.items()]
+        self._pending += deadline.at is None
+        deadline.at = at
+        deadline.ticket = self._ticket
+        heap = self._heap
+        heapq.heappush(heap, (at, self._ticket, deadline))
+        if len(heap) > 64 and len(heap) > 4 * self._pending:
+            self._heap = [entry for entry in heap if entry[2].ticket == entry[1]]
             heapq.heapify(self._heap)
 
-    def cancel(self, key: Key) -> None:
-        """``key`` is due no more; nothing happens if it was not."""
-        self._current.pop(key, None)
+    def remove(self, deadline: Deadline) -> None:
+        """Forget ``deadline`` until it is moved again."""
+        self._pending -= deadline.at is not None
+        deadline.at = None
+        deadline.ticket = 0
 
     def next(self) -> Instant | None:
-        """The earliest instant at which something is due, or None."""
+        """Return the earliest instant at which something is due, or None."""
         heap = self._heap
         while heap:
-            at, ticket, key = heap[0]
-            if self._current.get(key) == (at, ticket):
+            at, ticket, deadline = heap[0]
+            if deadline.ticket == ticket:
                 return at
             heapq.heappop(heap)
         return None
 
-    def pop_due(self, now: Instant) -> Key | None:
-        """Removes and returns the key that has been due longest at ``now``, or None when nothing is
+    def pop_due(self, now: Instant) -> Deadline | None:
+        """Remove and return the deadline that has been due longest at ``now``, None if nothing is
         due."""
         at = self.next()
         if at is None or at > now:
             return None
-        _, _, key = heapq.heappop(self._heap)
-        del self._current[key]
-        return key
+        deadline = heapq.heappop(self._heap)[2]
+        self.remove(deadline)
+        return deadline
+
+    def run(self, deadline: Deadline, now: Instant) -> None:
+        """Run the action of ``deadline``, or the one that its connection's are diverted to."""
+        action = deadline.action
+        if self._diverted and deadline.conn is not None:
+            action = self._diverted.get(deadline.conn, action)
+        action(now)

@@ -31,7 +31,6 @@ HTTP = "HTTP"
 """How an acceptor's protocols name the management API."""
 _LETTERS = b"AMQP"
 _MAGIC = b"ARTEMIS"
-_HANDSHAKE = "handshake"
 _SILENT_MS = 60_000
 """For how long a connection may say nothing at all where no handshake timeout is set."""
 
@@ -45,9 +44,6 @@ class Connection(Protocol):
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
-
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline of this connection has come."""
 
     def hold(self, held: bool) -> None:
         """Whether the peer gets no messages because it does not read."""
@@ -94,6 +90,7 @@ class HandsOn:
         self._first = b""
         self._held = self._closed = False
         self._became: Connection | None = None
+        self._silence = shared.deadlines.timer(self._on_silence, conn)
 
     @property
     def _serving(self) -> Connection | None:
@@ -103,19 +100,16 @@ class HandsOn:
     def _wait_for_words(self, silent_ms: int) -> None:
         """Sets the time limit: that of the acceptor, else ``silent_ms``."""
         within = ms(self._acceptor.handshake_timeout_ms or silent_ms)
-        self._shared.deadlines.set((self._conn, _HANDSHAKE), self._opened + within)
+        self._silence.move(self._opened + within)
 
     def _has_spoken(self) -> None:
-        self._shared.deadlines.cancel((self._conn, _HANDSHAKE))
+        self._silence.cancel()
 
     @property
     def is_open(self) -> bool:
         return not self._closed if self._serving is None else self._serving.is_open
 
-    def due(self, now: Instant, what: str) -> None:
-        if self._serving is not None:
-            self._serving.due(now, what)
-            return
+    def _on_silence(self, now: Instant) -> None:
         self._closed = True
         self._shared.outbox.close(self._conn)
 

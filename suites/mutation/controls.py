@@ -56,7 +56,13 @@ def mute(parts: Parts, reached: Reached) -> Parts:
         def receive(self, now: Instant, data: bytes) -> None:
             reached()
 
-        def due(self, now: Instant, what: str) -> None:
+        def _on_beat(self, now: Instant) -> None:
+            reached()
+
+        def _on_handshake_timeout(self, now: Instant) -> None:
+            reached()
+
+        def _on_silence_check(self, now: Instant) -> None:
             reached()
 
         def _command(self, frame: Frame) -> None:

@@ -40,6 +40,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.families.activemq.usage_accounting import (
@@ -47,13 +48,11 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
     UsageAccounting,
 )
 from brokerproof.reference_broker.families.artemis.admission import Verdict
-from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPolicy
-
-_WAITS = "space "
 
 
 class NoSpace(Exception):
@@ -99,6 +98,7 @@ class _Waiting:
     sending: Sending
     account: UsageAccount
     number: int
+    timeout: Deadline | None = None
 
 
 class ProducerFlow:
@@ -116,7 +116,6 @@ class ProducerFlow:
         self._now = now
         self._stalls_at_the_store = stalls_at_the_store
         self._waiting: dict[str, dict[int, _Waiting]] = {}
-        self._timed: dict[str, _Waiting] = {}
         self._numbers = 0
         self.storing: Callable[[str], Verdict] | None = None
         """What the disk has to say about a message for a destination, where there is one."""
@@ -214,18 +213,17 @@ class ProducerFlow:
         waiting = _Waiting(sending, account, self._numbers)
         self._waiting.setdefault(account.name, {})[waiting.number] = waiting
         if after_ms:
-            what = f"{_WAITS}{waiting.number}"
-            self._timed[what] = waiting
-            self._deadlines.set((0, what), self._now() + ms(after_ms))
+            waiting.timeout = self._deadlines.call_at(
+                self._now() + ms(after_ms), partial(self._on_timeout, waiting)
+            )
 
     def _forget(self, waiting: _Waiting) -> None:
         there = self._waiting[waiting.account.name]
         del there[waiting.number]
         if not there:
             del self._waiting[waiting.account.name]
-        what = f"{_WAITS}{waiting.number}"
-        if self._timed.pop(what, None) is not None:
-            self._deadlines.cancel((0, what))
+        if waiting.timeout is not None:
+            waiting.timeout.cancel()
 
     def next(self) -> Callable[[], None] | None:
         """One of those who waited and may go on now; it waits no longer."""
@@ -253,13 +251,9 @@ class ProducerFlow:
             return
         sending.settled(None)
 
-    def due(self, what: str) -> bool:
-        """A deadline has come; False if it is none of ours."""
-        waiting = self._timed.pop(what, None)
-        if waiting is None:
-            return what.startswith(_WAITS)
+    def _on_timeout(self, waiting: _Waiting, now: Instant) -> None:
+        """Fail a message that has waited for space for too long."""
         self._forget(waiting)
         _, after_ms = self._fails(waiting.account)
         detail = f"no space at {waiting.account.name} within {after_ms} ms"
         waiting.sending.settled(NoSpace(detail))
-        return True

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 
 from brokerproof.harness.model.time import NS_PER_S, Instant
+from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.kernel.queue import Queue
 
 INITIAL, MORE = 400, 200
@@ -55,17 +56,13 @@ class CreditFlow:
 class Pace:
     """Queues that work off what is handed to them one by one, each ``rate`` messages a second.
 
-    ``at`` has something called at an instant, under a name; ``now`` tells the instant.
+    ``now`` returns the instant of the input that is handled.
     """
 
-    def __init__(
-        self,
-        rate: int,
-        at: Callable[[str, Instant, Callable[[], None]], None],
-        now: Callable[[], Instant],
-    ) -> None:
+    def __init__(self, rate: int, deadlines: Deadlines, now: Callable[[], Instant]) -> None:
         self._step = NS_PER_S // rate
-        self._at, self._now = at, now
+        self._deadlines = deadlines
+        self._now = now
         self._waiting: dict[Queue, deque[Callable[[], None]]] = {}
 
     def hand(self, queue: Queue, work: Callable[[], None]) -> None:
@@ -78,7 +75,7 @@ class Pace:
 
     def _next(self, queue: Queue, since: Instant) -> None:
         due = since + self._step
-        self._at(f"work {queue.name}", due, lambda: self._work(queue, due))
+        self._deadlines.call_at(due, lambda now: self._work(queue, due))
 
     def _work(self, queue: Queue, due: Instant) -> None:
         waiting = self._waiting[queue]

@@ -27,8 +27,6 @@ DISK_LEAST_MS, DISK_MOST_MS = 100, 10_000
 FASTEST = 250_000
 """Octets a millisecond: how quickly a disk is thought to fill up at most."""
 ASSUMED_MEMORY = 1024 * 1024 * 1024
-LOOK_MEMORY, LOOK_DISK = "memory", "disk"
-"""What is due when a reading is to be looked at."""
 
 Limit = float | int
 """A fraction (float), or octets (int)."""
@@ -38,8 +36,11 @@ class Resources:
     """Watches for one broker. Until the first reading nothing is known, and nothing short."""
 
     def __init__(self, alarms: Alarms, deadlines: Deadlines, memory: Limit, disk: Limit) -> None:
-        self._alarms, self._deadlines = alarms, deadlines
-        self._memory, self._disk = memory, disk
+        self._alarms = alarms
+        self._memory = memory
+        self._disk = disk
+        self.memory_check = deadlines.timer(self.check_memory)
+        self.disk_check = deadlines.timer(self.check_disk)
         self._read: ResourcesRead | None = None
 
     @property
@@ -74,31 +75,30 @@ class Resources:
         """A reading. The first is looked at now, later ones when it is time."""
         first, self._read = self._read is None, reading
         if first:
-            self.due(now, LOOK_MEMORY)
-            self.due(now, LOOK_DISK)
+            self.check_memory(now)
+            self.check_disk(now)
 
     def set(self, now: Instant, memory: Limit | None, disk: Limit | None) -> None:
         """Other limits, from now on; None leaves one as it is."""
         self._memory = self._memory if memory is None else memory
         self._disk = self._disk if disk is None else disk
         if self._read is not None:
-            self.due(now, LOOK_MEMORY)
-            self.due(now, LOOK_DISK)
+            self.check_memory(now)
+            self.check_disk(now)
 
-    def due(self, now: Instant, what: str) -> None:
-        """It is time to look at the last reading."""
-        reading = self._read
-        if reading is None:
-            return
-        if what == LOOK_MEMORY:
-            self._alarms.set(MEMORY, reading.memory_used > self.memory_limit)
-            self._deadlines.set((0, LOOK_MEMORY), now + MEMORY_EVERY)
-            return
-        short = reading.disk_free is not None and reading.disk_free < self.disk_limit
-        self._alarms.set(DISK, short)
-        self._deadlines.set(
-            (0, LOOK_DISK), now + ms(self._disk_interval_ms(reading.disk_free, short))
-        )
+    def check_memory(self, now: Instant) -> None:
+        """Raise or clear the memory alarm by the last reading."""
+        if self._read is not None:
+            self._alarms.set(MEMORY, self._read.memory_used > self.memory_limit)
+            self.memory_check.move(now + MEMORY_EVERY)
+
+    def check_disk(self, now: Instant) -> None:
+        """Raise or clear the disk alarm by the last reading."""
+        if self._read is not None:
+            free = self._read.disk_free
+            short = free is not None and free < self.disk_limit
+            self._alarms.set(DISK, short)
+            self.disk_check.move(now + ms(self._disk_interval_ms(free, short)))
 
     def _disk_interval_ms(self, free: int | None, short: bool) -> int:
         if short or free is None:

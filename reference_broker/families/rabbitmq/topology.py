@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.families.rabbitmq.credit_flow import Pace
 from brokerproof.reference_broker.families.rabbitmq.exchanges import Exchanges
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue, Limits
-from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.router import Router
@@ -40,6 +41,8 @@ class Declared:
     expires: int | None = None
     sole: bool = False
     on_delete: dict[Callable[[], None], None] = field(default_factory=dict)
+    unused: Deadline | None = None
+    """When it is deleted for being of no use."""
 
     @property
     def name(self) -> str:
@@ -56,10 +59,11 @@ class Topology:
         self.exchanges = Exchanges(router.find)
         self.dead: Callable[[Queue, Message, str], None] = lambda queue, message, why: None
         """What becomes of messages that left their queue without having been consumed."""
-        self._router, self._deadlines, self._now = router, deadlines, now
+        self._router = router
+        self._deadlines = deadlines
+        self._now = now
         self._declared: dict[str, Declared] = {}
-        self._timers: dict[str, Callable[[], None]] = {}
-        self.pace = Pace(rate, self._at, now) if rate else None
+        self.pace = Pace(rate, deadlines, now) if rate else None
         """How quickly queues take what is published; None: at once."""
         self._named = 0
 
@@ -95,7 +99,7 @@ class Topology:
         assert isinstance(queue, LimitedQueue)
         queue.limits, queue.now = limits, self._now
         queue.dead = lambda which, message, why: self.dead(which, message, why)
-        queue.wake = lambda at: self._at(f"expire {name}", at, queue.expire)
+        queue.wake = self._deadlines.timer(lambda now: queue.expire()).move
         queue.durable = about.get("durable", True)
         found = self._declared[name] = Declared(queue, **about)
         self.used(found)
@@ -105,10 +109,11 @@ class Topology:
         """Somebody had to do with the queue: its time of being of no use begins anew, unless it has
         consumers."""
         if declared.expires is not None:
-            at = self._now() + declared.expires
-            self._at(f"unused {declared.name}", at, lambda: self._unused(declared))
+            if declared.unused is None:
+                declared.unused = self._deadlines.timer(partial(self._on_unused, declared))
+            declared.unused.move(self._now() + declared.expires)
 
-    def _unused(self, declared: Declared) -> None:
+    def _on_unused(self, declared: Declared, now: Instant) -> None:
         if self._declared.get(declared.name) is declared and not declared.queue.has_consumers:
             self.delete(declared)
 
@@ -147,15 +152,3 @@ class Topology:
             else:
                 self._router.put(message, queue)
         return taken
-
-    # --- what is due ------------------------------------------------------------------------------
-
-    def _at(self, what: str, at: Instant, then: Callable[[], None]) -> None:
-        self._timers[what] = then
-        self._deadlines.set((0, what), at)
-
-    def due(self, what: str) -> None:
-        """A deadline of ours has come."""
-        then = self._timers.pop(what, None)
-        if then is not None:
-            then()

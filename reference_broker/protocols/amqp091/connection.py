@@ -78,7 +78,6 @@ CAPABILITIES = {
     "authentication_failure_close": True,
     "per_consumer_qos": True,
 }
-HANDSHAKE, SEND, LOOK, CLOSE = "handshake", "beat", "look", "close"
 PATIENCE = seconds(30)
 """For how long we wait for the peer's close-ok; less if heart-beats are less."""
 DEAF_PATIENCE = seconds(1)
@@ -127,8 +126,12 @@ class Amqp091Connection:
         self._properties: dict[str, Any] = {}
         self._deaf = False
         self.throttle = shared.parts.throttle091(self)
+        self._handshake = shared.deadlines.timer(lambda now: self.end(), conn)
+        self._next_beat = shared.deadlines.timer(self._on_beat, conn)
+        self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
+        self._close_timeout = shared.deadlines.timer(lambda now: self.end(), conn)
         if acceptor.handshake_timeout_ms > 0:
-            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+            self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
         self._start()
 
     @property
@@ -167,21 +170,23 @@ class Amqp091Connection:
                 self._refuse(problem, channel, method)
         self._flush()
 
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline of ours has come."""
-        beats, deadlines = self._beats, self.shared.deadlines
-        if what == SEND and beats is not None:
-            if beats.beat_due(now):
-                self.shared.outbox.send(self.conn, BEAT)
-            deadlines.set((self.conn, SEND), beats.send_at)
-        elif what == LOOK and beats is not None:
-            if beats.is_dead(now):
-                self.observe("AMQP091-HB-05", "nothing was received for two heart-beat intervals")
-                self.end()
-            else:
-                deadlines.set((self.conn, LOOK), beats.look_at)
-        elif what in (HANDSHAKE, CLOSE):
+    # --- time -------------------------------------------------------------------------------------
+
+    def _on_beat(self, now: Instant) -> None:
+        beats = self._beats
+        assert beats is not None
+        if beats.beat_due(now):
+            self.shared.outbox.send(self.conn, BEAT)
+        self._next_beat.move(beats.send_at)
+
+    def _on_silence_check(self, now: Instant) -> None:
+        beats = self._beats
+        assert beats is not None
+        if beats.is_dead(now):
+            self.observe("AMQP091-HB-05", "nothing was received for two heart-beat intervals")
             self.end()
+        else:
+            self._silence_check.move(beats.look_at)
 
     def hold(self, held: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
@@ -228,7 +233,7 @@ class Amqp091Connection:
 
     def pause(self) -> None:
         """Nothing is read for a while: what cannot be heard is not missed."""
-        self.shared.deadlines.cancel((self.conn, LOOK))
+        self._silence_check.cancel()
 
     def resume(self) -> None:
         """What waited is carried out, and reading goes on."""
@@ -237,7 +242,7 @@ class Amqp091Connection:
         now = self.shared.now
         if self._beats is not None:
             self._beats.resume(now)
-            self.shared.deadlines.set((self.conn, LOOK), self._beats.look_at)
+            self._silence_check.move(self._beats.look_at)
         self._read(now)
 
     def describe(self) -> Described | None:
@@ -392,15 +397,15 @@ class Amqp091Connection:
         if method.heartbeat:
             self._patience = min(PATIENCE, seconds(method.heartbeat))
             beats = self._beats = self.shared.parts.heart_beats091(method.heartbeat, now)
-            self.shared.deadlines.set((self.conn, SEND), beats.send_at)
-            self.shared.deadlines.set((self.conn, LOOK), beats.look_at)
+            self._next_beat.move(beats.send_at)
+            self._silence_check.move(beats.look_at)
         self._state = State.OPENING
 
     def _open(self, method: commands.Connection.Open) -> None:
         if method.virtual_host != VHOST:
             raise Refusal(NOT_ALLOWED, f"vhost {shown(str(method.virtual_host))} not found")
         self._state = State.RUNNING
-        self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+        self._handshake.cancel()
         self.tell(commands.Connection.OpenOk())
 
     # --- the end ----------------------------------------------------------------------------------
@@ -427,7 +432,7 @@ class Amqp091Connection:
         )
         self._deaf = problem.out_of_step
         patience = DEAF_PATIENCE if self._deaf else self._patience
-        self.shared.deadlines.set((self.conn, CLOSE), self.shared.now + patience)
+        self._close_timeout.move(self.shared.now + patience)
 
     def end(self) -> None:
         """Ends the connection without a word."""
@@ -440,8 +445,13 @@ class Amqp091Connection:
         had, then queues."""
         before, self._state = self._state, State.CLOSED
         self.throttle.leave()
-        for what in (HANDSHAKE, SEND, LOOK, CLOSE):
-            self.shared.deadlines.cancel((self.conn, what))
+        for deadline in (
+            self._handshake,
+            self._next_beat,
+            self._silence_check,
+            self._close_timeout,
+        ):
+            deadline.cancel()
         if before is not State.CLOSED:
             channels, self.channels = list(self.channels.values()), {}
             for channel in channels:

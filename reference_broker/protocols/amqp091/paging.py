@@ -24,8 +24,6 @@ from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Messag
 
 EVERY: Duration = ms(2500)
 """How often it is looked whether memory is needed (``memory_monitor_interval``)."""
-LOOK = "paging"
-"""What is due then."""
 
 
 class PagedMessage(Amqp091Message):
@@ -58,7 +56,8 @@ class PagingOut:
     ) -> None:
         self.ratio = ratio
         self._topology, self._resources, self._alarms = topology, resources, alarms
-        self._deadlines, self._files = deadlines, files
+        self._files = files
+        self._next_look = deadlines.timer(self.look)
 
     @property
     def wanted(self) -> bool:
@@ -73,7 +72,7 @@ class PagingOut:
         if self.wanted:
             for queue in self._topology.limited():
                 self.page_out(queue)
-        self._deadlines.set((0, LOOK), now + EVERY)
+        self._next_look.move(now + EVERY)
 
     def page_out(self, queue: LimitedQueue) -> None:
         """Writes out what waits in ``queue``."""

@@ -117,8 +117,6 @@ PATIENCE = ms(2_000)
 LEAST_IDLE_MS = 10
 """The smallest idle time-out that we promise to keep (AMQP10-IDLE-09)."""
 
-HANDSHAKE, SILENCE, BEAT, CLOSE = "handshake", "silence", "beat", "close"
-
 _FRAMES: dict[int, type[Composite]] = {
     each.CODE: each
     for each in vars(performatives).values()
@@ -170,10 +168,14 @@ class AmqpConnection:
         self._frame_at = now
         self._sent_at = now
         self._beat_every = 0
+        self._handshake = shared.deadlines.timer(self._on_handshake_timeout, conn)
+        self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
+        self._next_beat = shared.deadlines.timer(self._on_beat, conn)
+        self._close_timeout = shared.deadlines.timer(lambda now: self._close(), conn)
         if acceptor.handshake_timeout_ms > 0:
-            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+            self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
         if self._ttl > 0:
-            shared.deadlines.set((conn, SILENCE), now + self._ttl)
+            self._silence_check.move(now + self._ttl)
 
     def _ttl_ms(self) -> int:
         """How long the peer may be silent; 0 for ever."""
@@ -233,35 +235,35 @@ class AmqpConnection:
                 self._state = State.BROKEN
         self._flush()
 
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline of ours has come."""
-        deadlines = self.shared.deadlines
-        if what == BEAT:
-            if self._sent_at + self._beat_every <= now:
-                self.send(EMPTY)
-            deadlines.set((self.conn, BEAT), self._sent_at + self._beat_every)
-        elif what == SILENCE:
-            if self.stalled:
-                self._frame_at = now
-            if self._frame_at + self._ttl > now:
-                deadlines.set((self.conn, SILENCE), self._frame_at + self._ttl)
-            elif self._state is State.OPENED:
-                detail = (
-                    f"local-idle-timeout expired: no frame was received for {self._ttl // ms(1)} ms"
-                )
-                self._refuse(Refusal(refusal.SILENT, detail))
-                self._flush()
-            else:
-                self._close()
-        elif what == HANDSHAKE:
-            detail = (
-                f"no open within {self.acceptor.handshake_timeout_ms} ms of the connection's"
-                " opening"
-            )
-            self.observe("AMQP10-OPEN-01", detail)
+    # --- time -------------------------------------------------------------------------------------
+
+    def _on_beat(self, now: Instant) -> None:
+        if self._sent_at + self._beat_every <= now:
+            self.send(EMPTY)
+        self._next_beat.move(self._sent_at + self._beat_every)
+
+    def _on_silence_check(self, now: Instant) -> None:
+        if self.stalled:
+            self._frame_at = now
+        if self._frame_at + self._ttl > now:
+            self._silence_check.move(self._frame_at + self._ttl)
+        elif self._state is State.OPENED:
+            self._on_silence(now)
+        else:
             self._close()
-        elif what == CLOSE:
-            self._close()
+
+    def _on_silence(self, now: Instant) -> None:
+        """Give the peer up, which has been silent for too long."""
+        detail = f"local-idle-timeout expired: no frame was received for {self._ttl // ms(1)} ms"
+        self._refuse(Refusal(refusal.SILENT, detail))
+        self._flush()
+
+    def _on_handshake_timeout(self, now: Instant) -> None:
+        detail = (
+            f"no open within {self.acceptor.handshake_timeout_ms} ms of the connection's opening"
+        )
+        self.observe("AMQP10-OPEN-01", detail)
+        self._close()
 
     def hold(self, held: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
@@ -453,10 +455,10 @@ class AmqpConnection:
             raise Refusal(refusal.IDLE_TOO_SHORT, detail)
         self._send_open()
         self._state = State.OPENED
-        self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+        self._handshake.cancel()
         if idle_ms:
             self._beat_every = ms(idle_ms) // 2
-            self.shared.deadlines.set((self.conn, BEAT), self._sent_at + self._beat_every)
+            self._next_beat.move(self._sent_at + self._beat_every)
 
     def _send_open(self) -> None:
         acceptor = self.acceptor
@@ -554,10 +556,12 @@ class AmqpConnection:
         self._leave()
         self.send(frame(0, Close(error=error).encode()))
         self._state = State.CLOSING
-        deadlines = self.shared.deadlines
-        for what in (HANDSHAKE, SILENCE, BEAT):
-            deadlines.cancel((self.conn, what))
-        deadlines.set((self.conn, CLOSE), self.shared.now + PATIENCE)
+        self._cancel_deadlines()
+        self._close_timeout.move(self.shared.now + PATIENCE)
+
+    def _cancel_deadlines(self) -> None:
+        for deadline in (self._handshake, self._silence_check, self._next_beat):
+            deadline.cancel()
 
     def _close(self) -> None:
         """Closes behind what was sent."""
@@ -573,8 +577,8 @@ class AmqpConnection:
 
     def _end(self) -> None:
         self._state = State.CLOSED
-        for what in (HANDSHAKE, SILENCE, BEAT, CLOSE):
-            self.shared.deadlines.cancel((self.conn, what))
+        self._cancel_deadlines()
+        self._close_timeout.cancel()
         self._leave()
 
 

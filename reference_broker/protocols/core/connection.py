@@ -42,7 +42,6 @@ from brokerproof.reference_broker.protocols.core.refusal import Refusal
 from brokerproof.reference_broker.protocols.core.session import Session
 from brokerproof.reference_broker.settings.settings import Acceptor
 
-TTL, HANDSHAKE = "ttl", "handshake"
 TTL_MS = 60_000
 
 
@@ -72,9 +71,11 @@ class CoreConnection:
         self._liveness = shared.parts.liveness(
             shared.start, shared.check_interval, ms(self._ttl_ms), now
         )
-        shared.deadlines.set((conn, TTL), self._liveness.deadline())
+        self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
+        self._silence_check.move(self._liveness.deadline())
+        self._handshake = shared.deadlines.timer(lambda now: self._close(), conn)
         if acceptor.handshake_timeout_ms > 0:
-            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+            self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
 
     @property
     def is_open(self) -> bool:
@@ -93,7 +94,7 @@ class CoreConnection:
                 if not parser.magic():
                     return
                 self._state = State.OPENED
-                self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+                self._handshake.cancel()
             while self._state is State.OPENED and (came := parser.next()) is not None:
                 self._packet(now, came)
         except Malformed:
@@ -117,9 +118,9 @@ class CoreConnection:
                 self._ttl_ms = ttl_ms
                 self._liveness.ttl = ms(max(0, ttl_ms))
                 if ttl_ms < 0:
-                    self.shared.deadlines.cancel((self.conn, TTL))
+                    self._silence_check.cancel()
                 else:
-                    self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+                    self._silence_check.move(self._liveness.deadline())
             self.send(packet(codes.PING, codes.LIVENESS, octets))
         elif type in (codes.TOPOLOGY_WANTED, codes.TOPOLOGY_WANTED_2):
             fields.flag()
@@ -180,16 +181,12 @@ class CoreConnection:
         )
         self.send(packet(codes.CREATE_SESSION_RESPONSE, codes.SESSIONS, int32(codes.NEWEST)))
 
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline of ours has come."""
-        if what == HANDSHAKE:
+    def _on_silence_check(self, now: Instant) -> None:
+        deadline = self._liveness.deadline()
+        if deadline > now:
+            self._silence_check.move(deadline)
+        else:
             self._close()
-        elif what == TTL:
-            deadline = self._liveness.deadline()
-            if deadline > now:
-                self.shared.deadlines.set((self.conn, TTL), deadline)
-            else:
-                self._close()
 
     def hold(self, held: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
@@ -228,7 +225,7 @@ class CoreConnection:
 
     def _end(self) -> None:
         self._state = State.CLOSED
-        for what in (TTL, HANDSHAKE):
-            self.shared.deadlines.cancel((self.conn, what))
+        self._silence_check.cancel()
+        self._handshake.cancel()
         self._each(lambda session: session.leave(Outcome.MODIFIED))
         self._sessions.clear()

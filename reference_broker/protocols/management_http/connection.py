@@ -26,7 +26,6 @@ from brokerproof.reference_broker.protocols.management_http.resources import (
 )
 from brokerproof.reference_broker.settings.settings import Acceptor
 
-IDLE = "idle"
 FIRST, PATIENCE = seconds(5), seconds(60)
 """For how long a client may say nothing: before the first request is whole, and after it. As
 RabbitMQ's server has it."""
@@ -49,7 +48,7 @@ class ManagementConnection:
         self._open = True
         self._asked: h11.Request | None = None
         self._body = 0
-        shared.deadlines.set((conn, IDLE), now + FIRST)
+        self._idle = shared.deadlines.call_at(now + FIRST, lambda now: self._end(), conn)
 
     @property
     def is_open(self) -> bool:
@@ -59,7 +58,7 @@ class ManagementConnection:
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
         if self._asked is not None:
-            self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
+            self._idle.move(now + PATIENCE)
         self._http.receive_data(data)
         while self._open:
             try:
@@ -70,7 +69,7 @@ class ManagementConnection:
                 return
             if isinstance(event, h11.Request):
                 self._asked, self._body = event, 0
-                self._shared.deadlines.set((self._conn, IDLE), now + PATIENCE)
+                self._idle.move(now + PATIENCE)
             elif isinstance(event, h11.Data):
                 self._body += len(event.data)
                 if self._body > MOST:
@@ -83,17 +82,13 @@ class ManagementConnection:
                     self._end()
                 return
 
-    def due(self, now: Instant, what: str) -> None:
-        """The client has said nothing for too long."""
-        self._end()
-
     def hold(self, held: bool) -> None:
         """Answers are small; a client that does not read is asked for nothing."""
 
     def lost(self) -> None:
         """The client is gone."""
         self._open = False
-        self._shared.deadlines.cancel((self._conn, IDLE))
+        self._idle.cancel()
 
     def fail(self, problem: str) -> None:
         """Nothing is stored here."""

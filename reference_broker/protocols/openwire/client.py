@@ -10,11 +10,13 @@ what is no command.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
-from brokerproof.harness.model.time import NS_PER_MS
+from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.kernel.deadlines import Deadline
 from brokerproof.reference_broker.kernel.message import Envelope
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -58,7 +60,6 @@ _ADVISORY = "ActiveMQ.Advisory."
 """Topics on which a broker tells of itself. This one tells nothing."""
 _OF_ITS_OWN = -1
 """The session that a connection has without having made it."""
-_PULL = "pull "
 _MOST_ROUTES = 1024
 
 
@@ -89,7 +90,7 @@ class Client:
         self._transactions: dict[LocalTransaction, OpenWireTransaction] = {}
         self._temporary: set[Destination] = set()
         self._routes: dict[Destination, Envelope] = {}
-        self._pulls: dict[str, OpenWireConsumer] = {}
+        self._pulls: dict[OpenWireConsumer, Deadline] = {}
 
     @property
     def version(self) -> int:
@@ -178,8 +179,8 @@ class Client:
         for place in self._temporary:
             self.shared.router.remove(place.address)
         self._temporary.clear()
-        for what in self._pulls:
-            self.shared.deadlines.cancel((self.connection.conn, what))
+        for deadline in self._pulls.values():
+            deadline.cancel()
         self._pulls.clear()
 
     def flush(self, fields: Fields, wanted: Wanted) -> None:
@@ -257,9 +258,9 @@ class Client:
     def _drop(self, id: ConsumerId, last: int | None) -> None:
         consumer = self._consumers.pop(id)
         if consumer is not None:
-            for what in [what for what, each in self._pulls.items() if each is consumer]:
-                del self._pulls[what]
-                self.shared.deadlines.cancel((self.connection.conn, what))
+            deadline = self._pulls.pop(consumer, None)
+            if deadline is not None:
+                deadline.cancel()
             consumer.leave(last)
             self.shared.router.tidy(consumer.queue)
 
@@ -279,16 +280,16 @@ class Client:
         if timeout_ms < 0:
             consumer.nothing()
         elif timeout_ms > 0:
-            what = f"{_PULL}{consumer.id}"
-            self._pulls[what] = consumer
-            self.shared.deadlines.set(
-                (self.connection.conn, what), self.shared.now + timeout_ms * NS_PER_MS
-            )
+            deadline = self._pulls.get(consumer)
+            if deadline is None:
+                deadline = self._pulls[consumer] = self.shared.deadlines.timer(
+                    partial(self._on_pull_timeout, consumer), self.connection.conn
+                )
+            deadline.move(self.shared.now + timeout_ms * NS_PER_MS)
 
-    def due(self, what: str) -> None:
-        """The time of a pull is over."""
-        consumer = self._pulls.pop(what, None)
-        if consumer is not None and consumer.prefetch.pulled:
+    def _on_pull_timeout(self, consumer: OpenWireConsumer, now: Instant) -> None:
+        del self._pulls[consumer]
+        if consumer.prefetch.pulled:
             consumer.nothing()
 
     def control_consumer(self, fields: Fields, wanted: Wanted) -> None:

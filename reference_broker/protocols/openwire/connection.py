@@ -47,7 +47,6 @@ from brokerproof.reference_broker.settings.settings import Acceptor
 MAGIC = b"ActiveMQ"
 MOST = 100 * 1024 * 1024
 """Octets of a command that are waited for, whatever maxFrameSize says."""
-HANDSHAKE, SILENCE, SIGN = "handshake", "silence", "sign"
 COMMAND = b"a command"
 """What the look for silence is told for a whole command."""
 ROOM = "room"
@@ -84,8 +83,11 @@ class OpenWireConnection:
         self._signs: Signs | None = None
         self._stalled: Sending | None = None
         self._closing = False
+        self._handshake = shared.deadlines.timer(lambda now: self._close(), conn)
+        self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
+        self._next_sign = shared.deadlines.timer(self._on_sign, conn)
         if acceptor.handshake_timeout_ms > 0:
-            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+            self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
         self.send(
             command(
                 codes.WIRE_FORMAT, MAGIC, int32(codes.NEWEST), data(maps.write(self._options()))
@@ -142,7 +144,7 @@ class OpenWireConnection:
         self.version = min(codes.NEWEST, version)
         self._parser.most = least(self._parser.most, said.get("MaxFrameSize"))
         self._state = State.OPENED
-        self.shared.deadlines.cancel((self.conn, HANDSHAKE))
+        self._handshake.cancel()
         self._watch(now, said)
         self.send(command(codes.BROKER, int32(0), NO, *self._broker()))
 
@@ -161,8 +163,8 @@ class OpenWireConnection:
             first = ms(max(0, min(self._acceptor.openwire_initial_delay_ms, delay)))
             self._liveness.agreed(now, ms(duration), first)
             self._signs = self.shared.parts.openwire_signs(ms(duration), now + first)
-            self.shared.deadlines.set((self.conn, SILENCE), self._liveness.deadline())
-            self.shared.deadlines.set((self.conn, SIGN), self._signs.deadline)
+            self._silence_check.move(self._liveness.deadline())
+            self._next_sign.move(self._signs.deadline)
 
     def _broker(self) -> list[bytes]:
         name = self.shared.settings.name
@@ -243,29 +245,21 @@ class OpenWireConnection:
 
     # --- time -------------------------------------------------------------------------------------
 
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline of ours has come."""
-        if what == HANDSHAKE:
-            self._close()
-        elif what == SILENCE:
-            self._look(now)
-        elif what == SIGN:
-            signs = self._signs
-            assert signs is not None
-            if signs.wanted(now):
-                self.shared.outbox.send(self.conn, command(codes.KEEP_ALIVE, int32(0), NO))
-            self.shared.deadlines.set((self.conn, SIGN), signs.deadline)
-        else:
-            self._client.due(what)
+    def _on_sign(self, now: Instant) -> None:
+        signs = self._signs
+        assert signs is not None
+        if signs.wanted(now):
+            self.shared.outbox.send(self.conn, command(codes.KEEP_ALIVE, int32(0), NO))
+        self._next_sign.move(signs.deadline)
 
-    def _look(self, now: Instant) -> None:
-        """Whether the peer has been silent for too long. While a message has to wait it is not
-        read, and nobody can tell."""
+    def _on_silence_check(self, now: Instant) -> None:
+        """Give the peer up if it has been silent for too long. While a message has to wait it is
+        not read, and nobody can tell."""
         if self._stalled is not None:
             self._liveness.heard(now, COMMAND)
         deadline = self._liveness.deadline()
         if deadline > now:
-            self.shared.deadlines.set((self.conn, SILENCE), deadline)
+            self._silence_check.move(deadline)
             return
         self.observe("OPENWIRE-INACT-1", "the peer has been silent for too long")
         self._close()
@@ -306,8 +300,8 @@ class OpenWireConnection:
 
     def _end(self) -> None:
         self._state = State.CLOSED
-        for what in (HANDSHAKE, SILENCE, SIGN):
-            self.shared.deadlines.cancel((self.conn, what))
+        for deadline in (self._handshake, self._silence_check, self._next_sign):
+            deadline.cancel()
         stalled, self._stalled = self._stalled, None
         if stalled is not None:
             self._client.forget(stalled)

@@ -26,15 +26,13 @@ from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import After, withheld
 from brokerproof.reference_broker.protocols.stomp.connection import (
-    HANDSHAKE,
     ROOM,
-    TTL,
     State,
     StompConnection,
 )
 from brokerproof.reference_broker.protocols.stomp.frame import Frame, Version
 from brokerproof.reference_broker.protocols.stomp.heartbeat import Agreement, HeartBeatNegotiator
-from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
+from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal
 from brokerproof.reference_broker.settings.settings import Acceptor
 
 
@@ -153,17 +151,19 @@ class ActiveMqStompConnection(StompConnection):
             return True
         return super()._blocks(frame)
 
-    def due(self, now: Instant, what: str) -> None:
-        if what == HANDSHAKE or (what == TTL and self._liveness.deadline() <= now):
-            fault = refusal.TOO_SLOW if what == HANDSHAKE else refusal.NO_BEATS
-            self.shared.outbox.observe(
-                self.conn,
-                fault.requirement(self.version),
-                f"{fault.message}: closed without a word",
-            )
-            self.close()
-        else:
-            super().due(now, what)
+    def _on_handshake_timeout(self, now: Instant) -> None:
+        self._close_without_a_word(refusal.TOO_SLOW)
+
+    def _on_silence(self) -> None:
+        self._close_without_a_word(refusal.NO_BEATS)
+
+    def _close_without_a_word(self, fault: Fault) -> None:
+        self.shared.outbox.observe(
+            self.conn,
+            fault.requirement(self.version),
+            f"{fault.message}: closed without a word",
+        )
+        self.close()
 
     def _refuse(self, problem: Refusal, frame: Frame | None = None) -> None:
         if frame is None or self._state is not State.SESSION or self.acceptor.stomp_errors_close:

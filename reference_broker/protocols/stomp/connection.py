@@ -87,7 +87,6 @@ from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRu
 
 SERVER = "brokerproof/0.1.0"
 
-TTL, HANDSHAKE, BEAT = "ttl", "handshake", "beat"
 ROOM = "room"
 """Why a connection is not read: the address that it sends to is full."""
 ALARM = "alarm"
@@ -133,9 +132,12 @@ class StompConnection:
         """Whether it waits for the end of an alarm, or for space."""
         self._unread = b""
         shared.outbox.watch(conn, self._streaming)
+        self._handshake = shared.deadlines.timer(self._on_handshake_timeout, conn)
+        self._silence_check = shared.deadlines.timer(self._on_silence_check, conn)
+        self._next_beat = shared.deadlines.timer(self._on_beat, conn)
         self._watch()
         if acceptor.handshake_timeout_ms > 0:
-            shared.deadlines.set((conn, HANDSHAKE), now + ms(acceptor.handshake_timeout_ms))
+            self._handshake.move(now + ms(acceptor.handshake_timeout_ms))
 
     @property
     def is_open(self) -> bool:
@@ -176,38 +178,43 @@ class StompConnection:
                 problem.receipt = frame.get("receipt")
             self._refuse(problem, frame)
 
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline of ours has come: ``what`` is TTL, HANDSHAKE or BEAT."""
-        if what == BEAT and self._beats is not None:
+    # --- time -------------------------------------------------------------------------------------
+
+    def _on_beat(self, now: Instant) -> None:
+        if self._beats is not None:
             self.shared.outbox.send(self.conn, self._beats.beat(now))
-            self.shared.deadlines.set((self.conn, BEAT), self._beats.deadline)
-        elif what == HANDSHAKE:
-            detail = (
-                f"no CONNECT frame within {self.acceptor.handshake_timeout_ms} ms of the"
-                " connection's opening"
-            )
-            self._refuse(Refusal(refusal.TOO_SLOW, self.version, detail))
-        elif what == TTL:
-            deadline = self._liveness.deadline()
-            if deadline > now:
-                self._watch()
-            elif self.acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS:
-                detail = (
-                    f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
-                )
-                self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
-                self.close()
-            else:
-                detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
-                self._refuse(Refusal(self._silence, self.version, detail))
+            self._next_beat.move(self._beats.deadline)
+
+    def _on_handshake_timeout(self, now: Instant) -> None:
+        detail = (
+            f"no CONNECT frame within {self.acceptor.handshake_timeout_ms} ms of the connection's"
+            " opening"
+        )
+        self._refuse(Refusal(refusal.TOO_SLOW, self.version, detail))
+
+    def _on_silence_check(self, now: Instant) -> None:
+        if self._liveness.deadline() > now:
+            self._watch()
+        else:
+            self._on_silence()
+
+    def _on_silence(self) -> None:
+        """Give the peer up, which has been silent for too long."""
+        if self.acceptor.manners.heart_beats is HeartBeatRules.WHOLE_SECONDS:
+            detail = f"nothing came in two intervals of {self._ttl_ms} ms: the end, without a word"
+            self.shared.outbox.observe(self.conn, "RABBITMQ-STOMP-hb-2", detail)
+            self.close()
+        else:
+            detail = f"no data was received for the connection TTL of {self._ttl_ms} ms"
+            self._refuse(Refusal(self._silence, self.version, detail))
 
     def _watch(self) -> None:
-        """Has :meth:`due` called when the peer will have been silent for too long."""
+        """Look at the peer again when it will have been silent for too long."""
         deadline = self._liveness.deadline()
         if deadline >= NEVER:
-            self.shared.deadlines.cancel((self.conn, TTL))
+            self._silence_check.cancel()
         else:
-            self.shared.deadlines.set((self.conn, TTL), deadline)
+            self._silence_check.move(deadline)
 
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
         """``frame``, and everything behind it, waits until there is room."""
@@ -216,7 +223,7 @@ class StompConnection:
             frame.body.whole.hold()
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, ROOM)
-        self.shared.deadlines.cancel((self.conn, TTL))
+        self._silence_check.cancel()
         self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
 
     def _go_on(self) -> None:
@@ -253,7 +260,7 @@ class StompConnection:
         self.blocked = True
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, reason)
-        self.shared.deadlines.cancel((self.conn, TTL))
+        self._silence_check.cancel()
 
     def _read_again(self, reason: str) -> None:
         """``reason`` to stop is over."""
@@ -372,15 +379,14 @@ class StompConnection:
         self._parser.feed(rest)
         self.encoder = parts.encoder(version)
         self.shared.outbox.send(self.conn, self.encoder.frame("CONNECTED", tuple(headers)))
-        deadlines = self.shared.deadlines
-        deadlines.cancel((self.conn, HANDSHAKE))
+        self._handshake.cancel()
         self._ttl_ms = agreement.ttl_ms
         self._liveness.agreed(now, ms(agreement.ttl_ms), ms(agreement.first_look_ms))
         self._silence = refusal.SILENT_WITH_BEATS if agreement.client_beats else refusal.SILENT
         self._watch()
         if agreement.beat_ms:
             self._beats = parts.beats(ms(agreement.beat_ms), now)
-            deadlines.set((self.conn, BEAT), self._beats.deadline)
+            self._next_beat.move(self._beats.deadline)
 
     def _choose(self, accepted: str | None) -> Version:
         """The highest version that both sides have (STOMP11-NEGO-04, STOMP12-NEGO-04); without the
@@ -459,8 +465,8 @@ class StompConnection:
         self._state = State.CLOSED
         self._parser.abandon()
         self._forget_waiting()
-        for what in (TTL, HANDSHAKE, BEAT):
-            self.shared.deadlines.cancel((self.conn, what))
+        for deadline in (self._silence_check, self._handshake, self._next_beat):
+            deadline.cancel()
         self.shared.admission.forget(self._on_room)
         self.shared.alarms.forget(self._unblock)
         subscriptions = list(self.subscriptions.values())

@@ -49,7 +49,6 @@ from brokerproof.reference_broker.settings.settings import Acceptor
 CLOSING_MS = 2000
 """For how long the peer's Close is waited for."""
 
-_CLOSING = "ws closing"
 _NORMAL = 1000
 
 
@@ -60,8 +59,6 @@ class Inner(Protocol):
     def is_open(self) -> bool: ...
 
     def receive(self, now: Instant, data: bytes) -> None: ...
-
-    def due(self, now: Instant, what: str) -> None: ...
 
     def hold(self, held: bool) -> None: ...
 
@@ -88,7 +85,9 @@ class WebSocketConnection:
         self._state = State.UPGRADING
         self._upgrade = Upgrade()
         self._frames = Frames(acceptor.web_socket_max_frame_payload_length)
+        self._closing = shared.deadlines.timer(lambda now: self._end(), conn)
         shared.outbox.wrap(conn, self)
+        shared.deadlines.divert(conn, lambda now: self._on_upgrade_timeout())
 
     @property
     def is_open(self) -> bool:
@@ -131,15 +130,10 @@ class WebSocketConnection:
                 self._put(framing.close(problem.code, str(problem)))
             self._end()
 
-    def due(self, now: Instant, what: str) -> None:
-        """A deadline has come: ours, or one of the STOMP connection, which began to count when the
-        peer connected."""
-        if what == _CLOSING:
-            self._end()
-        elif self._state is State.UPGRADING:
-            self._answer(self._upgrade.late("the request did not come in time"))
-        else:
-            self._inner.due(now, what)
+    def _on_upgrade_timeout(self) -> None:
+        """Refuse the upgrade: a time limit of the STOMP connection, counted since the peer
+        connected, is over."""
+        self._answer(self._upgrade.late("the request did not come in time"))
 
     def hold(self, held: bool) -> None:
         """Whether the peer gets no messages because it does not read."""
@@ -167,12 +161,14 @@ class WebSocketConnection:
         """The STOMP connection has ended: the closing handshake begins."""
         self._put(framing.close(_NORMAL))
         self._state = State.CLOSING
-        self._shared.deadlines.set((self._conn, _CLOSING), self._shared.now + ms(CLOSING_MS))
+        self._shared.deadlines.divert(self._conn, None)
+        self._closing.move(self._shared.now + ms(CLOSING_MS))
 
     # --- the rest ---------------------------------------------------------------------------------
 
     def _answer(self, answer: Answer) -> None:
         self._put(answer.octets)
+        self._shared.deadlines.divert(self._conn, None)
         if answer.accepted:
             self._state = State.OPEN
         else:
@@ -189,7 +185,8 @@ class WebSocketConnection:
 
     def _finish(self) -> None:
         self._state = State.CLOSED
-        self._shared.deadlines.cancel((self._conn, _CLOSING))
+        self._closing.cancel()
+        self._shared.deadlines.divert(self._conn, None)
         self._shared.outbox.unwrap(self._conn)
         if self._inner.is_open:
             self._inner.lost()

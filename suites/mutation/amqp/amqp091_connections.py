@@ -11,7 +11,7 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.protocols.amqp091 import methods
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
-from brokerproof.reference_broker.protocols.amqp091.connection import LOOK, Amqp091Connection, State
+from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection, State
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import CONNECTION_FORCED, Refusal
 from brokerproof.reference_broker.protocols.amqp091.framing import HEARTBEAT, METHOD
@@ -43,11 +43,11 @@ def nobody_is_given_up(parts: Parts, reached: Reached) -> Parts:
     """A client may be silent for ever."""
 
     class Faulty(Amqp091Connection):
-        def due(self, now: Instant, what: str) -> None:
-            if what == LOOK and self._beats is not None:
+        def _on_silence_check(self, now: Instant) -> None:
+            if self._beats is not None:
                 reached()
                 self._beats.heard()
-            super().due(now, what)
+            super()._on_silence_check(now)
 
     return replace(parts, amqp091=Faulty)
 
@@ -59,9 +59,10 @@ def silence_is_answered(parts: Parts, reached: Reached) -> Parts:
     class Faulty(Amqp091Connection):
         looks = False
 
-        def due(self, now: Instant, what: str) -> None:
-            self.looks = what == LOOK
-            super().due(now, what)
+        def _on_silence_check(self, now: Instant) -> None:
+            self.looks = True
+            super()._on_silence_check(now)
+            self.looks = False
 
         def end(self) -> None:
             if self.looks:

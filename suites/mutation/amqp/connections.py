@@ -10,8 +10,6 @@ from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.connection import (
-    BEAT,
-    SILENCE,
     AmqpConnection,
     State,
 )
@@ -261,12 +259,12 @@ def beats_behind_close(parts: Parts, reached: Reached) -> Parts:
         def close_with(self, error: Error) -> None:
             super().close_with(error)
             if self._beat_every:
-                self.shared.deadlines.set((self.conn, BEAT), self.shared.now + self._beat_every)
+                self._next_beat.move(self.shared.now + self._beat_every)
 
-        def due(self, now: Instant, what: str) -> None:
-            if what == BEAT and self._state is not State.OPENED:
+        def _on_beat(self, now: Instant) -> None:
+            if self._state is not State.OPENED:
                 reached()
-            super().due(now, what)
+            super()._on_beat(now)
 
     return replace(parts, amqp=Faulty)
 
@@ -361,7 +359,7 @@ def _opening(parts: Parts, reached: Reached, idle: Any) -> Parts:
             if every is not None:
                 reached()
                 self._beat_every = every
-                self.shared.deadlines.set((self.conn, BEAT), self._sent_at + every)
+                self._next_beat.move(self._sent_at + every)
 
     return replace(parts, amqp=Faulty)
 
@@ -418,16 +416,9 @@ def announces_more_than_it_waits(parts: Parts, reached: Reached) -> Parts:
 
 def _silence(parts: Parts, reached: Reached, instead: Any) -> Parts:
     class Faulty(AmqpConnection):
-        def due(self, now: Instant, what: str) -> None:
-            if (
-                what == SILENCE
-                and self._frame_at + self._ttl <= now
-                and self._state is State.OPENED
-            ):
-                reached()
-                instead(self, now)
-            else:
-                super().due(now, what)
+        def _on_silence(self, now: Instant) -> None:
+            reached()
+            instead(self, now)
 
     return replace(parts, amqp=Faulty)
 

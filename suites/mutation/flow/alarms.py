@@ -152,18 +152,19 @@ def the_first_alarm_that_is_over_frees_stomp(parts: Parts, reached: Reached) -> 
             blocks = super()._blocks(frame)
             raised = self.shared.alarms.raised
             if blocks and len(raised) > 1:
-                self.shared.deadlines.set((self.conn, "one is over"), self.shared.now + 1_000_000)
+                self._look_again(self.shared.now)
             return blocks
 
-        def due(self, now: Instant, what: str) -> None:
-            if what != "one is over":
-                super().due(now, what)
-            elif self.blocked and len(self.shared.alarms.raised) == 1:
+        def _look_again(self, now: Instant) -> None:
+            self.shared.deadlines.call_at(now + 1_000_000, self._on_look, self.conn)
+
+        def _on_look(self, now: Instant) -> None:
+            if self.blocked and len(self.shared.alarms.raised) == 1:
                 reached()
                 self.shared.alarms.forget(self._unblock)
                 self._unblock()
             elif self.blocked:
-                self.shared.deadlines.set((self.conn, what), now + 1_000_000)
+                self._look_again(now)
 
     return replace(parts, stomp=Faulty)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.protocols.core import codes
-from brokerproof.reference_broker.protocols.core.connection import TTL, TTL_MS, CoreConnection
+from brokerproof.reference_broker.protocols.core.connection import TTL_MS, CoreConnection
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.suites.mutation.mutant import Group, Reached
 
@@ -21,11 +21,10 @@ def silence_goes_on_for_ever(parts: Parts, reached: Reached) -> Parts:
     """Nobody is given up for being silent."""
 
     class Faulty(CoreConnection):
-        def due(self, now: Instant, what: str) -> None:
-            if what == TTL:
-                reached()
-                self._liveness.heard(now, b"")
-            super().due(now, what)
+        def _on_silence_check(self, now: Instant) -> None:
+            reached()
+            self._liveness.heard(now, b"")
+            super()._on_silence_check(now)
 
     return replace(parts, core=Faulty)
 
@@ -40,7 +39,7 @@ def the_ttl_of_the_client_is_not_taken(parts: Parts, reached: Reached) -> Parts:
             super()._about_life(now, type, fields, octets)
             if type == codes.PING and self._ttl_ms > 0:
                 self._liveness.ttl = reached.instead(self._liveness.ttl, before)
-                self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+                self._silence_check.move(self._liveness.deadline())
 
     return replace(parts, core=Faulty)
 
@@ -77,6 +76,6 @@ def minus_one_is_the_default(parts: Parts, reached: Reached) -> Parts:
             if type == codes.PING and self._ttl_ms < 0:
                 reached()
                 self._liveness.ttl = TTL_MS * 1_000_000
-                self.shared.deadlines.set((self.conn, TTL), self._liveness.deadline())
+                self._silence_check.move(self._liveness.deadline())
 
     return replace(parts, core=Faulty)

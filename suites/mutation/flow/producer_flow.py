@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.families.activemq.cursor import (
     CURSORS,
@@ -19,6 +20,7 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
     NoSpace,
     ProducerFlow,
     Sending,
+    _Waiting,
 )
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
 from brokerproof.reference_broker.kernel.destinations import is_topic
@@ -525,14 +527,9 @@ def added_after_it_failed(parts: Parts, reached: Reached) -> Parts:
     """A send that failed is added when there is space."""
 
     class Faulty(ProducerFlow):
-        def due(self, what: str) -> bool:
-            waiting = self._timed.get(what)
-            ours = super().due(what)
-            if waiting is not None:
-                reached()
-                self._wait(
-                    replace(waiting.sending, settled=lambda problem: None), waiting.account, 0
-                )
-            return ours
+        def _on_timeout(self, waiting: _Waiting, now: Instant) -> None:
+            super()._on_timeout(waiting, now)
+            reached()
+            self._wait(replace(waiting.sending, settled=lambda problem: None), waiting.account, 0)
 
     return flowing(parts, Faulty)

@@ -146,7 +146,7 @@ def no_grace(parts: Parts, reached: Reached) -> Parts:
             monitor = self._liveness
             if isinstance(monitor, Monitor) and self._beats_promised() and monitor.cut is None:
                 monitor.cut = ms(self._ttl_ms) // 2
-                self.shared.deadlines.set((self.conn, "ttl"), monitor.deadline())
+                self._silence_check.move(monitor.deadline())
 
         def _beats_promised(self) -> bool:
             return self.is_open and self._silence.v12 == "ARTEMIS-STOMP-ttl-3"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
-from brokerproof.reference_broker.protocols.stomp.connection import BEAT, StompConnection
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.suites.mutation.mutant import Group, Reached
 
 beats = Group("beats")
@@ -114,7 +114,7 @@ def put_off_by_the_clients(parts: Parts, reached: Reached) -> Parts:
             if before is not None and self.is_open and before.deadline != now + before.period:
                 reached()
                 before.deadline = now + before.period
-                self.shared.deadlines.set((self.conn, BEAT), before.deadline)
+                self._next_beat.move(before.deadline)
 
     return replace(parts, stomp=Faulty)
 
@@ -124,11 +124,11 @@ def cr_lf_in_1_1(parts: Parts, reached: Reached) -> Parts:
     """A beat is CR LF, also in 1.1, where an end of line is LF alone."""
 
     class Faulty(StompConnection):
-        def due(self, now: Instant, what: str) -> None:
-            if what == BEAT and self._beats is not None and self.version.wire == "1.1":
+        def _on_beat(self, now: Instant) -> None:
+            if self._beats is not None and self.version.wire == "1.1":
                 reached()
                 self.shared.outbox.send(self.conn, b"\r")
-            super().due(now, what)
+            super()._on_beat(now)
 
     return replace(parts, stomp=Faulty)
 
@@ -157,7 +157,7 @@ def although_not_wanted(parts: Parts, reached: Reached) -> Parts:
             if not connected and self._version_agreed() and self._beats is None and self.is_open:
                 reached()
                 self._beats = self.shared.parts.beats(500_000_000, now)
-                self.shared.deadlines.set((self.conn, BEAT), self._beats.deadline)
+                self._next_beat.move(self._beats.deadline)
 
         def _version_agreed(self) -> bool:
             return self._state.name == "SESSION"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerproof.reference_broker.kernel.deadlines import Deadlines
+from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.suites.units.drivers.broker import patient
 
 keys = st.tuples(st.integers(0, 3), st.sampled_from(["a", "b"]))
@@ -21,25 +21,32 @@ steps = st.one_of(
 @given(st.lists(steps, max_size=200))
 def test_like_a_dictionary(script: list[tuple[str, tuple[int, str], int]]) -> None:
     deadlines, model = Deadlines(), {}
+    timers: dict[tuple[int, str], Deadline] = {}
     for turn, (verb, key, at) in enumerate(script):
         if verb == "set":
-            deadlines.set(key, at)
+            timers.setdefault(key, deadlines.timer(lambda now: None)).move(at)
             model[key] = (at, turn)
         elif verb == "cancel":
-            deadlines.cancel(key)
+            if key in timers:
+                timers[key].cancel()
             model.pop(key, None)
         else:
             due = [each for each in model if model[each][0] <= at]
             expected = min(due, key=lambda each: model[each], default=None)
-            assert deadlines.pop_due(at) == expected
-            if expected is not None:
+            deadline = deadlines.pop_due(at)
+            if expected is None:
+                assert deadline is None
+            else:
+                assert deadline is timers[expected]
+                assert deadline.at is None
                 del model[expected]
         assert deadlines.next() == min((each for each, _ in model.values()), default=None)
 
 
 def test_replacing_often_does_not_grow() -> None:
     deadlines = Deadlines()
+    timer = deadlines.timer(lambda now: None)
     for at in range(10_000, 0, -1):
-        deadlines.set((1, "a"), at)
+        timer.move(at)
     assert len(deadlines._heap) < 100
     assert deadlines.next() == 1

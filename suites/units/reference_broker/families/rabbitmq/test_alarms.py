@@ -13,8 +13,6 @@ from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
 from brokerproof.reference_broker.families.rabbitmq.alarms import Alarms
 from brokerproof.reference_broker.families.rabbitmq.resources import (
     ASSUMED_MEMORY,
-    LOOK_DISK,
-    LOOK_MEMORY,
     Resources,
 )
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
@@ -45,7 +43,7 @@ def test_the_watermark(limit: float, total: int | None, space: int | None, octet
     assert alarms.raised == ()  # at the limit it is not short
     resources.read(0, ResourcesRead(octets + 1, total, space))
     assert alarms.raised == ()  # nobody has looked
-    resources.due(0, LOOK_MEMORY)
+    resources.check_memory(0)
     assert alarms.raised == ("memory",)
 
 
@@ -63,7 +61,7 @@ def test_how_often_the_disk_is_looked_at(free: int, interval_ms: int) -> None:
     alarms, deadlines = Alarms(), Deadlines()
     resources = Resources(alarms, deadlines, 100.0, 50_000_000)
     resources.read(0, ResourcesRead(0, disk_free=free))
-    deadlines.cancel((0, LOOK_MEMORY))
+    resources.memory_check.cancel()
     assert deadlines.next() == ms(interval_ms)
     assert alarms.raised == (("disk",) if free < 50_000_000 else ())
 
@@ -74,7 +72,7 @@ def test_a_disk_limit_relative_to_memory() -> None:
     resources.read(0, ResourcesRead(0, GIB, disk_free=GIB))
     assert alarms.raised == ()
     resources.read(0, ResourcesRead(0, GIB, disk_free=GIB - 1))
-    resources.due(0, LOOK_DISK)
+    resources.check_disk(0)
     assert alarms.raised == ("disk",)
 
 
