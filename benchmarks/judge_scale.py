@@ -138,7 +138,7 @@ def judges(folder: Path) -> dict[str, Any]:
     """The judges on Spark."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.catalogue.requirements import load as requirements
-    from brokerproof.harness.oracles.expectations import ground
+    from brokerproof.harness.oracles.expectations import expectations_of
     from brokerproof.reports.judging.conclusion import conclude
     from brokerproof.reports.judging.judge import judge
     from brokerproof.reports.requirements import Requirements
@@ -149,7 +149,7 @@ def judges(folder: Path) -> dict[str, Any]:
     with session("local[2]", heap="4g", brief=True) as spark:
         ready = time.monotonic()
         judgement = judge(
-            spark, local([str(folder)], 2), ground("artemis", load("artemis").parameters)
+            spark, local([str(folder)], 2), expectations_of("artemis", load("artemis").parameters)
         )
         found = conclude(judgement, Requirements(requirements().values()).level)
         done = time.monotonic()
@@ -173,10 +173,10 @@ def oracles(folder: Path) -> dict[str, Any]:
     """The pure-Python oracles, which hold all events in memory."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.oracles import connection_lifetimes, recording
-    from brokerproof.harness.oracles.expectations import ground
+    from brokerproof.harness.oracles.expectations import expectations_of
     from brokerproof.harness.trace import read
 
-    about = ground("artemis", load("artemis").parameters)
+    about = expectations_of("artemis", load("artemis").parameters)
     began = time.monotonic()
     events = [
         read.event(row) for path in sorted(folder.glob("part-*.parquet")) for row in read.rows(path)

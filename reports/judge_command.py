@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.oracles.capture_gaps import OF_ALL
-from brokerproof.harness.oracles.expectations import NOTHING, Ground, ground
+from brokerproof.harness.oracles.expectations import NOTHING, Expectations, expectations_of
 from brokerproof.harness.results.verdict import exit_code
 from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.command import Refusal, in_one_sentence
@@ -103,13 +103,13 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
     )
 
 
-def ground_of(profile: str, *, guessed: bool) -> Ground:
+def ground_of(profile: str, *, guessed: bool) -> Expectations:
     """What a profile promises. ``guessed``: nobody said that the broker had the profile's defaults,
     so only what every configuration has in common counts. Raises
     :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     if profile == "stomp":
         return NOTHING
-    return ground(profile, profiles.load(profile).parameters, defaults=not guessed)
+    return expectations_of(profile, profiles.load(profile).parameters, defaults=not guessed)
 
 
 def text(found: Conclusion, profile: str) -> str:

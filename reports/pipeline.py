@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from brokerproof.harness.catalogue import profiles
-from brokerproof.harness.oracles.expectations import Ground, ground
+from brokerproof.harness.oracles.expectations import Expectations, expectations_of
 from brokerproof.reports import spark_paths as places
 from brokerproof.reports.brokers import Broker, Measured, brokers
 from brokerproof.reports.exports import badge, ctrf, junit, summary
@@ -168,12 +168,12 @@ def tables_of(
     )
 
 
-def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Ground]:
+def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:
     """What each target's recordings are held against: what its profile has in common for every
     acceptor."""
     known = profiles.names()
     return {
-        (run.name, str(target["name"])): ground(
+        (run.name, str(target["name"])): expectations_of(
             name, profiles.load(name).parameters, defaults=False
         )
         for run in runs

@@ -16,7 +16,7 @@ from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles.connection_lifetimes import MARGIN, SURELY_LATE
-from brokerproof.harness.protocols.amqp091.fact_reader import ANSWERS, DELIVERIES, number
+from brokerproof.harness.protocols.amqp091.fact_reader import ANSWERS, DELIVERIES
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
@@ -26,6 +26,7 @@ from brokerproof.harness.trace.events import (
     Headers,
     HeartBeatReceived,
 )
+from brokerproof.harness.trace.facts import number
 
 PREFETCH, TAGS, BEATS = "AMQP091-QOS-01", "AMQP091-TAG-01", "AMQP091-HB-02"
 UNKNOWN, BLOCKED = "AMQP091-ACK-01", "RABBITMQ-FLOW-notify-1"

@@ -21,21 +21,11 @@ from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.trace.events import Event, OctetsReceivedUnseen, OctetsSentUnseen
+from brokerproof.harness.trace.facts import HIDING_NOTHING, UNTIL_NOW
 
-KINDS = ("OctetsReceivedUnseen", "OctetsSentUnseen")
-UNTIL_NOW, FAR = "ENDS", "FAR"
-"""Reasons that hide no octets: the recording ended, and the connection did not; whoever captured
-was not known to be near the broker, so that a silence may be the network's."""
-HIDING_NOTHING = frozenset({UNTIL_NOW, FAR})
 OF_ALL = frozenset({"lost", "disordered"})
 """Kinds that could have been otherwise on any connection."""
 _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
-
-
-def hides(kind: str, command: str) -> bool:
-    """Whether an event of that ``kind`` says that octets of a connection are not in the
-    recording."""
-    return kind in KINDS and command not in HIDING_NOTHING
 
 
 def hidden(event: Event) -> bool:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 
 from brokerproof.harness.model.enums import Vantage
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration, Instant, ms
-from brokerproof.harness.oracles.capture_gaps import HIDING_NOTHING
-from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.oracles.liveness import silence_interval
-from brokerproof.harness.oracles.recording import Irregularity
+from brokerproof.harness.oracles.recording import Anomaly
 from brokerproof.harness.trace.events import (
     ConnectionAbandoned,
     ConnectionClosed,
@@ -34,6 +33,7 @@ from brokerproof.harness.trace.events import (
     OctetsSent,
     OctetsSentUnseen,
 )
+from brokerproof.harness.trace.facts import HIDING_NOTHING
 
 SILENT, EARLY, LATE = "silent", "closed early", "closed late"
 KINDS = (SILENT, EARLY, LATE)
@@ -70,8 +70,8 @@ class Lifetime:
 
 
 def find_anomalies(
-    life: Lifetime, ground: Ground = NOTHING, *, whole: bool = True
-) -> Iterator[Irregularity]:
+    life: Lifetime, ground: Expectations = NOTHING, *, whole: bool = True
+) -> Iterator[Anomaly]:
     """What is wrong with one life. Where a recording is not ``whole``, nobody knows that the broker
     was not just being stopped: a close that came early and without a word is uncertain there."""
     yield from _beats(life)
@@ -87,7 +87,7 @@ def promised(life: Lifetime) -> Duration | None:
     return max(asked[1], agreed[0]) * NS_PER_MS if asked[1] and agreed[0] else None
 
 
-def _beats(life: Lifetime) -> Iterator[Irregularity]:
+def _beats(life: Lifetime) -> Iterator[Anomaly]:
     due = promised(life)
     if due is None:
         return
@@ -104,7 +104,7 @@ def _beats(life: Lifetime) -> Iterator[Irregularity]:
         uncertain = longest <= SURELY_LATE * allowed + NS_PER_S or (
             life.unseen is not None and life.unseen <= until
         )
-        yield Irregularity(SILENT, "", life.conn, "", what, ((until, 0),), uncertain)
+        yield Anomaly(SILENT, "", life.conn, "", what, ((until, 0),), uncertain)
 
 
 def ttl_ms(life: Lifetime, modifier: float) -> int:
@@ -112,7 +112,7 @@ def ttl_ms(life: Lifetime, modifier: float) -> int:
     return int(heart_beat(life.agreed)[1] * modifier)
 
 
-def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[Irregularity]:
+def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[Anomaly]:
     ttl = ttl_ms(life, modifier)
     if not ttl or life.ended is None or life.spoken is None or life.goodbye or life.opaque:
         return
@@ -130,10 +130,10 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[Ir
         life.error is None or _EXPIRED.search(life.error) is not None
     )
     if by_ttl and silence < lo - MARGIN:
-        yield Irregularity(EARLY, "", life.conn, "", f"the broker closed after {between}", witness)
+        yield Anomaly(EARLY, "", life.conn, "", f"the broker closed after {between}", witness)
     margin = max(MARGIN, hi // 50)
     if silence > hi + margin and (life.ended_by == "harness" or by_ttl):
-        yield Irregularity(
+        yield Anomaly(
             LATE,
             "",
             life.conn,

@@ -1,76 +1,78 @@
-"""Events of a connection as its readings take them, and which reading that is: the protocol of its
-first frame says so."""
+"""Reads the events of one connection into facts, by the protocol of its first frame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from brokerproof.harness.oracles import capture_gaps
-from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.protocols.amqp091 import fact_reader as amqp091_fact_reader
+from brokerproof.harness.protocols.amqp091.fact_reader import Amqp091FactReader
 from brokerproof.harness.protocols.core import fact_reader as core_fact_reader
-from brokerproof.harness.protocols.stomp import fact_reader as stomp_fact_reader
-from brokerproof.harness.protocols.stomp.fact_reader import Fact, Row, key_of
+from brokerproof.harness.protocols.core.fact_reader import CoreFactReader
+from brokerproof.harness.protocols.stomp.fact_reader import StompFactReader
 from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
+from brokerproof.harness.trace.facts import Fact, Row, key_of
 
 STOMP, AMQP091, CORE = "STOMP", "AMQP091", "CORE"
 READABLE = (STOMP, AMQP091, CORE)
-"""The protocols of whose messages the books are kept. One recording (one example of a case) is
-wholly known only where all its connections speak the same of them: what one protocol calls a queue
-has another name in the next."""
+"""Protocols whose messages are followed. A recording (one example of a case) is completely known
+only if all its connections speak the same one of them: a queue has another name in each."""
 WITH_BODY = frozenset(
     {"SEND", "MESSAGE", *amqp091_fact_reader.WITH_BODY, *core_fact_reader.WITH_BODY}
 )
 """Frames that carry a message."""
 
 
-class Reading(Protocol):
-    """One connection while it is read."""
+class FactReader(Protocol):
+    """The reader of one connection."""
 
-    def note(self, row: Row) -> Iterator[Fact]:
-        """Enters one event; yields what is decided by it."""
+    def read(self, row: Row) -> Iterator[Fact]:
+        """Read one event; yield the facts it decides."""
         ...
 
     def end(self) -> Iterator[Fact]:
-        """The recording ended: everything open is told as it stands."""
+        """The recording ended: yield every open fact as it stands."""
         ...
-
-
-_READINGS: Mapping[str, Callable[[int, Ground], Reading]] = {
-    STOMP: stomp_fact_reader.Reading,
-    AMQP091: lambda conn, _: amqp091_fact_reader.Reading(conn),
-    CORE: lambda conn, _: core_fact_reader.Reading(conn),
-}
 
 
 @dataclass
-class Spoken:
-    """The reading of a connection whose protocol shows with its first frame."""
+class ConnectionReader:
+    """The reader of a connection whose protocol its first frame shows."""
 
     conn: int
-    ground: Ground = NOTHING
-    _reading: Reading | None = None
+    expectations: Expectations = NOTHING
+    _reader: FactReader | None = None
 
-    def note(self, row: Row) -> Iterator[Fact]:
-        """Enters one event; yields what is decided by it."""
-        if self._reading is None:
+    def read(self, row: Row) -> Iterator[Fact]:
+        """Read one event; yield the facts it decides."""
+        if self._reader is None:
             if row.kind == "ConnectionOpened":
                 return
-            self._reading = _READINGS.get(row.protocol, stomp_fact_reader.Reading)(
-                self.conn, self.ground
-            )
-        yield from self._reading.note(row)
+            self._reader = self._reader_of(row.protocol)
+        yield from self._reader.read(row)
 
     def end(self) -> Iterator[Fact]:
-        """The recording ended."""
-        if self._reading is not None:
-            yield from self._reading.end()
+        """The recording ended: yield every open fact as it stands."""
+        if self._reader is not None:
+            yield from self._reader.end()
+
+    def _reader_of(self, protocol: str) -> FactReader:
+        match protocol:
+            case "AMQP091":
+                return Amqp091FactReader(self.conn)
+            case "CORE":
+                return CoreFactReader(self.conn)
+            case _:
+                return StompFactReader(
+                    self.conn, self.expectations.windows, self.expectations.window
+                )
 
 
 def row(place: int, event: Event) -> Row:
-    """A recorded event at ``place`` of the recording as a row."""
+    """Return a recorded event at ``place`` of the recording as a row."""
     when, kind = (event.at_ns, place), type(event).__name__
     protocol = getattr(event, "protocol", "")
     if isinstance(event, (FrameSent, FrameReceived)):
@@ -82,10 +84,10 @@ def row(place: int, event: Event) -> Row:
 
 
 def readable(protocols: set[str]) -> bool:
-    """Whether connections that speak these tell together all that was sent."""
+    """True if connections that speak ``protocols`` together show every message that was sent."""
     return len(protocols) <= 1 and protocols <= set(READABLE)
 
 
 def hides(event: Event) -> bool:
-    """Whether octets passed of which nobody knows what they say."""
+    """True if bytes passed whose meaning the recording does not show."""
     return capture_gaps.hidden(event) or type(event).__name__ == "OctetsSent"

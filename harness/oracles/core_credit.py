@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
+from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 BOUND, ASKED = "ARTEMIS-FLOW-consumer-1", "ARTEMIS-FLOW-producer-1"
-FORCED = "_hornetq.forced.delivery.seq"
 PROTOCOL = "CORE"
 
 

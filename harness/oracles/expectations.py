@@ -10,7 +10,7 @@ from brokerproof.harness.catalogue.profiles import Value
 
 
 @dataclass(frozen=True)
-class Ground:
+class Expectations:
     """Times in milliseconds, windows in octets.
 
     ``windows``: the SUBSCRIBE headers that ask for a window, with what each counts (``octets``,
@@ -28,11 +28,13 @@ class Ground:
     queues: bool = False
 
 
-NOTHING = Ground()
+NOTHING = Expectations()
 """Nothing is known of the family: only what the frames themselves promise is judged."""
 
 
-def ground(profile: str, parameters: Mapping[str, Value], *, defaults: bool = True) -> Ground:
+def expectations_of(
+    profile: str, parameters: Mapping[str, Value], *, defaults: bool = True
+) -> Expectations:
     """The ground of a profile. Without ``defaults`` only what every configuration of the family has
     in common counts: windows that frames ask for, and no TTL, whose factor an acceptor may set."""
     windows: dict[str, str] = {}
@@ -43,13 +45,13 @@ def ground(profile: str, parameters: Mapping[str, Value], *, defaults: bool = Tr
             str(parameters["prefetch_header"]): str(parameters.get("prefetch_unit", "messages"))
         }
     if not defaults:
-        return Ground(profile, windows, queues=bool(windows))
+        return Expectations(profile, windows, queues=bool(windows))
     modifier, check = (
         parameters.get("heart_beat_to_connection_ttl_modifier"),
         parameters.get("connection_ttl_check_interval_ms"),
     )
     window = parameters.get("stomp_consumer_window_size")
-    return Ground(
+    return Expectations(
         profile,
         windows,
         int(window) if window is not None else None,

@@ -32,21 +32,21 @@ from typing import TypeAlias
 
 from brokerproof.harness.model.enums import Vantage
 from brokerproof.harness.oracles import capture_gaps, connection_reader
-from brokerproof.harness.oracles.connection_reader import Spoken, row
-from brokerproof.harness.oracles.expectations import NOTHING, Ground
-from brokerproof.harness.protocols.stomp.fact_reader import (
+from brokerproof.harness.oracles.connection_reader import ConnectionReader, row
+from brokerproof.harness.oracles.expectations import NOTHING, Expectations
+from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
+from brokerproof.harness.trace.facts import (
+    Delivered,
     End,
     Fact,
-    Got,
-    Joined,
     Key,
-    Left,
-    Opaque,
     Overrun,
     Sent,
+    Subscribed,
+    UnreadableConnection,
+    Unsubscribed,
     When,
 )
-from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
 
 CHANNELS = 1 << 20
 """Above every number of a channel of one connection."""
@@ -54,7 +54,7 @@ KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unm
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Irregularity:
+class Anomaly:
     """One thing that is wrong: its kind, where, and the places of the recording that show it
     (``witness``)."""
 
@@ -68,7 +68,7 @@ class Irregularity:
 
 
 @dataclass
-class Circumstances:
+class MessageContext:
     """What one message's fate depends on besides itself."""
 
     complete: bool = True
@@ -86,8 +86,8 @@ class Circumstances:
 
 
 def of_message(
-    key: Key, sends: Sequence[Sent], gots: Sequence[Got], about: Circumstances
-) -> Iterator[Irregularity]:
+    key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], about: MessageContext
+) -> Iterator[Anomaly]:
     """What is wrong with one message; ``gots`` in the order of their instants."""
     if len(sends) > 1:
         return
@@ -100,7 +100,7 @@ def of_message(
             "phantom", gots[0], key, "was delivered and its transaction had been aborted", sent.when
         )
         return
-    copies: dict[tuple[int, str], list[Got]] = defaultdict(list)
+    copies: dict[tuple[int, str], list[Delivered]] = defaultdict(list)
     for got in gots:
         one_for_all = got.anycast or (sent is not None and sent.anycast)
         copies[(-1, got.queue) if one_for_all else (got.conn, got.subscription)].append(got)
@@ -116,13 +116,13 @@ def of_message(
             yield from _first(key, each[0], about)
 
 
-def _first(key: Key, got: Got, about: Circumstances) -> Iterator[Irregularity]:
+def _first(key: Key, got: Delivered, about: MessageContext) -> Iterator[Anomaly]:
     departed = about.departed.get(got.queue)
     if got.marked and about.complete and (departed is None or departed > got.when):
         yield _wrong("mismarked", got, key, "called itself a redelivery when it came first")
 
 
-def _again(key: Key, gots: Sequence[Got], about: Circumstances) -> Iterator[Irregularity]:
+def _again(key: Key, gots: Sequence[Delivered], about: MessageContext) -> Iterator[Anomaly]:
     for before, after in pairwise(gots):
         left = about.left.get((before.conn, before.subscription))
         gone = left is not None and left < after.when
@@ -137,7 +137,7 @@ def _again(key: Key, gots: Sequence[Got], about: Circumstances) -> Iterator[Irre
         yield _wrong(kind, after, key, why, before.when)
 
 
-def could_be_lost(sent: Sent, about: Circumstances) -> bool:
+def could_be_lost(sent: Sent, about: MessageContext) -> bool:
     """Whether a message that never came had to come, if a later one of its producer did."""
     return (
         bool(sent.confirmed and sent.anycast)
@@ -146,16 +146,16 @@ def could_be_lost(sent: Sent, about: Circumstances) -> bool:
     )
 
 
-def missing(key: Key, sent: Sent, about: Circumstances) -> Irregularity:
+def missing(key: Key, sent: Sent, about: MessageContext) -> Anomaly:
     """A message that never came and was overtaken."""
     what = f"{key} was confirmed and never delivered, and a later one of its producer was"
     uncertain = sent.queue in about.departed or not sent.routed
-    return Irregularity("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
+    return Anomaly("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
 
 
 def first_deliveries(
-    sent: Sent, gots: Sequence[Got], about: Circumstances
-) -> Iterator[tuple[Got, bool]]:
+    sent: Sent, gots: Sequence[Delivered], about: MessageContext
+) -> Iterator[tuple[Delivered, bool]]:
     """The first delivery of a message, on a topic that of each subscription, and whether its place
     means something."""
     seen: set[tuple[int, str]] = set()
@@ -168,15 +168,15 @@ def first_deliveries(
             yield got, not sent.strange and not again and (departed is None or departed > got.when)
 
 
-def _wrong(kind: str, got: Got, key: Key, why: str, before: When | None = None) -> Irregularity:
+def _wrong(kind: str, got: Delivered, key: Key, why: str, before: When | None = None) -> Anomaly:
     witness = (got.when,) if before is None else (before, got.when)
-    return Irregularity(kind, got.queue, got.conn, got.subscription, f"{key} {why}", witness)
+    return Anomaly(kind, got.queue, got.conn, got.subscription, f"{key} {why}", witness)
 
 
 Slot: TypeAlias = tuple[Key, str]
 
 
-def slot(fact: Sent | Got) -> Slot:
+def slot(fact: Sent | Delivered) -> Slot:
     """What tells a message from all others: a stamp does so on one queue, a body everywhere."""
     return fact.key, fact.queue if fact.key.stamped else ""
 
@@ -202,20 +202,18 @@ class Line:
 
     def note(
         self, number: int, name: str, queue: str, conn: int, subscription: str, when: When
-    ) -> Irregularity | None:
+    ) -> Anomaly | None:
         """Enters the next one, message ``name`` with that number of its producer."""
         if number < self.latest:
             what = f"{name} came behind a later one of its producer"
-            return Irregularity(
-                "disordered", queue, conn, subscription, what, (self.latest_when, when)
-            )
+            return Anomaly("disordered", queue, conn, subscription, what, (self.latest_when, when))
         self.latest, self.latest_when = number, when
         return None
 
 
 def find_anomalies(
-    events: Sequence[Event], ground: Ground = NOTHING, *, whole: bool = True
-) -> list[Irregularity]:
+    events: Sequence[Event], ground: Expectations = NOTHING, *, whole: bool = True
+) -> list[Anomaly]:
     """Everything that is wrong in one recording (one example of a case), in order of kind.
 
     ``whole`` says that every connection of the broker is in the recording; what needs that is else
@@ -224,10 +222,10 @@ def find_anomalies(
     since, found = capture_gaps.since(events), list(facts(events, ground))
     touching: dict[str, set[int]] = defaultdict(set)
     for fact in found:
-        if not isinstance(fact, Opaque):
+        if not isinstance(fact, UnreadableConnection):
             touching[fact.queue].add(fact.conn)
 
-    def doubtful(wrong: Irregularity) -> bool:
+    def doubtful(wrong: Anomaly) -> bool:
         instants = [since[conn] for conn in touching[wrong.queue] & since.keys()]
         last = max(when for when, _ in wrong.witness)
         of_queue = min(instants, default=None)
@@ -255,34 +253,34 @@ def readable(events: Iterable[Event]) -> bool:
     return connection_reader.readable(protocols)
 
 
-def facts(events: Sequence[Event], ground: Ground = NOTHING) -> Iterator[Fact]:
+def facts(events: Sequence[Event], ground: Expectations = NOTHING) -> Iterator[Fact]:
     """What the connections of a recording amount to: those that speak STOMP, AMQP 0-9-1 or CORE."""
-    readings: dict[int, Spoken] = {}
+    readings: dict[int, ConnectionReader] = {}
     for place, event in enumerate(events):
         if event.conn is None or event.vantage is Vantage.BROKER:
             continue
-        reading = readings.setdefault(event.conn, Spoken(event.conn, ground))
-        yield from reading.note(row(place, event))
+        reading = readings.setdefault(event.conn, ConnectionReader(event.conn, ground))
+        yield from reading.read(row(place, event))
     for reading in readings.values():
         yield from reading.end()
 
 
-def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
+def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Anomaly]:
     sends: dict[Slot, list[Sent]] = defaultdict(list)
-    gots: dict[Slot, list[Got]] = defaultdict(list)
+    gots: dict[Slot, list[Delivered]] = defaultdict(list)
     for fact in found:
         if isinstance(fact, Sent):
             sends[slot(fact)].append(fact)
-        elif isinstance(fact, Got):
+        elif isinstance(fact, Delivered):
             gots[slot(fact)].append(fact)
         elif isinstance(fact, Overrun):
-            yield Irregularity(
+            yield Anomaly(
                 "overrun", fact.queue, fact.conn, fact.subscription, str(fact), (fact.when,)
             )
     for each in gots.values():
         each.sort(key=lambda got: got.when)
     about = circumstances(found, sends, complete)
-    firsts: list[tuple[Sent, Got]] = []
+    firsts: list[tuple[Sent, Delivered]] = []
     for at in sends.keys() | gots.keys():
         key, _ = at
         yield from of_message(key, sends[at], gots[at], about)
@@ -305,25 +303,25 @@ def _judged(found: Sequence[Fact], complete: bool) -> Iterator[Irregularity]:
 
 def circumstances(
     found: Iterable[Fact], sends: Mapping[Slot, Sequence[Sent]], complete: bool
-) -> Circumstances:
+) -> MessageContext:
     """What the fates depend on."""
     left: dict[tuple[int, str], When] = {}
     departed: dict[str, When] = {}
     came: dict[tuple[str, int], int] = {}
     selective = set()
     for fact in found:
-        if isinstance(fact, Left):
+        if isinstance(fact, Unsubscribed):
             left[fact.conn, fact.subscription] = fact.when
             if not fact.noticed:
                 departed[fact.queue] = min(fact.when, departed.get(fact.queue, fact.when))
-        elif isinstance(fact, Joined):
+        elif isinstance(fact, Subscribed):
             if fact.selective:
                 selective.add(fact.queue)
-        elif isinstance(fact, Got) and len(own := sends.get(slot(fact), ())) == 1:
+        elif isinstance(fact, Delivered) and len(own := sends.get(slot(fact), ())) == 1:
             flow = fact.queue, producer_of(own[0])
             came[flow] = max(number_of(own[0]), came.get(flow, -1))
     queues = frozenset(each.queue for own in sends.values() for each in own)
-    opaque = any(isinstance(fact, Opaque) for fact in found)
-    return Circumstances(
+    opaque = any(isinstance(fact, UnreadableConnection) for fact in found)
+    return MessageContext(
         complete and not opaque, left, departed, came, frozenset(selective), queues
     )

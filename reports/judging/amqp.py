@@ -30,14 +30,14 @@ from brokerproof.harness.oracles import (
     amqp_deliveries,
     amqp_liveness,
     amqp_windows,
-    capture_gaps,
     connection_lifetimes,
     core_credit,
 )
 from brokerproof.harness.oracles.connection_reader import AMQP091, CORE
-from brokerproof.harness.oracles.recording import Irregularity
+from brokerproof.harness.oracles.recording import Anomaly
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import Event
+from brokerproof.harness.trace.facts import FAR, UNSEEN_KINDS
 from brokerproof.reports.judging import columns
 from brokerproof.reports.judging import recheck_plan as wanted
 from brokerproof.reports.judging.columns import NEEDED, WHERE, Names
@@ -94,20 +94,20 @@ _KINDS = (
     "HeartBeatReceived",
     "ConnectionClosed",
     "ConnectionAbandoned",
-    *capture_gaps.KINDS,
+    *UNSEEN_KINDS,
 )
 
 
-def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregularity, str]]:
+def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Anomaly, str]]:
     """What is wrong on one connection, with the requirement that says so.
 
     Numbers go on from frame to frame: behind the first octets that a recording does not hold all is
     uncertain.
     """
-    far = any(getattr(each, "command", "") == capture_gaps.FAR for each in events)
-    missing = (at for at, each in enumerate(events) if type(each).__name__ in capture_gaps.KINDS)
+    far = any(getattr(each, "command", "") == FAR for each in events)
+    missing = (at for at, each in enumerate(events) if type(each).__name__ in UNSEEN_KINDS)
     end = next(
-        (at for at in missing if getattr(events[at], "command", "") != capture_gaps.FAR),
+        (at for at in missing if getattr(events[at], "command", "") != FAR),
         len(events),
     )
     known = list(_wrong(events[:end], conn, going_on=end < len(events)))
@@ -123,7 +123,7 @@ def irregularities(events: Sequence[Event], conn: int) -> Iterator[tuple[Irregul
 
 def _wrong(
     events: Sequence[Event], conn: int, *, going_on: bool = False
-) -> Iterator[tuple[Irregularity, str]]:
+) -> Iterator[tuple[Anomaly, str]]:
     last = (events[-1].at_ns, -1) if events else (0, -1)
     spoken = {getattr(each, "protocol", "") for each in events}
     oracles = next((OF_PROTOCOL[each] for each in OF_PROTOCOL if each in spoken), ORACLES)
@@ -136,7 +136,7 @@ def _wrong(
             if each.seen is Seen.VIOLATED and each.requirement not in LEFT_OPEN
         )
         for finding in islice(wrong, TOLD):
-            found = Irregularity(
+            found = Anomaly(
                 kind, "", conn, "", finding.detail, (last,), finding.uncertain is not None
             )
             yield found, finding.requirement

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.harness.oracles.capture_gaps import FAR, doubtful
+from brokerproof.harness.oracles.capture_gaps import doubtful
+from brokerproof.harness.trace.facts import FAR
 from brokerproof.reports.judging.recheck import FOUND
 from brokerproof.reports.judging.recheck_plan import SCOPE
 from brokerproof.reports.judging.segment_summary import LIFE, TOUCH

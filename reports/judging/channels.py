@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.oracles.amqp091_recording import ANNOUNCED, allowed
-from brokerproof.harness.protocols.amqp091.fact_reader import number, true
+from brokerproof.harness.trace.facts import is_true, number
 from brokerproof.reports.judging.columns import ABANDONED, CLOSED, IN, OCTETS, UNSEEN, Columns
 from brokerproof.reports.judging.connection_lifetimes import NEVER, Gap, gaps, members
 from brokerproof.reports.judging.dense_ids import Cells, Codes, Ints, Pairs, in_groups, starts
@@ -224,7 +224,7 @@ class Channels:
             ]
             cells["limit"][code] = min(limits, default=0)
         elif command in ("basic.consume", "basic.get"):
-            cells["deaf"][code] |= true(headers, "no-ack")
+            cells["deaf"][code] |= is_true(headers, "no-ack")
         else:
             cells["odd"][code] = True
 

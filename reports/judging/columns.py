@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from brokerproof.harness.oracles.capture_gaps import HIDING_NOTHING
-from brokerproof.harness.oracles.capture_gaps import KINDS as UNSEEN_KINDS
 from brokerproof.harness.oracles.connection_reader import READABLE, STOMP
 from brokerproof.harness.protocols.stomp import fact_reader
 from brokerproof.harness.trace import stamp
+from brokerproof.harness.trace.facts import HIDING_NOTHING, UNSEEN_KINDS
 from brokerproof.reports.judging import protocol_columns
 from brokerproof.reports.judging.dense_ids import Bools, Codes, Ints, Pairs
 from brokerproof.reports.judging.protocol_columns import (

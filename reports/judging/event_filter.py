@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from brokerproof.harness.oracles.connection_reader import WITH_BODY
-from brokerproof.harness.protocols.stomp.fact_reader import key_of
 from brokerproof.harness.trace.columns import SCHEMA
+from brokerproof.harness.trace.facts import key_of
 from brokerproof.reports.judging import columns as cols
 from brokerproof.reports.judging.columns import (
     WHERE,

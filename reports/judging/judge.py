@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles import connection_lifetimes as lives
 from brokerproof.harness.oracles.connection_reader import READABLE, STOMP
-from brokerproof.harness.oracles.expectations import Ground
-from brokerproof.harness.oracles.recording import Irregularity
+from brokerproof.harness.oracles.expectations import Expectations
+from brokerproof.harness.oracles.recording import Anomaly
 from brokerproof.reports.judging import amqp, local_recheck, recheck
 from brokerproof.reports.judging.capture_gaps import doubted
 from brokerproof.reports.judging.connection_lifetimes import NEVER, Life
@@ -90,7 +90,7 @@ class Judgement:
             frame.unpersist()
 
 
-def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
+def judge(spark: SparkSession, source: Source, ground: Expectations) -> Judgement:
     """Judges a recording. Nothing but the merged summaries is kept, on disk where memory is
     short."""
     groups = merged(summaries(spark, source, ground))
@@ -125,7 +125,7 @@ def judge(spark: SparkSession, source: Source, ground: Ground) -> Judgement:
 
 
 def look_again(
-    spark: SparkSession, source: Source, ground: Ground, merged: DataFrame
+    spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame
 ) -> DataFrame | None:
     """Every irregularity among what is suspicious
     (:data:`brokerproof.reports.judging.recheck.FOUND`); None when nothing is."""
@@ -140,7 +140,7 @@ def look_again(
 
 
 def _read_again(
-    spark: SparkSession, source: Source, ground: Ground, merged: DataFrame, again: Wanted
+    spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame, again: Wanted
 ) -> DataFrame:
     """What is found in the events that are wanted: in this process if they are few, else across the
     cluster."""
@@ -159,7 +159,7 @@ def _read_again(
     return found.unionByName(messages)
 
 
-def _stated(found: DataFrame, groups: DataFrame | None, ground: Ground) -> DataFrame:
+def _stated(found: DataFrame, groups: DataFrame | None, ground: Expectations) -> DataFrame:
     """Irregularities with ``requirement``: what says so, by the protocol of the connection.
     ``groups``: the merged summaries, where others than STOMP are spoken."""
     spoken = READABLE if groups is not None else (STOMP,)
@@ -185,7 +185,7 @@ def _stated(found: DataFrame, groups: DataFrame | None, ground: Ground) -> DataF
     )
 
 
-def _of_lives(groups: DataFrame, ground: Ground, whole: bool) -> DataFrame:
+def _of_lives(groups: DataFrame, ground: Expectations, whole: bool) -> DataFrame:
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = [
@@ -232,7 +232,7 @@ def lifetime(conn: int, life: Life) -> lives.Lifetime:
     )
 
 
-def _irregular(row: Mapping[str, Any], found: Irregularity) -> dict[str, Any]:
+def _irregular(row: Mapping[str, Any], found: Anomaly) -> dict[str, Any]:
     scope = {name: row[name] for name in ("run", "target", "case", "example", "conn")}
     told = {
         "kind": found.kind,

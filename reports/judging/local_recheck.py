@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from brokerproof.harness.oracles.expectations import Ground
-from brokerproof.harness.protocols.stomp.fact_reader import When
+from brokerproof.harness.oracles.expectations import Expectations
+from brokerproof.harness.trace.facts import When
 from brokerproof.reports.judging import recheck
 from brokerproof.reports.judging.recheck_plan import FEW, Scope, Wanted
 from brokerproof.reports.judging.recheck_plan import SCOPE as SCOPE_NAMES
@@ -62,7 +62,7 @@ def beside(merged: DataFrame, events: pa.Table) -> Beside | None:
     )
 
 
-def found(events: pa.Table, about: Beside, ground: Ground, again: Wanted) -> pa.Table:
+def found(events: pa.Table, about: Beside, ground: Expectations, again: Wanted) -> pa.Table:
     """The irregularities (:data:`brokerproof.reports.judging.recheck.FOUND`) in events that are in
     order."""
     facts = list(recheck.facts_of(iter(events.to_batches()), ground, again))
@@ -98,14 +98,14 @@ def _joined(facts: Sequence[Row], about: Beside) -> Iterable[Row]:
     for row in facts:
         queue = (_scope(row), row["queue"])
         when = (row["at"], row["seq"])
-        if row["fact"] == "left":
+        if row["fact"] == "unsubscribed":
             left[_scope(row), row["conn"], row["subscription"]] = when
             if not row["flag"]:
                 departed[queue] = min(when, departed.get(queue, when))
-        elif row["fact"] == "joined" and row["flag"]:
+        elif row["fact"] == "subscribed" and row["flag"]:
             selective.add(queue)
     for row in facts:
-        if row["fact"] not in ("sent", "got"):
+        if row["fact"] not in ("sent", "delivered"):
             continue
         scope, queue = _scope(row), (_scope(row), row["queue"])
         yield {

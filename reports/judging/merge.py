@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.reports.judging import (
     channels,
     connection_lifetimes,
@@ -117,7 +117,7 @@ _BEGIN: dict[str, Callable[[], Any]] = {
 }
 
 
-def summaries(spark: SparkSession, source: Source, ground: Ground) -> DataFrame:
+def summaries(spark: SparkSession, source: Source, ground: Expectations) -> DataFrame:
     """Every piece's summaries (:data:`brokerproof.reports.judging.segment_summary.SUMMARIES`)."""
     open_piece = source.open
 

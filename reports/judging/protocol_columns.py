@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from brokerproof.harness.oracles.connection_reader import AMQP091, CORE, STOMP
-from brokerproof.harness.oracles.core_credit import FORCED
 from brokerproof.harness.protocols.amqp091 import fact_reader as amqp091_fact_reader
 from brokerproof.harness.protocols.amqp091.fact_reader import DEAD, EXCHANGE
 from brokerproof.harness.protocols.core import fact_reader as core_fact_reader
+from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.reports.judging.dense_ids import Bools, Ints
 
 SILENT, OF_STOMP, OF_AMQP091, OF_CORE, OF_AMQP, OF_OTHERS = range(6)

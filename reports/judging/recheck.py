@@ -18,28 +18,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles import recording
-from brokerproof.harness.oracles.connection_reader import Spoken
-from brokerproof.harness.oracles.expectations import Ground
-from brokerproof.harness.oracles.recording import (
-    Circumstances,
-    Irregularity,
-    number_of,
-    producer_of,
-)
-from brokerproof.harness.protocols.stomp.fact_reader import (
-    Delivery,
+from brokerproof.harness.oracles.connection_reader import ConnectionReader
+from brokerproof.harness.oracles.expectations import Expectations
+from brokerproof.harness.oracles.recording import Anomaly, MessageContext, number_of, producer_of
+from brokerproof.harness.protocols.stomp.fact_reader import Delivery, StompFactReader, Subscription
+from brokerproof.harness.trace.facts import (
+    Delivered,
     End,
     Fact,
-    Got,
-    Joined,
     Key,
-    Left,
-    Opaque,
     Overrun,
-    Reading,
     Row,
     Sent,
-    Subscription,
+    Subscribed,
+    UnreadableConnection,
+    Unsubscribed,
     When,
 )
 from brokerproof.reports.judging.columns import NEEDED
@@ -81,8 +74,9 @@ FACTS = pa.schema(
         ("what", pa.string()),
     ]
 )
-"""What the events amount to (:data:`brokerproof.harness.protocols.stomp.fact_reader.Fact`).
-``flag``: selective of ``joined``, noticed of ``left``; ``what`` are the words of an ``overrun``."""
+"""What the events amount to (:data:`brokerproof.harness.trace.facts.Fact`).
+``flag``: selective of ``subscribed``, noticed of ``unsubscribed``.
+``what``: text of an ``overrun``."""
 
 FOUND = pa.schema(
     [
@@ -123,7 +117,7 @@ _COLUMNS = (*NEEDED, "seq", "body_size")
 
 
 def overruns_in_parts(
-    spark: SparkSession, source: Source, ground: Ground, again: Wanted
+    spark: SparkSession, source: Source, ground: Expectations, again: Wanted
 ) -> DataFrame:
     """The windows that were overrun in parts of which it is known how things stood when they began
     (:data:`FOUND`)."""
@@ -132,7 +126,7 @@ def overruns_in_parts(
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
         known = shut[piece["place"]]
         choice = Choice(Wanted(), piece["place"], known)
-        readings: dict[Line, Reading] = {}
+        readings: dict[Line, StompFactReader] = {}
         for batch in open_piece(piece, _COLUMNS):
             chosen = choice.of(batch)
             if chosen is not None:
@@ -142,23 +136,26 @@ def overruns_in_parts(
 
 
 def _overruns(
-    batch: pa.RecordBatch, readings: dict[Line, Reading], known: Mapping[Line, Shut], ground: Ground
+    batch: pa.RecordBatch,
+    readings: dict[Line, StompFactReader],
+    known: Mapping[Line, Shut],
+    ground: Expectations,
 ) -> Iterator[dict[str, Any]]:
     for row in batch.to_pylist():
         line = (*_scope(row), row["conn"])
         if line not in readings:
             readings[line] = resumed(row["conn"], ground, known[line])
-        for fact in readings[line].note(_row(row)):
+        for fact in readings[line].read(_row(row)):
             if isinstance(fact, Overrun):
                 named = (fact.queue, fact.conn, fact.subscription)
-                wrong = Irregularity("overrun", *named, str(fact), (fact.when,))
+                wrong = Anomaly("overrun", *named, str(fact), (fact.when,))
                 yield _irregular(_scope(row), wrong)
 
 
-def resumed(conn: int, ground: Ground, known: Shut) -> Reading:
+def resumed(conn: int, ground: Expectations, known: Shut) -> StompFactReader:
     """A reading that goes on where a part begins. What it says of messages that came before is not
     to be believed."""
-    reading = Reading(conn, ground)
+    reading = StompFactReader(conn, ground.windows, ground.window)
     for name, about in known.asked.items():
         held = {
             token: Delivery(Key(-1, 0), (0, 0), marked=False, size=size)
@@ -171,7 +168,7 @@ def resumed(conn: int, ground: Ground, known: Shut) -> Reading:
     return reading
 
 
-def amount(events: DataFrame, ground: Ground, again: Wanted) -> DataFrame:
+def amount(events: DataFrame, ground: Expectations, again: Wanted) -> DataFrame:
     """What the events amount to, connection by connection (:data:`FACTS`), of the groups that are
     wanted."""
 
@@ -184,19 +181,19 @@ def amount(events: DataFrame, ground: Ground, again: Wanted) -> DataFrame:
 
 
 def facts_of(
-    batches: Iterator[pa.RecordBatch], ground: Ground, again: Wanted
+    batches: Iterator[pa.RecordBatch], ground: Expectations, again: Wanted
 ) -> Iterator[dict[str, Any]]:
     """What events that are in order (:data:`brokerproof.reports.judging.event_filter.EVENTS`)
     amount to, as rows of :data:`FACTS`."""
     for (*scope, conn), rows in groupby(
         _rows(batches), key=lambda row: (*_scope(row), row["conn"])
     ):
-        for fact in _read(Spoken(conn, ground), rows, scope, again):
+        for fact in _read(ConnectionReader(conn, ground), rows, scope, again):
             yield told(scope, fact)
 
 
 def _read(
-    reading: Spoken, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted
+    reading: ConnectionReader, rows: Iterator[dict[str, Any]], scope: Sequence[Any], again: Wanted
 ) -> Iterator[Fact]:
     """The facts of one connection. Of what it sent and got only what is wanted: the rest was not
     read elsewhere. Windows are judged where all of the connection was read."""
@@ -206,7 +203,7 @@ def _read(
     def matters(fact: Fact) -> bool:
         if isinstance(fact, Overrun):
             return unclear
-        if again.everything or not isinstance(fact, (Sent, Got)):
+        if again.everything or not isinstance(fact, (Sent, Delivered)):
             return True
         # The queue has the name that the subscription gave it, and may have another one in its
         # messages.
@@ -228,7 +225,7 @@ def _read(
                 and (queue := queues.get(headers.get("subscription", ""))) is not None
             ):
                 named[queue] = headers.get("destination", queue)
-            yield from reading.note(entered)
+            yield from reading.read(entered)
         yield from reading.end()
 
     yield from filter(matters, every())
@@ -245,7 +242,7 @@ def told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
     """A fact as a row of :data:`FACTS`."""
     row: dict[str, Any] = dict.fromkeys(FACTS.names) | dict(zip(SCOPE, scope, strict=True))
     row |= {"fact": type(fact).__name__.lower(), "conn": fact.conn}
-    if isinstance(fact, Opaque):
+    if isinstance(fact, UnreadableConnection):
         return row
     row |= {"queue": fact.queue, "at": fact.when[0], "seq": fact.when[1]}
     match fact:
@@ -261,7 +258,7 @@ def told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
                 "strange": fact.strange,
             }
             row |= {"channel": fact.channel, "routed": fact.routed}
-        case Got():
+        case Delivered():
             row |= {
                 "producer": fact.key.producer,
                 "number": fact.key.number,
@@ -269,9 +266,9 @@ def told(scope: Sequence[Any], fact: Fact) -> dict[str, Any]:
             }
             row |= {"subscription": fact.subscription, "marked": fact.marked, "end": fact.end.value}
             row |= dict(zip(("ended_at", "ended_seq"), fact.ended or (None, None), strict=True))
-        case Joined():
+        case Subscribed():
             row |= {"subscription": fact.subscription, "flag": fact.selective}
-        case Left():
+        case Unsubscribed():
             row |= {"subscription": fact.subscription, "flag": fact.noticed}
         case Overrun():
             row |= {"subscription": fact.subscription, "what": str(fact)}
@@ -299,14 +296,14 @@ def overruns(facts: DataFrame) -> DataFrame:
 def overrun_of(fact: Mapping[str, Any]) -> dict[str, Any]:
     """One of them, as a row of :data:`FOUND`."""
     named = (fact["queue"], fact["conn"], fact["subscription"])
-    wrong = Irregularity("overrun", *named, fact["what"], ((fact["at"], fact["seq"]),))
+    wrong = Anomaly("overrun", *named, fact["what"], ((fact["at"], fact["seq"]),))
     return _irregular(_scope(fact), wrong)
 
 
 def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
     """What is wrong with single messages, and what the later steps need of them (:data:`FOUND`)."""
     fact = F.col("fact")
-    left = facts.where(fact == "left").select(
+    left = facts.where(fact == "unsubscribed").select(
         *SCOPE,
         "conn",
         "subscription",
@@ -319,7 +316,9 @@ def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
         left.where(~F.col("noticed")).groupBy(*SCOPE, "queue").agg(F.min("went").alias("departed"))
     )
     selective = (
-        facts.where(fact == "joined").groupBy(*SCOPE, "queue").agg(F.max("flag").alias("selective"))
+        facts.where(fact == "subscribed")
+        .groupBy(*SCOPE, "queue")
+        .agg(F.max("flag").alias("selective"))
     )
     sent_to = (
         merged.where((F.col("what") == "touch") & (F.col("producer") > -2))
@@ -330,7 +329,7 @@ def by_message(facts: DataFrame, merged: DataFrame) -> DataFrame:
         *SCOPE, F.col("fine").alias("complete")
     )
     messages = (
-        facts.where(fact.isin("sent", "got"))
+        facts.where(fact.isin("sent", "delivered"))
         .join(
             left.select(*SCOPE, "conn", "subscription", "went"),
             [*SCOPE, "conn", "subscription"],
@@ -363,7 +362,7 @@ def messages_of(facts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         rows = list(some)
         key = Key(producer, number)
         sends = [_sent(row, key) for row in rows if row["fact"] == "sent"]
-        gots = [_got(row, key) for row in rows if row["fact"] == "got"]
+        gots = [_got(row, key) for row in rows if row["fact"] == "delivered"]
         about = _about(rows)
         for wrong in recording.of_message(key, sends, gots, about):
             yield _irregular(scope, wrong)
@@ -377,14 +376,12 @@ def messages_of(facts: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield {**_irregular(scope, wrong), **place, "kind": "missing"}
             continue
         for got, counts in recording.first_deliveries(sent, gots, about):
-            found = Irregularity(
-                "first", got.queue, got.conn, got.subscription, str(key), (got.when,)
-            )
+            found = Anomaly("first", got.queue, got.conn, got.subscription, str(key), (got.when,))
             yield {**_irregular(scope, found), **place, "strange": not counts}
 
 
-def _about(rows: Sequence[Mapping[str, Any]]) -> Circumstances:
-    return Circumstances(
+def _about(rows: Sequence[Mapping[str, Any]]) -> MessageContext:
+    return MessageContext(
         all(row["complete"] for row in rows),
         {
             (row["conn"], row["subscription"]): _when(row["went"])
@@ -408,14 +405,14 @@ def _sent(row: Mapping[str, Any], key: Key) -> Sent:
     return Sent(key, row["queue"], row["conn"], when, *flags, row["channel"], row["routed"])
 
 
-def _got(row: Mapping[str, Any], key: Key) -> Got:
+def _got(row: Mapping[str, Any], key: Key) -> Delivered:
     when = (row["at"], row["seq"])
     ended = None if row["ended_at"] is None else (row["ended_at"], row["ended_seq"])
     named = (row["queue"], row["conn"], row["subscription"])
-    return Got(key, *named, when, row["marked"], End(row["end"]), ended, row["anycast"])
+    return Delivered(key, *named, when, row["marked"], End(row["end"]), ended, row["anycast"])
 
 
-def _irregular(scope: Sequence[Any], found: Irregularity) -> dict[str, Any]:
+def _irregular(scope: Sequence[Any], found: Anomaly) -> dict[str, Any]:
     row = dict(zip(SCOPE, scope, strict=True))
     row |= {
         "kind": found.kind,

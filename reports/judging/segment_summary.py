@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.reports.judging.channels import Channels
 from brokerproof.reports.judging.columns import (
     ENDS,
@@ -111,7 +111,7 @@ class Touch(NamedTuple):
 class Stretch:
     """The state of all summaries while batches come in."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Expectations) -> None:
         self._names = Names.none()
         self._books, self._order, self._lives = Books(self._names), Order(), Lives()
         self._channels = Channels()

@@ -9,7 +9,7 @@ before; both readings are kept until the SUBSCRIBE that says which it is has bee
 or an earlier one.
 
 A window counts octets or messages, which the family of brokers decides
-(:class:`brokerproof.harness.oracles.expectations.Ground`).
+(:class:`brokerproof.harness.oracles.expectations.Expectations`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.protocols.stomp.fact_reader import window_asked
 from brokerproof.reports.judging.columns import ABANDONED, CLOSED, OCTETS, UNSEEN, Columns, Names
 from brokerproof.reports.judging.dense_ids import Bools, Cells, Ints, Pairs, in_groups, starts
@@ -99,7 +99,7 @@ class Part:
 class Windows:
     """All subscriptions of a stretch."""
 
-    def __init__(self, names: Names, ground: Ground) -> None:
+    def __init__(self, names: Names, ground: Expectations) -> None:
         self._names, self._ground = names, ground
         self._counts_messages = "messages" in ground.windows.values()
         self._of_sub = Pairs()

@@ -18,7 +18,7 @@ from typing import Any
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.oracles import connection_lifetimes
 from brokerproof.harness.oracles.connection_reader import AMQP091
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE
 from brokerproof.reports.judging.judge import lifetime
 from brokerproof.reports.judging.merge import Group
@@ -53,7 +53,7 @@ class Suspicions:
     """The state of all summaries so far. ``drivers`` > 1: what one recorded may be read before what
     another did, so that a message seems to come before it was sent."""
 
-    ground: Ground
+    ground: Expectations
     drivers: int = 1
     grace: Duration = GRACE
     groups: dict[Key, Group] = field(default_factory=dict)

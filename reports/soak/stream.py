@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.harness.model.verdicts import Level, Verdict
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.reports import spark_paths
 from brokerproof.reports.judging.conclusion import Conclusion, conclude
 from brokerproof.reports.judging.judge import judge
@@ -57,7 +57,7 @@ class Stream:
 
     spark: SparkSession
     folder: Path
-    ground: Ground
+    ground: Expectations
     drivers: int
     level_of: Callable[[str], Level | None]
     now: Callable[[], Instant]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof.harness.oracles import connection_lifetimes, recording
-from brokerproof.harness.oracles.expectations import NOTHING, Ground
+from brokerproof.harness.oracles.expectations import NOTHING, Expectations
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.events import Event
 from brokerproof.reports.judging import amqp
@@ -68,7 +68,7 @@ _KINDS = (
 _SCOPE = ("run", "target", "case", "part")
 
 
-def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Ground]) -> DataFrame:
+def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Expectations]) -> DataFrame:
     """Every irregularity in every example of every case (:data:`AGAIN`); ``grounds`` by run and
     target.
 
@@ -96,7 +96,7 @@ def again(trace: DataFrame, grounds: Mapping[tuple[str, str], Ground]) -> DataFr
     return together.mapInArrow(judge, spark_schema(AGAIN))
 
 
-def _judged(rows: list[dict[str, Any]], ground: Ground) -> Iterator[dict[str, Any]]:
+def _judged(rows: list[dict[str, Any]], ground: Expectations) -> Iterator[dict[str, Any]]:
     # Most examples have nothing that an oracle could speak of; all of them are looked at, so
     # looking has to be cheap.
     came = any(row["command"] == "MESSAGE" and row["kind"] == "FrameReceived" for row in rows)

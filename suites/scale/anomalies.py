@@ -13,7 +13,7 @@ import pytest
 from benchmarks.load_trace import MESSAGE_AFTER, PRODUCERS, SILENT, Anomalies, consumer_of, write
 from brokerproof.harness.catalogue.profiles import load
 from brokerproof.harness.catalogue.requirements import load as requirements
-from brokerproof.harness.oracles.expectations import ground
+from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.judging.conclusion import conclude
 from brokerproof.reports.judging.judge import judge
 from brokerproof.reports.requirements import Requirements
@@ -35,7 +35,7 @@ def test_each_anomaly_is_found_once_and_named_with_its_witness(
     write(tmp_path, EVENTS, put_in)
     with session("local[2]", heap="4g", brief=True) as spark:
         judgement = judge(
-            spark, local([str(tmp_path)], 2), ground("artemis", load("artemis").parameters)
+            spark, local([str(tmp_path)], 2), expectations_of("artemis", load("artemis").parameters)
         )
         found = conclude(judgement, Requirements(requirements().values()).level)
     step = 60 * 10**9 // messages

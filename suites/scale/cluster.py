@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
-from brokerproof.harness.oracles.expectations import ground
+from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.harness.targets.java_runtime import find_java
 from brokerproof.reports import command
 from brokerproof.reports.gateway import _environment
@@ -94,7 +94,7 @@ def test_the_judges_find_five_anomalies_with_two_executors(master: str, tmp_path
     with session(master, brief=True, heap="1g") as spark:  # as the command does
         source = local([str(tmp_path)], parallel=WORKERS)
         assert len(source.pieces) >= WORKERS
-        found = judge(spark, source, ground("artemis", load("artemis").parameters)).found
+        found = judge(spark, source, expectations_of("artemis", load("artemis").parameters)).found
         kinds = sorted(row.kind for row in found.collect())
         executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1  # type: ignore[union-attr]
     assert kinds == ["closed early", "disordered", "lost", "overrun", "shared"]

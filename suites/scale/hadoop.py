@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.catalogue.profiles import load
-from brokerproof.harness.oracles.expectations import ground
+from brokerproof.harness.oracles.expectations import expectations_of
 from brokerproof.reports.judge_command import source_of
 from brokerproof.reports.judging.judge import judge
 from brokerproof.reports.session import session
@@ -140,7 +140,9 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
 
 def kinds(spark: SparkSession, uri: str) -> list[str]:
     """What is wrong with the recording under a URI."""
-    judgement = judge(spark, source_of(spark, [uri]), ground("artemis", load("artemis").parameters))
+    judgement = judge(
+        spark, source_of(spark, [uri]), expectations_of("artemis", load("artemis").parameters)
+    )
     try:
         return sorted(row.kind for row in judgement.found.collect())
     finally:

@@ -21,7 +21,7 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.oracles import connection_lifetimes, recording
-from brokerproof.harness.oracles.expectations import Ground, ground
+from brokerproof.harness.oracles.expectations import Expectations, expectations_of
 from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameReceived, FrameSent
 from brokerproof.reports.judging import amqp
 
@@ -127,7 +127,7 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
     return [sorted(told[conn], key=lambda said: str(said[0])) for conn in sorted(told)]
 
 
-def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str, bool]]:
+def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tuple[str, bool]]:
     """What is wrong, and whether surely."""
     found = [*recording.find_anomalies(recorded, held_against)]
     for life in connection_lifetimes.lifetimes(recorded).values():
@@ -141,7 +141,7 @@ def verdicts(recorded: Sequence[Event], held_against: Ground) -> list[tuple[str,
     return sorted((each.kind, each.uncertain) for each in found)
 
 
-def told(recorded: Sequence[Event], held_against: Ground) -> dict[str, object]:
+def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, object]:
     """What a recording holds, in short, and what it comes to: what a capture that is kept is
     compared with later."""
     frames = [
@@ -158,13 +158,13 @@ def told(recorded: Sequence[Event], held_against: Ground) -> dict[str, object]:
     }
 
 
-def keep(capture: Capture, held_against: Ground) -> None:
+def keep(capture: Capture, held_against: Expectations) -> None:
     """What the harness recorded, beside the capture that stays."""
     if os.environ.get(KEEP):
         text = json.dumps(told(capture.live, held_against))
         capture.path.with_suffix(".json").write_text(text + "\n", "utf-8")
 
 
-def of_family(target: Bench) -> Ground:
+def of_family(target: Bench) -> Expectations:
     """What the target's profile promises."""
-    return ground(target.profile.name, target.profile.parameters)
+    return expectations_of(target.profile.name, target.profile.parameters)

@@ -17,19 +17,20 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from brokerproof.harness.oracles import capture_gaps
-from brokerproof.harness.protocols.stomp.fact_reader import (
+from brokerproof.harness.trace.facts import (
     FOREKNOWN,
+    Delivered,
     End,
     Fact,
-    Got,
-    Joined,
     Key,
-    Left,
-    Opaque,
     Row,
     Sent,
+    Subscribed,
+    UnreadableConnection,
+    Unsubscribed,
     When,
+    is_true,
+    number,
 )
 
 DELIVERIES = frozenset({"basic.deliver", "basic.get-ok"})
@@ -50,17 +51,6 @@ def queue_of(headers: Mapping[str, str]) -> str:
     return f"{EXCHANGE}{exchange}/{key}" if exchange else key
 
 
-def true(headers: Mapping[str, str], name: str) -> bool:
-    """Whether a bit is set."""
-    return headers.get(name) == "true"
-
-
-def number(headers: Mapping[str, str], name: str) -> int:
-    """A field that is a number; 0 where it is missing or none."""
-    text = headers.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() else 0
-
-
 @dataclass(slots=True)
 class _Channel:
     """One channel. ``published`` counts from confirm.select on, None where that was not seen."""
@@ -77,8 +67,8 @@ class _Channel:
     """Of basic.consume without an answer: tag, queue, whether to acknowledge."""
     getting: deque[tuple[str, bool]] = field(default_factory=deque)
     declaring: deque[str] = field(default_factory=deque)
-    leaving: dict[str, Left] = field(default_factory=dict)
-    held: dict[int, Got] = field(default_factory=dict)
+    leaving: dict[str, Unsubscribed] = field(default_factory=dict)
+    held: dict[int, Delivered] = field(default_factory=dict)
     gotten: set[str] = field(default_factory=set)
     """Queues that basic.get asked."""
     queue: str = ""
@@ -87,7 +77,7 @@ class _Channel:
 
 
 @dataclass
-class Reading:
+class Amqp091FactReader:
     """One connection while it is read. Memory is what is under way."""
 
     conn: int
@@ -96,14 +86,14 @@ class Reading:
     _opaque: bool = False
     _ended: bool = False
 
-    def note(self, row: Row) -> Iterator[Fact]:
-        """Enters one event; yields what is decided by it."""
+    def read(self, row: Row) -> Iterator[Fact]:
+        """Read one event; yield the facts it decides."""
         if self._ended:
             return
-        if row.kind == "OctetsSent" or capture_gaps.hides(row.kind, row.command):
+        if row.hides_bytes:
             if not self._opaque:
                 self._opaque = True
-                yield Opaque(self.conn)
+                yield UnreadableConnection(self.conn)
         elif row.kind == "ConnectionAbandoned" or (
             row.command == "connection.close" and row.kind == "FrameSent"
         ):
@@ -123,8 +113,8 @@ class Reading:
                 )
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """The connection ended at ``when``, or the recording did (None): everything open is told as
-        it stands."""
+        """Yield every open fact as it stands: the connection closed at ``when``, or the recording
+        ended (None)."""
         self._ended = True
         for channel in self._channels.values():
             yield from self._close(channel, when)
@@ -152,9 +142,11 @@ class Reading:
             yield from channel.leaving.values()
             return
         for tag, (queue, _) in channel.consumers.items():
-            yield Left(queue, self.conn, f"{channel.number}:{tag}", when, noticed=False)
+            yield Unsubscribed(queue, self.conn, f"{channel.number}:{tag}", when, noticed=False)
         for at, queue in enumerate(sorted(channel.gotten)):
-            yield Left(queue, self.conn, "" if at else f"{channel.number}:", when, noticed=False)
+            yield Unsubscribed(
+                queue, self.conn, "" if at else f"{channel.number}:", when, noticed=False
+            )
         yield from channel.leaving.values()
 
     def _sent(self, channel: _Channel, row: Row) -> Iterator[Fact]:
@@ -173,13 +165,13 @@ class Reading:
                 channel.sends = []
             case "basic.consume":
                 about = (headers.get("consumer-tag", ""), headers.get("queue", "") or channel.queue)
-                if true(headers, "no-wait"):
-                    yield self._begun(channel, *about, not true(headers, "no-ack"), row.when)
+                if is_true(headers, "no-wait"):
+                    yield self._begun(channel, *about, not is_true(headers, "no-ack"), row.when)
                 else:
-                    channel.asking.append((*about, not true(headers, "no-ack")))
+                    channel.asking.append((*about, not is_true(headers, "no-ack")))
             case "basic.get":
                 queue = headers.get("queue", "") or channel.queue
-                channel.getting.append((queue, not true(headers, "no-ack")))
+                channel.getting.append((queue, not is_true(headers, "no-ack")))
                 channel.gotten.add(queue)
             case "basic.cancel":
                 yield from self._cancelled(channel, row, noticed=False)
@@ -206,7 +198,7 @@ class Reading:
             anycast=True if by_default else None,
             strange=channel.transactional or any(name in row.headers for name in STRANGE),
             channel=channel.number,
-            routed=true(row.headers, "mandatory") or (by_default and queue in self._declared),
+            routed=is_true(row.headers, "mandatory") or (by_default and queue in self._declared),
         )
         if channel.transactional:
             channel.sends.append(sent)
@@ -220,36 +212,36 @@ class Reading:
         queue = row.headers.get("queue", "")
         if row.command == "queue.declare":
             channel.queue = queue
-            if not true(row.headers, "no-wait"):
+            if not is_true(row.headers, "no-wait"):
                 channel.declaring.append(queue)
             arguments = row.headers.get("arguments", "")
-            goes = true(row.headers, "exclusive") or true(row.headers, "auto-delete")
-            if true(row.headers, "passive") or not (
+            goes = is_true(row.headers, "exclusive") or is_true(row.headers, "auto-delete")
+            if is_true(row.headers, "passive") or not (
                 goes or any(each in arguments for each in CHANGEABLE)
             ):
                 return
-        yield Joined(queue or channel.queue, self.conn, "", row.when, selective=True)
+        yield Subscribed(queue or channel.queue, self.conn, "", row.when, selective=True)
 
     def _begun(
         self, channel: _Channel, tag: str, queue: str, acknowledges: bool, when: When
-    ) -> Joined:
+    ) -> Subscribed:
         channel.consumers[tag] = queue, acknowledges
-        return Joined(queue, self.conn, f"{channel.number}:{tag}", when, selective=False)
+        return Subscribed(queue, self.conn, f"{channel.number}:{tag}", when, selective=False)
 
     def _cancelled(self, channel: _Channel, row: Row, *, noticed: bool) -> Iterator[Fact]:
         tag = row.headers.get("consumer-tag", "")
         if tag not in channel.consumers:
             return
         queue, _ = channel.consumers[tag]
-        left = Left(queue, self.conn, f"{channel.number}:{tag}", row.when, noticed)
-        if noticed or true(row.headers, "no-wait"):
+        left = Unsubscribed(queue, self.conn, f"{channel.number}:{tag}", row.when, noticed)
+        if noticed or is_true(row.headers, "no-wait"):
             del channel.consumers[tag]
             yield left
         else:
             channel.leaving[tag] = left
 
     def _answered(self, channel: _Channel, row: Row) -> Iterator[Fact]:
-        tag, multiple = number(row.headers, "delivery-tag"), true(row.headers, "multiple")
+        tag, multiple = number(row.headers, "delivery-tag"), is_true(row.headers, "multiple")
         of = [each for each in channel.held if not tag or each <= tag] if multiple else [tag]
         back = row.command != "basic.ack" and row.headers.get("requeue", "true") == "true"
         end = End.TENTATIVE if channel.transactional else End.REFUSED if back else End.ASKED
@@ -278,7 +270,9 @@ class Reading:
             case "basic.cancel":  # the queue is gone
                 tag = headers.get("consumer-tag", "")
                 if tag in channel.consumers:
-                    yield Joined(channel.consumers[tag][0], self.conn, "", row.when, selective=True)
+                    yield Subscribed(
+                        channel.consumers[tag][0], self.conn, "", row.when, selective=True
+                    )
                 yield from self._cancelled(channel, row, noticed=True)
             case "queue.declare-ok" if channel.declaring:
                 channel.declaring.popleft()
@@ -293,7 +287,7 @@ class Reading:
                 channel.committing = []
 
     def _confirmed(self, channel: _Channel, row: Row) -> Iterator[Fact]:
-        tag, multiple = number(row.headers, "delivery-tag"), true(row.headers, "multiple")
+        tag, multiple = number(row.headers, "delivery-tag"), is_true(row.headers, "multiple")
         of = [each for each in channel.awaiting if not tag or each <= tag] if multiple else [tag]
         for each in of:
             sent = channel.awaiting.pop(each, None)
@@ -318,13 +312,13 @@ class Reading:
             _, acknowledges = channel.consumers[tag]
         if row.key is None or _torn(row) or DEAD in headers.get("headers", ""):
             return
-        got = Got(
+        got = Delivered(
             row.key,
             queue_of(headers),
             self.conn,
             f"{channel.number}:{tag}",
             row.when,
-            true(headers, "redelivered"),
+            is_true(headers, "redelivered"),
             End.HELD,
             None,
             None if headers.get("exchange", "") else True,

@@ -17,20 +17,19 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from brokerproof.harness.oracles import capture_gaps
-from brokerproof.harness.oracles.core_credit import FORCED
-from brokerproof.harness.protocols.amqp091.fact_reader import number, true
-from brokerproof.harness.protocols.stomp.fact_reader import (
+from brokerproof.harness.trace.facts import (
     FOREKNOWN,
+    Delivered,
     End,
     Fact,
-    Got,
-    Joined,
-    Left,
-    Opaque,
     Row,
     Sent,
+    Subscribed,
+    UnreadableConnection,
+    Unsubscribed,
     When,
+    is_true,
+    number,
 )
 
 WITH_BODY = frozenset({"send", "receive"})
@@ -39,6 +38,8 @@ STRANGE = ("priority", "expiration", "_AMQ_")
 :data:`ROUTING`."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 ANYCAST = "1"
+FORCED = "_hornetq.forced.delivery.seq"
+"""The property of the marker message that answers a forced delivery; it is no message."""
 _ANSWERED = frozenset(
     {"send", "acknowledge", "acknowledge-one", "create-queue", "create-queue-v2", "close-consumer"}
 )
@@ -53,7 +54,7 @@ _UNREAD = "packet-"
 @dataclass(slots=True)
 class _Consumer:
     queue: str
-    held: dict[str, Got] = field(default_factory=dict)
+    held: dict[str, Delivered] = field(default_factory=dict)
     """By the broker's number of the message, in order of delivery."""
     addresses: set[str] = field(default_factory=set)
 
@@ -71,7 +72,7 @@ class _Session:
 
 
 @dataclass
-class Reading:
+class CoreFactReader:
     """One connection while it is read. Memory is what is under way."""
 
     conn: int
@@ -80,15 +81,15 @@ class Reading:
     _opaque: bool = False
     _ended: bool = False
 
-    def note(self, row: Row) -> Iterator[Fact]:
-        """Enters one event; yields what is decided by it."""
+    def read(self, row: Row) -> Iterator[Fact]:
+        """Read one event; yield the facts it decides."""
         if self._ended:
             return
         unread = row.kind == "FrameSent" and row.command.startswith(_UNREAD)
-        if row.kind == "OctetsSent" or unread or capture_gaps.hides(row.kind, row.command):
+        if unread or row.hides_bytes:
             if not self._opaque:
                 self._opaque = True
-                yield Opaque(self.conn)
+                yield UnreadableConnection(self.conn)
         elif row.kind == "ConnectionAbandoned":
             yield from self.end(row.when)
         elif row.kind == "ConnectionClosed" or (
@@ -101,8 +102,8 @@ class Reading:
             yield from self._came(row)
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """The connection ended at ``when``, or the recording did (None): everything open is told as
-        it stands."""
+        """Yield every open fact as it stands: the connection closed at ``when``, or the recording
+        ended (None)."""
         self._ended = True
         for session in self._sessions.values():
             yield from self._close(session, when)
@@ -126,11 +127,13 @@ class Reading:
             yield replace(got, end=end, ended=when)
         if when is None:
             return
-        yield Left(consumer.queue, self.conn, f"{session.channel}:{name}", when, noticed=False)
+        yield Unsubscribed(
+            consumer.queue, self.conn, f"{session.channel}:{name}", when, noticed=False
+        )
         for address in sorted(
             consumer.addresses - {consumer.queue}
         ):  # it is one consumer that went
-            yield Left(address, self.conn, "", when, noticed=False)
+            yield Unsubscribed(address, self.conn, "", when, noticed=False)
 
     def _sent(self, row: Row) -> Iterator[Fact]:
         headers, session = row.headers, self._session(row)
@@ -138,23 +141,23 @@ class Reading:
         match row.command:
             case "create-session" | "create-session-v2":
                 of = number(headers, "session-channel")
-                settles = true(headers, "auto-commit-acks")
-                self._sessions[of] = _Session(of, true(headers, "auto-commit-sends"), settles)
+                settles = is_true(headers, "auto-commit-acks")
+                self._sessions[of] = _Session(of, is_true(headers, "auto-commit-sends"), settles)
             case "create-queue" | "create-queue-v2":
                 anycast = headers.get("routing-type") == ANYCAST
                 if "routing-type" in headers:
                     self._anycast[headers.get("address", "")] = anycast
                 if any(name in headers for name in ("filter", "ring-size", "last-value-key")):
-                    yield Joined(
+                    yield Subscribed(
                         headers.get("address", ""), self.conn, "", row.when, selective=True
                     )
             case "delete-queue":
-                yield Joined(headers.get("queue", ""), self.conn, "", row.when, selective=True)
+                yield Subscribed(headers.get("queue", ""), self.conn, "", row.when, selective=True)
             case "create-consumer":
                 name, queue = headers.get("consumer", ""), headers.get("queue", "")
                 session.consumers[name] = _Consumer(queue)
                 subscription = f"{session.channel}:{name}"
-                yield Joined(
+                yield Subscribed(
                     queue, self.conn, subscription, row.when, selective=bool(headers.get("filter"))
                 )
             case "send" if row.key is not None:
@@ -173,7 +176,7 @@ class Reading:
                 session.sends = []
                 session.waiting.clear()
         answered = row.command in _ALWAYS_ANSWERED or (
-            row.command in _ANSWERED and true(headers, "requires-response")
+            row.command in _ANSWERED and is_true(headers, "requires-response")
         )
         if row.command == "send" and not session.sends_count:
             session.sends += sends
@@ -236,7 +239,7 @@ class Reading:
                 consumer.addresses.add(address)
                 marked = number(headers, "delivery-count") > 1
                 subscription, anycast = f"{session.channel}:{name}", self._for_one(row)
-                consumer.held[headers.get("message", "")] = Got(
+                consumer.held[headers.get("message", "")] = Delivered(
                     row.key,
                     address,
                     self.conn,

@@ -29,8 +29,6 @@ PACKET_HEADER = 13
 """Octets of a packet before its fields: size, type, channel."""
 DEFAULT, TEXT, BYTES = 0, 3, 4
 """Types of messages: the bodies of the last two are a nullable simple string, and octets."""
-FORCED = "_hornetq.forced.delivery.seq"
-"""The property of what is no message, but says that all that could be delivered has been."""
 
 _HEADERS: tuple[tuple[str, str], ...] = (
     ("id", "long"),

@@ -22,7 +22,8 @@ from brokerproof.harness.protocols.conversation import (
 )
 from brokerproof.harness.protocols.core import codec
 from brokerproof.harness.protocols.core.codec import FIRST, LIVENESS, MAGIC, SESSIONS, Packet
-from brokerproof.harness.protocols.core.messages import FORCED, Message
+from brokerproof.harness.protocols.core.fact_reader import FORCED
+from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.tables import NEWEST
 from brokerproof.harness.protocols.core.trace_recorder import PING, PROTOCOL, UNREADABLE, Tap
 

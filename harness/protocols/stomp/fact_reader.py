@@ -9,168 +9,27 @@ is *opaque*: what they said is unknown.
 
 from __future__ import annotations
 
-import enum
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
 
-from brokerproof.harness.model.time import NS_PER_S, Duration
-from brokerproof.harness.oracles import capture_gaps
-from brokerproof.harness.oracles.expectations import NOTHING, Ground
-from brokerproof.harness.trace import stamp as stamps
-
-When: TypeAlias = tuple[int, int]
-"""An instant (ns) and the place in the recording: of two things at one instant the recording tells
-the order."""
+from brokerproof.harness.trace.facts import (
+    FOREKNOWN,
+    Delivered,
+    End,
+    Fact,
+    Key,
+    Overrun,
+    Row,
+    Sent,
+    Subscribed,
+    UnreadableConnection,
+    Unsubscribed,
+    When,
+)
 
 STRANGE = ("priority", "expires", "AMQ_", "_AMQ", "transaction")
 """Headers (beginnings of names) of a SEND that let a broker reorder, delay or drop the message. In
 a transaction it takes its place when that is committed."""
-
-
-FOREKNOWN: Duration = NS_PER_S
-"""When the broker ends a connection it knows before we do, and may have delivered elsewhere what
-was held: such an end is dated back by this much."""
-
-
-class End(enum.Enum):
-    """How a delivery ended, as far as the recording says."""
-
-    HELD = "held"
-    """It did not."""
-    ASKED = "asked"
-    """Acknowledged, and nobody asked whether the broker took note; mode auto is this from the
-    start."""
-    SETTLED = "settled"
-    """Acknowledged, and confirmed."""
-    TENTATIVE = "tentative"
-    """Acknowledged or refused in a transaction, which may be aborted."""
-    REFUSED = "refused"
-    RETURNED = "returned"
-    """The consumer said goodbye while it held it."""
-    LOST = "lost"
-    """The consumer's connection ended without goodbye while it held it."""
-
-
-class Key(NamedTuple):
-    """What tells a message from others: its stamp, or without one a digest of its body (then
-    producer is -1)."""
-
-    producer: int
-    number: int
-
-    @property
-    def stamped(self) -> bool:
-        """Whether the message says itself who sent it."""
-        return self.producer >= 0
-
-    def __str__(self) -> str:
-        return (
-            f"message {self.number} of producer {self.producer}"
-            if self.stamped
-            else f"body #{self.number:016x}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A SEND. ``anycast`` is None where neither header nor name tells; ``strange``: see
-    :data:`STRANGE`; ``channel``: of several that one connection has; ``routed``: whether it is
-    known that there was a queue for it."""
-
-    key: Key
-    queue: str
-    conn: int
-    when: When
-    confirmed: bool
-    withdrawn: bool
-    anycast: bool | None
-    strange: bool
-    channel: int = 0
-    routed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Got:
-    """A MESSAGE and what became of it at ``ended``."""
-
-    key: Key
-    queue: str
-    conn: int
-    subscription: str
-    when: When
-    marked: bool
-    end: End
-    ended: When | None
-    anycast: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Somebody subscribed; ``selective``: with a selector."""
-
-    queue: str
-    conn: int
-    subscription: str
-    when: When
-    selective: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A consumer went; ``noticed``: the broker confirmed it, nothing can be under way to it."""
-
-    queue: str
-    conn: int
-    subscription: str
-    when: When
-    noticed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Overrun:
-    """A delivery of ``size`` octets began while the window was shut: ``count`` of ``octets``
-    together were held."""
-
-    queue: str
-    conn: int
-    subscription: str
-    when: When
-    window: int
-    unit: str
-    count: int
-    octets: int
-    size: int
-
-    def __str__(self) -> str:
-        return (
-            f"a MESSAGE of {self.size} octets came under a window of {self.window} {self.unit}"
-            f" while {self.count} deliveries of {self.octets} octets were held"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
-    """What this connection said is not wholly known."""
-
-    conn: int
-
-
-Fact: TypeAlias = Sent | Got | Joined | Left | Overrun | Opaque
-
-
-class Row(NamedTuple):
-    """One event of a connection as the reading takes it; headers are first entries, ``key`` that of
-    a body."""
-
-    when: When
-    kind: str
-    command: str
-    headers: Mapping[str, str]
-    key: Key | None
-    size: int
-    protocol: str = "STOMP"
 
 
 @dataclass(slots=True)
@@ -200,17 +59,21 @@ class Subscription:
 
 
 @dataclass
-class Reading:
+class StompFactReader:
     """One connection while it is read. Memory is what is under way: held deliveries, and SENDs
     without their receipt.
 
-    ``ground`` says which headers ask for a window, and what holds where SUBSCRIBE names none.
+    ``windows``: SUBSCRIBE headers that request a window, with the unit each counts (``octets`` or
+    ``messages``). ``window``: the window where SUBSCRIBE names none (None: not known).
     """
 
     conn: int
-    ground: Ground = NOTHING
+    windows: Mapping[str, str] = field(default_factory=dict)
+    window: int | None = None
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    _awaiting: dict[str, list[tuple[Sent | Got | Left, bool]]] = field(default_factory=dict)
+    _awaiting: dict[str, list[tuple[Sent | Delivered | Unsubscribed, bool]]] = field(
+        default_factory=dict
+    )
     """By receipt: facts that it decides, and whether for an ABORT."""
     _transactions: dict[str, list[Sent]] = field(default_factory=dict)
     _went: set[str] = field(default_factory=set)
@@ -219,14 +82,14 @@ class Reading:
     _ended: bool = False
     _epochs: int = 0
 
-    def note(self, row: Row) -> Iterator[Fact]:
-        """Enters one event; yields what is decided by it."""
+    def read(self, row: Row) -> Iterator[Fact]:
+        """Read one event; yield the facts it decides."""
         if self._ended:
             return
-        if row.kind == "OctetsSent" or capture_gaps.hides(row.kind, row.command):
+        if row.hides_bytes:
             if not self._opaque:
                 self._opaque = True
-                yield Opaque(self.conn)
+                yield UnreadableConnection(self.conn)
         elif row.kind == "ConnectionAbandoned":
             yield from self.end(row.when)
         elif row.kind == "ConnectionClosed" or (
@@ -242,8 +105,8 @@ class Reading:
                 yield _decided(fact, aborted)
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """The connection ended at ``when``, or the recording did (None): everything open is told as
-        it stands."""
+        """Yield every open fact as it stands: the connection closed at ``when``, or the recording
+        ended (None)."""
         self._ended = True
         for found in list(self.subscriptions.values()):
             yield from self._leave(found, when, failed=not self._goodbye)
@@ -285,7 +148,11 @@ class Reading:
                 self._goodbye = True
 
     def _await(
-        self, receipt: str | None, facts: Sequence[Sent | Got | Left], *, aborted: bool = False
+        self,
+        receipt: str | None,
+        facts: Sequence[Sent | Delivered | Unsubscribed],
+        *,
+        aborted: bool = False,
     ) -> Iterator[Fact]:
         if receipt is None:
             yield from facts
@@ -299,17 +166,17 @@ class Reading:
         ):  # a second one of that name: what the first one held ends here
             yield from self._leave(self.subscriptions[name], row.when)
         mode = row.headers.get("ack", "auto")
-        window, unit = window_asked(row.headers, self.ground.windows)
+        window, unit = window_asked(row.headers, self.windows)
         self._epochs += 1
         self.subscriptions[name] = Subscription(
             f"{name}#{self._epochs}" if name in self._went else name,
             row.headers.get("destination", ""),
             mode,
-            window if window is not None else self.ground.window,
+            window if window is not None else self.window,
             unit,
             anycast(row.headers),
         )
-        yield Joined(
+        yield Subscribed(
             self.subscriptions[name].queue, self.conn, name, row.when, "selector" in row.headers
         )
 
@@ -352,8 +219,10 @@ class Reading:
         found.held[token] = delivery
         found.octets += row.size
 
-    def _got(self, found: Subscription, delivery: Delivery, end: End, ended: When | None) -> Got:
-        return Got(
+    def _got(
+        self, found: Subscription, delivery: Delivery, end: End, ended: When | None
+    ) -> Delivered:
+        return Delivered(
             delivery.key,
             found.queue,
             self.conn,
@@ -399,7 +268,7 @@ class Reading:
             yield self._got(found, delivery, end, when)
         if when is not None:
             yield from self._await(
-                receipt, [Left(found.queue, self.conn, found.name, when, noticed=False)]
+                receipt, [Unsubscribed(found.queue, self.conn, found.name, when, noticed=False)]
             )
 
 
@@ -424,13 +293,13 @@ def _open(found: Subscription) -> bool:
     return (found.octets if found.unit == "octets" else len(found.held)) < found.window
 
 
-def _decided(fact: Sent | Got | Left, aborted: bool) -> Fact:
+def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
     match fact:
         case Sent():
             return replace(fact, withdrawn=True) if aborted else replace(fact, confirmed=True)
-        case Got(end=End.ASKED):
+        case Delivered(end=End.ASKED):
             return replace(fact, end=End.SETTLED)
-        case Left():
+        case Unsubscribed():
             return replace(fact, noticed=True)
     return fact
 
@@ -456,12 +325,3 @@ def window_asked(headers: Mapping[str, str], counting: Mapping[str, str]) -> tup
         if text.isascii() and text.removeprefix("-").isdecimal():
             return (-1 if unit == "messages" and int(text) == 0 else int(text)), unit
     return None, "octets"
-
-
-def key_of(body: bytes, body_size: int) -> Key:
-    """The key of a recorded body, of which the beginning is kept."""
-    stamp = stamps.read(body)
-    if stamp is not None:
-        return Key(*stamp)
-    digest = hashlib.blake2b(body + b"%d" % body_size, digest_size=8).digest()
-    return Key(-1, int.from_bytes(digest, "big") >> 1)

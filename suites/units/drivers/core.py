@@ -19,7 +19,8 @@ from brokerproof.harness.protocols.core.codec import (
     Reader,
     encode_packet,
 )
-from brokerproof.harness.protocols.core.messages import FORCED, Message
+from brokerproof.harness.protocols.core.fact_reader import FORCED
+from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.tables import NEWEST
 from brokerproof.reference_broker.settings.settings import Acceptor, Settings
 from brokerproof.suites.units.drivers.broker import Driver

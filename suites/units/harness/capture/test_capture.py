@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from brokerproof.harness.model.enums import CloseHow, Vantage
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import connection_lifetimes, recording
-from brokerproof.harness.oracles.expectations import Ground
-from brokerproof.harness.protocols.stomp.fact_reader import Key, Sent
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.facts import Key, Sent
 from brokerproof.harness.trace.read import UnreadableTrace
 from brokerproof.reports.judging import amqp
 from brokerproof.suites.units.drivers.captured import (
@@ -43,7 +43,7 @@ from brokerproof.suites.units.drivers.captured import (
     written,
 )
 
-GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
 QUIET = settings(
     deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.catalogue import profiles
-from brokerproof.harness.oracles.expectations import NOTHING, ground
+from brokerproof.harness.oracles.expectations import NOTHING, expectations_of
 from brokerproof.suites.scale.tcpdump import events, told
 
 FOLDER = Path(str(files("brokerproof.fixtures"))) / "captures"
@@ -25,6 +25,6 @@ def test_there_are_captures() -> None:
 def test_a_capture_tells_what_was_recorded_live(path: Path) -> None:
     live = json.loads(path.with_suffix(".json").read_text("utf-8"))
     named = live["profile"]
-    against = ground(named, profiles.load(named).parameters) if named else NOTHING
+    against = expectations_of(named, profiles.load(named).parameters) if named else NOTHING
     assert told(events(path), against) == live
     assert live["frames"], "frames crossed the wire"

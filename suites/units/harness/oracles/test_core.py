@@ -10,6 +10,7 @@ import pytest
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import core_credit
+from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.harness.trace.events import Event, FrameReceived, FrameSent
 
 _count = itertools.count()
@@ -44,7 +45,7 @@ def ask(sequence: int) -> Event:
 def answer(sequence: int) -> Event:
     forced = event("receive", 166, consumer=0)
     assert isinstance(forced, FrameReceived)
-    headers = (*forced.headers, (core_credit.FORCED, str(sequence)))
+    headers = (*forced.headers, (FORCED, str(sequence)))
     return FrameReceived(
         at_ns=forced.at_ns, conn=1, protocol="CORE", command="receive", headers=headers, size=166
     )

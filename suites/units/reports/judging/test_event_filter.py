@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import recording
-from brokerproof.harness.oracles.connection_reader import Spoken as Reading
+from brokerproof.harness.oracles.connection_reader import ConnectionReader as Reading
 from brokerproof.harness.oracles.connection_reader import row
-from brokerproof.harness.protocols.stomp.fact_reader import Fact, Got, Opaque, Overrun, Sent
 from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.facts import Delivered, Fact, Overrun, Sent, UnreadableConnection
 from brokerproof.reports.judging.columns import Names, columns
 from brokerproof.reports.judging.delivery_bitmaps import BLOCK, Book, Books, merged, numbers_of
 from brokerproof.reports.judging.event_filter import Choice
@@ -62,9 +62,11 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
     events: list[ev.Event], cuts: list[int], random: Any
 ) -> None:
     facts = [
-        each for each in recording.facts(events, GROUND) if not isinstance(each, (Overrun, Opaque))
+        each
+        for each in recording.facts(events, GROUND)
+        if not isinstance(each, (Overrun, UnreadableConnection))
     ]
-    messages = [each for each in facts if isinstance(each, (Sent, Got))]
+    messages = [each for each in facts if isinstance(each, (Sent, Delivered))]
     wanted_: dict[Any, list[int]] = defaultdict(list)
     for fact in random.sample(messages, min(len(messages), 5)):
         if fact.key.stamped:
@@ -87,7 +89,7 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(
     )
 
     def matters(fact: Fact) -> bool:
-        if not isinstance(fact, (Sent, Got)) or not fact.key.stamped:
+        if not isinstance(fact, (Sent, Delivered)) or not fact.key.stamped:
             return True
         return fact.key.number in wanted_.get((*SCOPE, fact.queue, fact.key.producer), ())
 
@@ -119,7 +121,7 @@ def test_an_overrun_is_told_from_the_part_that_it_lies_in(
                 if event.conn == key[6]:
                     found |= {
                         each
-                        for each in reading.note(row(place, event))
+                        for each in reading.read(row(place, event))
                         if isinstance(each, Overrun)
                     }
     expected = {each for each in recording.facts(events, GROUND) if isinstance(each, Overrun)}

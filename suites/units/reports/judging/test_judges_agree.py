@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.oracles import connection_lifetimes as life_oracle
 from brokerproof.harness.oracles import recording
-from brokerproof.harness.oracles.expectations import Ground
-from brokerproof.harness.oracles.recording import Irregularity
+from brokerproof.harness.oracles.expectations import Expectations
+from brokerproof.harness.oracles.recording import Anomaly
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.reports.judging.judge import lifetime
@@ -25,7 +25,7 @@ from brokerproof.reports.judging.merge import Group
 from brokerproof.reports.judging.segment_summary import GROUP, Stretch
 from brokerproof.suites.units.drivers.played import recordings
 
-GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
 OF_BOOKS = {"phantom", "shared", "revived", "lost", "mismarked", "unmarked"}
 
 
@@ -35,7 +35,7 @@ def batch(events: Sequence[ev.Event]) -> pa.RecordBatch:
 
 
 def summed_up(
-    events: Sequence[ev.Event], cuts: Sequence[int], ground: Ground = GROUND
+    events: Sequence[ev.Event], cuts: Sequence[int], ground: Expectations = GROUND
 ) -> dict[str, dict[Any, Group]]:
     """The merged summaries of a recording that was cut into stretches, each read in two batches."""
     whole = batch(events)
@@ -63,7 +63,7 @@ def suspicious(found: dict[str, dict[Any, Group]]) -> tuple[set[str], set[int]]:
     return queues, {key[6] for key, group in found["part"].items() if not group.fine}
 
 
-def check(events: list[ev.Event], cuts: list[int]) -> list[Irregularity]:
+def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
     """A summary that missed what an oracle sees fails here."""
     found = summed_up(events, cuts)
     queues, conns = suspicious(found)

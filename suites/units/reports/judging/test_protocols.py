@@ -14,16 +14,16 @@ import pytest
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import recording
-from brokerproof.harness.protocols.stomp.fact_reader import (
+from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.facts import (
+    Delivered,
     End,
     Fact,
-    Got,
-    Joined,
-    Left,
-    Opaque,
     Sent,
+    Subscribed,
+    UnreadableConnection,
+    Unsubscribed,
 )
-from brokerproof.harness.trace import events as ev
 from brokerproof.reports.judging.amqp import irregularities
 from brokerproof.reports.judging.recheck_plan import Ranges, Wanted
 from brokerproof.suites.units.drivers import played, played091, played_core
@@ -124,8 +124,12 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
     # may be looked for.
     sound = [(events, cuts) for fault, events, cuts in plays(name) if fault != "same tag"]
     for number, (events, cuts) in enumerate(sound[::2]):
-        facts = [each for each in recording.facts(events) if not isinstance(each, Opaque)]
-        messages = [each for each in facts if isinstance(each, (Sent, Got)) and each.key.stamped]
+        facts = [
+            each for each in recording.facts(events) if not isinstance(each, UnreadableConnection)
+        ]
+        messages = [
+            each for each in facts if isinstance(each, (Sent, Delivered)) and each.key.stamped
+        ]
         looked_for: dict[Any, list[int]] = defaultdict(list)
         for fact in Random(number).sample(messages, min(len(messages), 4)):
             looked_for[*SCOPE, fact.queue, fact.key.producer].append(fact.key.number)
@@ -136,14 +140,14 @@ def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
         )
 
         def matters(fact: Fact, looked_for: dict[Any, list[int]] = looked_for) -> bool:
-            if not isinstance(fact, (Sent, Got)):
+            if not isinstance(fact, (Sent, Delivered)):
                 return True
             if not fact.key.stamped:
                 return False
             return fact.key.number in looked_for.get((*SCOPE, fact.queue, fact.key.producer), ())
 
         def stamped(fact: Fact) -> bool:
-            return not isinstance(fact, (Sent, Got)) or fact.key.stamped
+            return not isinstance(fact, (Sent, Delivered)) or fact.key.stamped
 
         told = filter(stamped, facts_of(again, cut(events, cuts)))
         assert sorted(map(repr, told)) == sorted(map(repr, filter(matters, facts)))
@@ -320,7 +324,7 @@ def test_what_a_dead_letter_queue_gets_was_published_by_nobody() -> None:
         old(False, "basic.deliver", b"1", delivery_tag="2", **{**dead, "headers": "{}"}),
     )
     assert recording.find_anomalies(events) == []
-    (got,) = (each for each in recording.facts(events) if isinstance(each, Got))
+    (got,) = (each for each in recording.facts(events) if isinstance(each, Delivered))
     assert (got.queue, got.subscription, got.end) == ("q", "1:c", End.HELD)
     ((_, book),) = summed_up(events, [])["book"].items()
     assert not book.fine  # bodies without a stamp
@@ -338,12 +342,12 @@ def test_queues_that_may_let_messages_go_are_told() -> None:
         old(False, "basic.cancel-ok", consumer_tag="c"),
     )
     facts = list(recording.facts(events))
-    assert {each.queue for each in facts if isinstance(each, Joined) and each.selective} == {
+    assert {each.queue for each in facts if isinstance(each, Subscribed) and each.selective} == {
         "short",
         "mine",
         "old",
     }
-    assert [(each.queue, each.noticed) for each in facts if isinstance(each, Left)] == [
+    assert [(each.queue, each.noticed) for each in facts if isinstance(each, Unsubscribed)] == [
         ("plain", True)
     ]
 
@@ -399,9 +403,9 @@ def test_core_says_when_a_message_is_confirmed_and_what_is_taken_with_another() 
     facts = list(recording.facts(events))
     sends = sorted((each for each in facts if isinstance(each, Sent)), key=lambda each: each.when)
     assert [(each.confirmed, each.anycast) for each in sends] == [(True, True), (False, True)]
-    gots = [each for each in facts if isinstance(each, Got)]
+    gots = [each for each in facts if isinstance(each, Delivered)]
     assert [(each.marked, each.end, each.anycast) for each in gots] == [
         (False, End.ASKED, True),
         (True, End.ASKED, True),
     ]
-    assert [each.queue for each in facts if isinstance(each, Left)] == ["a"]
+    assert [each.queue for each in facts if isinstance(each, Unsubscribed)] == ["a"]

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from benchmarks.load_trace import Anomalies, write
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.oracles import connection_lifetimes, recording
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace import read
 from brokerproof.harness.trace.recorder import Recorder
@@ -28,7 +28,7 @@ from brokerproof.suites.units.drivers import played091, played_core
 from brokerproof.suites.units.drivers.played import FAULTS
 from brokerproof.suites.units.drivers.played import recording as played
 
-GROUND = Ground("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
+GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0, 2000, queues=True)
 READ_WHOLLY = ("AMQP091", "CORE")
 Found = list[tuple[str, str, str, int, tuple[tuple[int, int], ...], bool]]
 

@@ -18,8 +18,8 @@ import pytest
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.oracles import connection_reader, recording
-from brokerproof.harness.protocols.stomp.fact_reader import End, Got, Joined, Left, Sent
 from brokerproof.harness.trace import events as ev
+from brokerproof.harness.trace.facts import Delivered, End, Sent, Subscribed, Unsubscribed
 from brokerproof.reports.judging import connection_lifetimes, local_recheck, recheck, windows
 from brokerproof.reports.judging.connection_lifetimes import NEVER, Gap, Life
 from brokerproof.reports.judging.delivery_bitmaps import BLOCK, LOOSE, Book
@@ -585,15 +585,15 @@ def test_facts_survive_being_written_down() -> None:
             assert (row["run"], row["target"], row["case"], row["example"]) == SCOPE
             if isinstance(fact, Sent):
                 assert recheck._sent(row, fact.key) == fact
-            elif isinstance(fact, Got):
+            elif isinstance(fact, Delivered):
                 assert recheck._got(row, fact.key) == fact
-            elif isinstance(fact, Joined):
+            elif isinstance(fact, Subscribed):
                 assert (row["queue"], row["conn"], row["flag"]) == (
                     fact.queue,
                     fact.conn,
                     fact.selective,
                 )
-            elif isinstance(fact, Left):
+            elif isinstance(fact, Unsubscribed):
                 assert (row["subscription"], row["flag"]) == (fact.subscription, fact.noticed)
     assert {End(each.value) for each in End} == set(End)
 
@@ -633,7 +633,9 @@ def test_a_queue_has_the_name_that_its_subscription_gave_it() -> None:
         first, other, message(1, "t1"), message(2, "t2"), message(1, "t3", "x", "/queue/c")
     )
     facts = facts_of(looking_for(1), cut(events, []))
-    assert [(each.queue, each.key.number) for each in facts if isinstance(each, Got)] == [("a", 1)]
+    assert [(each.queue, each.key.number) for each in facts if isinstance(each, Delivered)] == [
+        ("a", 1)
+    ]
 
 
 def test_pieces_of_one_part_are_those_that_its_unknown_answers_divide() -> None:

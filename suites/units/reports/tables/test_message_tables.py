@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from brokerproof.harness.model.time import ms
-from brokerproof.harness.oracles.expectations import Ground
+from brokerproof.harness.oracles.expectations import Expectations
 from brokerproof.harness.trace import events as ev
 from brokerproof.reports.tables.addresses import addresses
 from brokerproof.reports.tables.deliveries import deliveries
@@ -16,7 +16,7 @@ from brokerproof.reports.tables.trace_verdicts import again, beside_verdicts
 from brokerproof.reports.tables.unsettled import credit, held
 from brokerproof.suites.units.drivers.recorded import recorded
 
-GROUND = Ground("artemis", {"consumer-window-size": "octets"}, queues=True)
+GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, queues=True)
 
 
 def out(

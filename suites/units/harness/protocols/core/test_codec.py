@@ -17,7 +17,8 @@ from brokerproof.harness.protocols.core.codec import (
     encode_packet,
     read_packet,
 )
-from brokerproof.harness.protocols.core.messages import FORCED, Message
+from brokerproof.harness.protocols.core.fact_reader import FORCED
+from brokerproof.harness.protocols.core.messages import Message
 from brokerproof.harness.protocols.core.tables import (
     ASYNC_RESPONSES,
     BY_CODE,
