@@ -31,7 +31,7 @@ from brokerproof.reference_broker.families.artemis.address_settings import Addre
 from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
-from brokerproof.reference_broker.kernel.outbox import Outbox
+from brokerproof.reference_broker.kernel.outbox import Outbox, PauseReason
 from brokerproof.reference_broker.kernel.protocol_detection import AMQP091, Connection, connect
 from brokerproof.reference_broker.persistence.router_store import Stored
 from brokerproof.reference_broker.persistence.store import Store
@@ -39,8 +39,6 @@ from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp10 import statistics
 from brokerproof.reference_broker.settings.settings import Settings
 
-FILES = "files"
-"""Why a connection is not read: files are behind."""
 RETRY_INTERVAL = NS_PER_S
 """How long the store waits before it tries again to write what could not be written."""
 FLUSH_WITHIN = 30 * NS_PER_S
@@ -167,13 +165,13 @@ class Broker:
                 connection = self._connections.get(conn)
                 if connection is not None:
                     self._forget(conn)
-                    connection.lost()
-                self._outbox.lost(conn)
+                    connection.on_peer_gone()
+                self._outbox.on_peer_gone(conn)
             case WritePaused(conn) | WriteResumed(conn):
                 connection = self._connections.get(conn)
-                self._outbox.hold(conn, isinstance(event, WritePaused))
+                self._outbox.pause_writing(conn, isinstance(event, WritePaused))
                 if connection is not None:
-                    connection.hold(isinstance(event, WritePaused))
+                    connection.pause_delivery(isinstance(event, WritePaused))
             case FilesStored() | FileLoaded():
                 self._files(now, event)
             case ResourcesRead():
@@ -208,7 +206,7 @@ class Broker:
         Answers of files are still to be handed in afterwards, until ``is_idle``.
         """
         for conn in list(self._connections):
-            self._connections.pop(conn).lost()
+            self._connections.pop(conn).on_peer_gone()
         self._shared.router.ending()
         return (
             self._outbox.drain()
@@ -228,7 +226,7 @@ class Broker:
         conn = self._shared.conn
         if conn is not None and store.much_waits and conn in self._connections:
             self._choked.add(conn)
-            self._outbox.stop_reading(conn, FILES)
+            self._outbox.stop_reading(conn, PauseReason.FILES)
         batch = store.batch if store.seal() else 0
         effects = self._outbox.drain(batch)
         effects += store.effects()
@@ -252,10 +250,10 @@ class Broker:
             for conn in self._outbox.give_up():
                 connection = self._connections.get(conn)
                 if connection is not None:
-                    connection.fail(store.problem)
+                    connection.on_store_failed(store.problem)
         if store.little_waits and self._choked:
             for conn in self._choked:
-                self._outbox.resume_reading(conn, FILES)
+                self._outbox.resume_reading(conn, PauseReason.FILES)
             self._choked.clear()
 
     def next_deadline(self) -> Instant | None:
@@ -317,9 +315,9 @@ class Broker:
     def _cut(self, conn: int) -> None:
         """What is on its way to ``conn`` cannot be sent to its end: the connection is closed as it
         is."""
-        self._outbox.lost(conn)
+        self._outbox.on_peer_gone(conn)
         connection = self._connections.get(conn)
         if connection is not None:
             self._forget(conn)
-            connection.lost()
+            connection.on_peer_gone()
         self._outbox.cut(conn)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -18,6 +19,19 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.reference_broker.kernel.large_body import Extract
 from brokerproof.reference_broker.kernel.streamed_sends import Streams
+
+
+class PauseReason(enum.Enum):
+    """Why a connection is not read, although it is open."""
+
+    FILES = enum.auto()
+    """Its broker is behind with writing files."""
+    ROOM = enum.auto()
+    """The address that it sends to is full."""
+    ALARM = enum.auto()
+    """It publishes, and the broker is short of memory or disk space."""
+    FLOW = enum.auto()
+    """It publishes faster than queues work off what they are handed."""
 
 
 class Layer(Protocol):
@@ -50,7 +64,7 @@ class Outbox:
         self._octets: dict[int, list[bytes]] = {}
         self._closed: list[int] = []
         self._layers: dict[int, Layer] = {}
-        self._unread: dict[int, set[str]] = {}
+        self._unread: dict[int, set[PauseReason]] = {}
         self._reading: dict[int, bool] = {}
         self._held: dict[int, deque[tuple[int, bytes | None]]] = {}
         self._free: list[Effect] = []
@@ -96,13 +110,13 @@ class Outbox:
         """``streams`` is told whether something leaves piece by piece to ``conn``."""
         self.streams.watchers[conn] = streams
 
-    def hold(self, conn: int, held: bool) -> None:
-        """Whether the peer of ``conn`` does not read."""
-        self.streams.pause(conn, held)
+    def pause_writing(self, conn: int, paused: bool) -> None:
+        """Stop or resume what leaves piece by piece: the peer of ``conn`` does not read."""
+        self.streams.pause(conn, paused)
 
-    def lost(self, conn: int) -> None:
-        """The peer of ``conn`` is gone."""
-        self.streams.lost(conn)
+    def on_peer_gone(self, conn: int) -> None:
+        """Forget what is still to leave to ``conn``."""
+        self.streams.on_peer_gone(conn)
 
     def _layers_of(self, conn: int) -> Layer | None:
         return self._layers.get(conn)
@@ -131,7 +145,7 @@ class Outbox:
     def _close_now(self, conn: int) -> None:
         self._closed.append(conn)
 
-    def stop_reading(self, conn: int, reason: str) -> None:
+    def stop_reading(self, conn: int, reason: PauseReason) -> None:
         """``conn`` is not to be read until every ``reason`` is gone: its peer is held back by its
         transport."""
         reasons = self._unread.setdefault(conn, set())
@@ -139,7 +153,7 @@ class Outbox:
             self._reading[conn] = False
         reasons.add(reason)
 
-    def resume_reading(self, conn: int, reason: str) -> None:
+    def resume_reading(self, conn: int, reason: PauseReason) -> None:
         """``reason`` is gone, or was not there."""
         reasons = self._unread.get(conn)
         if reasons is None:

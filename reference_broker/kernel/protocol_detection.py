@@ -45,13 +45,13 @@ class Connection(Protocol):
     def receive(self, now: Instant, data: bytes) -> None:
         """Octets have arrived."""
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """Whether the peer gets no messages because it does not read."""
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored: it is told, and the connection closed."""
 
 
@@ -113,19 +113,19 @@ class HandsOn:
         self._closed = True
         self._shared.outbox.close(self._conn)
 
-    def hold(self, held: bool) -> None:
-        self._held = held
+    def pause_delivery(self, paused: bool) -> None:
+        self._held = paused
         if self._became is not None:
-            self._became.hold(held)
+            self._became.pause_delivery(paused)
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         self._has_spoken()
         if self._serving is not None:
-            self._serving.lost()
+            self._serving.on_peer_gone()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         if self._serving is not None:
-            self._serving.fail(problem)
+            self._serving.on_store_failed(reason)
 
     def describe(self) -> Described | None:
         """What the one that it became says."""
@@ -168,7 +168,7 @@ class Undecided(HandsOn):
         self._first = b""
         became = self._became = self._become(first)
         if self._held:
-            became.hold(True)
+            became.pause_delivery(True)
         became.receive(now, first)
 
     def _become(self, first: bytes) -> Connection:

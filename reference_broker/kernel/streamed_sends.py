@@ -161,7 +161,7 @@ class Streams:
         if watcher is not None:
             watcher(streams)
 
-    def lost(self, conn: int) -> None:
+    def on_peer_gone(self, conn: int) -> None:
         """``conn`` can carry nothing more."""
         self._paused.discard(conn)
         line = self.lines.pop(conn, None)

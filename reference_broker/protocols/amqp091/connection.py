@@ -188,21 +188,21 @@ class Amqp091Connection:
         else:
             self._silence_check.move(beats.look_at)
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
         later."""
-        self.held = held
-        if not held:
+        self.held = paused
+        if not paused:
             for channel in list(self.channels.values()):
                 channel.dispatch()
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._leave()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
-        self._refuse(Refusal(INTERNAL_ERROR, problem), 0, None)
+        self._refuse(Refusal(INTERNAL_ERROR, reason), 0, None)
 
     # --- what goes out ----------------------------------------------------------------------------
 

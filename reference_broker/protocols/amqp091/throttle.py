@@ -28,6 +28,7 @@ from brokerproof.reference_broker.kernel.connection_info import (
     FLOW,
     RUNNING,
 )
+from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.protocols.amqp091.channel import Channel
     from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 
-ALARM = "alarm"
 RECENTLY: Duration = seconds(5)
 """For how long a connection that was in flow is said to be."""
 
@@ -46,7 +46,7 @@ class Throttle:
 
     def __init__(self, connection: Amqp091Connection) -> None:
         self._connection = connection
-        self._reasons: set[str] = set()
+        self._reasons: set[PauseReason] = set()
         self._channels: set[Channel] = set()
         self.by = BY_NOTHING
         self.at: Instant | None = None
@@ -59,9 +59,9 @@ class Throttle:
     @property
     def state(self) -> str:
         """How the connection stands, in RabbitMQ's words."""
-        if ALARM in self._reasons:
+        if PauseReason.ALARM in self._reasons:
             return BLOCKED
-        if FLOW in self._reasons or self._recently:
+        if PauseReason.FLOW in self._reasons or self._recently:
             return FLOW
         return BLOCKING if self._connection.shared.alarms.raised else RUNNING
 
@@ -76,10 +76,10 @@ class Throttle:
     def published(self) -> None:
         """The header of a content has come."""
         alarms = self._connection.shared.alarms
-        if not alarms.raised or ALARM in self._reasons:
+        if not alarms.raised or PauseReason.ALARM in self._reasons:
             return
         low = f"low on {' & '.join(alarms.raised)}"
-        self._stop(ALARM, BY_RESOURCE)
+        self._stop(PauseReason.ALARM, BY_RESOURCE)
         alarms.wait(self.alarm_over)
         self._connection.observe("RABBITMQ-FLOW-conn-1", f"{low}: the connection is not read")
         if self._understands:
@@ -93,7 +93,7 @@ class Throttle:
         """No alarm is left."""
         if self._understands:
             self._connection.tell(commands.Connection.Unblocked())
-        self._go_on(ALARM)
+        self._go_on(PauseReason.ALARM)
 
     def in_flow(self, channel: Channel, blocked: bool) -> None:
         """Whether ``channel`` can be handed no more."""
@@ -102,19 +102,19 @@ class Throttle:
             self._connection.observe(
                 "RABBITMQ-FLOW-conn-2", f"channel {channel.number} has no credit left: flow"
             )
-            self._stop(FLOW, BY_FLOW)
+            self._stop(PauseReason.FLOW, BY_FLOW)
         elif not blocked and channel in self._channels:
             self._channels.remove(channel)
             if not self._channels:
                 self.at = self._connection.shared.now
-                self._go_on(FLOW)
+                self._go_on(PauseReason.FLOW)
 
     def leave(self) -> None:
         """The connection is over."""
         self._connection.shared.alarms.forget(self.alarm_over)
         self._channels.clear()
 
-    def _stop(self, reason: str, by: str) -> None:
+    def _stop(self, reason: PauseReason, by: str) -> None:
         connection = self._connection
         if not self._reasons:
             connection.pause()
@@ -122,7 +122,7 @@ class Throttle:
         connection.shared.outbox.stop_reading(connection.conn, reason)
         self.by, self.at = by, connection.shared.now
 
-    def _go_on(self, reason: str) -> None:
+    def _go_on(self, reason: PauseReason) -> None:
         self._reasons.discard(reason)
         self._connection.shared.outbox.resume_reading(self._connection.conn, reason)
         if not self._reasons:

@@ -58,7 +58,7 @@ class WhichAmqp(HandsOn):
             return
         self._became = became
         if self._held:
-            became.hold(True)
+            became.pause_delivery(True)
         if rest:
             became.receive(now, rest)
 

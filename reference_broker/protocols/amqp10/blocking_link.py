@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
+from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.protocols.amqp10 import conditions
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.protocols.amqp10.coordinator import LiveTransaction
     from brokerproof.reference_broker.protocols.amqp10.delivery import Arrival
     from brokerproof.reference_broker.protocols.amqp10.session import Session
-
-ROOM = "room"
-"""Why a connection is not read."""
 
 
 class WaitingLink(IncomingLink):
@@ -73,7 +71,7 @@ class WaitingLink(IncomingLink):
         self._waiting += 1
         if fate is Fate.STALLED:
             self._stalled, connection.stalled = (arrival, sending), True
-            shared.outbox.stop_reading(connection.conn, ROOM)
+            shared.outbox.stop_reading(connection.conn, PauseReason.ROOM)
             connection.observe(
                 "ACTIVEMQ-PFC-8", f"no space at {address}: the connection is not read"
             )
@@ -102,7 +100,7 @@ class WaitingLink(IncomingLink):
             self.session.flush()
         if self._stalled is not None and self._stalled[0] is arrival:
             self._stalled, connection.stalled = None, False
-            self.session.shared.outbox.resume_reading(connection.conn, ROOM)
+            self.session.shared.outbox.resume_reading(connection.conn, PauseReason.ROOM)
             connection.receive(self.session.shared.now, b"")
 
     def stop(self) -> None:

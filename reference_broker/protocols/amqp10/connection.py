@@ -265,22 +265,22 @@ class AmqpConnection:
         self.observe("AMQP10-OPEN-01", detail)
         self._close()
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
         later."""
-        self.held = held
-        if not held:
+        self.held = paused
+        if not paused:
             for session in list(self._sessions.values()):
                 session.resume()
             self._flush()
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._end()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
-        self._refuse(Refusal(refusal.NOT_STORED, problem))
+        self._refuse(Refusal(refusal.NOT_STORED, reason))
 
     def broken(self) -> None:
         """Something that is on its way out cannot be sent to its end."""

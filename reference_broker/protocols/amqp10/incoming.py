@@ -223,7 +223,9 @@ class IncomingLink(Link):
         at = body_at(arrival.payload())
         if at is not None:
             arrival.spool_from(
-                at, large.begin(text=False, failed=self.session.connection.fail), BodyScan()
+                at,
+                large.begin(text=False, failed=self.session.connection.on_store_failed),
+                BodyScan(),
             )
 
     def _set(self, arrival: Arrival | None) -> None:

@@ -188,18 +188,18 @@ class CoreConnection:
         else:
             self._close()
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
         later."""
-        self.held = held
-        if not held:
+        self.held = paused
+        if not paused:
             self._each(Session.resume)
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._end()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
         self._close()
 

@@ -82,20 +82,20 @@ class ManagementConnection:
                     self._end()
                 return
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """Answers are small; a client that does not read is asked for nothing."""
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The client is gone."""
         self._open = False
         self._idle.cancel()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """Nothing is stored here."""
 
     def _end(self) -> None:
         if self._open:
-            self.lost()
+            self.on_peer_gone()
             self._shared.outbox.close(self._conn)
 
     # --- answering --------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from brokerproof.harness.model.time import Instant, ms
 from brokerproof.reference_broker.families.activemq.producer_flow import Sending
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.java_fields import Malformed, int32, int64
+from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.protocols.openwire import codes, maps
 from brokerproof.reference_broker.protocols.openwire.client import HANDLERS, Wanted
 from brokerproof.reference_broker.protocols.openwire.encoding import (
@@ -49,8 +50,6 @@ MOST = 100 * 1024 * 1024
 """Octets of a command that are waited for, whatever maxFrameSize says."""
 COMMAND = b"a command"
 """What the look for silence is told for a whole command."""
-ROOM = "room"
-"""Why a connection is not read: a message has to wait."""
 
 
 class State(enum.Enum):
@@ -234,13 +233,13 @@ class OpenWireConnection:
     def stall(self, sending: Sending) -> None:
         """Nothing more is carried out, nor read, until there is space for ``sending``."""
         self._stalled = sending
-        self.shared.outbox.stop_reading(self.conn, ROOM)
+        self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
     def go_on(self, sending: Sending) -> None:
         """``sending`` waits no longer."""
         if self._stalled is sending:
             self._stalled = None
-            self.shared.outbox.resume_reading(self.conn, ROOM)
+            self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
             self._carry_out(self.shared.now)
 
     # --- time -------------------------------------------------------------------------------------
@@ -264,18 +263,18 @@ class OpenWireConnection:
         self.observe("OPENWIRE-INACT-1", "the peer has been silent for too long")
         self._close()
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
         later."""
-        self.held = held
-        if not held:
+        self.held = paused
+        if not paused:
             self._client.resume()
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._end()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
         self._close()
 

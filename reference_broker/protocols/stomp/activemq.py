@@ -20,13 +20,13 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.families.activemq.producer_flow import Fate, NoSpace, Sending
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.message import Message
+from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import After, withheld
 from brokerproof.reference_broker.protocols.stomp.connection import (
-    ROOM,
     State,
     StompConnection,
 )
@@ -126,7 +126,7 @@ class ActiveMqStompConnection(StompConnection):
             self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))
         if self._stalled is not None and self._stalled[0] is frame:
             self._stalled = None
-            self._read_again(ROOM)
+            self._read_again(PauseReason.ROOM)
 
     def _tell_no_space(self, frame: Frame, problem: NoSpace) -> None:
         """A send may fail for want of space and be tried again, so the session goes on
@@ -147,7 +147,7 @@ class ActiveMqStompConnection(StompConnection):
     def _blocks(self, frame: Frame) -> bool:
         if self._stalled is not None:
             if not self.blocked:
-                self._stop(ROOM)
+                self._stop(PauseReason.ROOM)
             return True
         return super()._blocks(frame)
 

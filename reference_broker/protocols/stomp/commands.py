@@ -222,7 +222,7 @@ def subscribe(session: StompConnection, frame: Frame) -> After:
         shared.outbox,
         session.deliveries,
     )
-    subscription.hold(session.held)
+    subscription.pause_delivery(session.held)
     session.subscriptions[key] = subscription
     return partial(
         queue.attach, subscription, selector if queue.routing is RoutingType.ANYCAST else None

@@ -74,6 +74,7 @@ from brokerproof.reference_broker.kernel.connection_info import (
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.large_body import Extract
 from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
@@ -86,11 +87,6 @@ from brokerproof.reference_broker.protocols.stomp.subscription import Delivery, 
 from brokerproof.reference_broker.settings.settings import Acceptor, HeartBeatRules
 
 SERVER = "brokerproof/0.1.0"
-
-ROOM = "room"
-"""Why a connection is not read: the address that it sends to is full."""
-ALARM = "alarm"
-"""Likewise: it has sent something, and the broker is short of memory or disk space."""
 
 
 class State(enum.Enum):
@@ -222,7 +218,7 @@ class StompConnection:
         if frame is not None and isinstance(frame.body, Extract):
             frame.body.whole.hold()
         self._unread = self._parser.rest()
-        self.shared.outbox.stop_reading(self.conn, ROOM)
+        self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
         self._silence_check.cancel()
         self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
 
@@ -232,7 +228,7 @@ class StompConnection:
         self._forget_waiting()
         self._read(now, data, frame)
         if self._waiting is None and self._state is not State.CLOSED:
-            self.shared.outbox.resume_reading(self.conn, ROOM)
+            self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
             self._liveness.last_heard = now
             self._watch()
 
@@ -242,7 +238,7 @@ class StompConnection:
         alarms = self.shared.alarms
         if not alarms.raised or frame.head.command != "SEND":
             return False
-        self._stop(ALARM)
+        self._stop(PauseReason.ALARM)
         alarms.wait(self._unblock)
         self.shared.outbox.observe(
             self.conn,
@@ -253,16 +249,16 @@ class StompConnection:
 
     def _unblock(self) -> None:
         """No alarm is left: what waited is carried out."""
-        self._read_again(ALARM)
+        self._read_again(PauseReason.ALARM)
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, reason: PauseReason) -> None:
         """Nothing behind the frame that was carried out last is read now."""
         self.blocked = True
         self._unread = self._parser.rest()
         self.shared.outbox.stop_reading(self.conn, reason)
         self._silence_check.cancel()
 
-    def _read_again(self, reason: str) -> None:
+    def _read_again(self, reason: PauseReason) -> None:
         """``reason`` to stop is over."""
         now, data = self.shared.now, self._unread
         self.blocked, self._unread = False, b""
@@ -292,10 +288,10 @@ class StompConnection:
         :class:`brokerproof.reference_broker.families.activemq.producer_flow.ProducerFlow`."""
         raise NotImplementedError
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """A peer that does not read gets no messages: they stay in their queues, for others or for
         later."""
-        self._paused = held
+        self._paused = paused
         self._hold()
 
     def _streaming(self, streams: bool) -> None:
@@ -311,18 +307,18 @@ class StompConnection:
         self.held = held
         subscriptions = list(self.subscriptions.values())
         for subscription in subscriptions:
-            subscription.hold(held)
+            subscription.pause_delivery(held)
         if not held:
             for subscription in subscriptions:
                 subscription.queue.dispatch()
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._end()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
-        self._refuse(Refusal(refusal.NOT_STORED, self.version, problem))
+        self._refuse(Refusal(refusal.NOT_STORED, self.version, reason))
 
     def describe(self) -> Described | None:
         """How the connection stands; None before it is open."""
@@ -418,7 +414,7 @@ class StompConnection:
         return (
             None
             if self.shared.large is None
-            else self.shared.large.begin(text=text, failed=self.fail)
+            else self.shared.large.begin(text=text, failed=self.on_store_failed)
         )
 
     # --- session ----------------------------------------------------------------------------------

@@ -71,10 +71,9 @@ class Subscription:
         self._unsettled: OrderedDict[str, Delivery] = OrderedDict()
         self._delivered = 0
 
-    def hold(self, held: bool) -> None:
-        """Whether the subscription has no room whatever its window says, because its peer does not
-        read."""
-        self.has_room = _no_room if held else self.window.has_room
+    def pause_delivery(self, paused: bool) -> None:
+        """Have no room, whatever the window is, while the peer does not read."""
+        self.has_room = _no_room if paused else self.window.has_room
 
     def deliver(self, entry: Entry) -> None:
         """Sends one message (see :class:`brokerproof.reference_broker.kernel.queue.Consumer`)."""

@@ -60,11 +60,11 @@ class Inner(Protocol):
 
     def receive(self, now: Instant, data: bytes) -> None: ...
 
-    def hold(self, held: bool) -> None: ...
+    def pause_delivery(self, paused: bool) -> None: ...
 
-    def lost(self) -> None: ...
+    def on_peer_gone(self) -> None: ...
 
-    def fail(self, problem: str) -> None: ...
+    def on_store_failed(self, reason: str) -> None: ...
 
 
 class State(enum.Enum):
@@ -135,17 +135,17 @@ class WebSocketConnection:
         connected, is over."""
         self._answer(self._upgrade.late("the request did not come in time"))
 
-    def hold(self, held: bool) -> None:
+    def pause_delivery(self, paused: bool) -> None:
         """Whether the peer gets no messages because it does not read."""
-        self._inner.hold(held)
+        self._inner.pause_delivery(paused)
 
-    def lost(self) -> None:
+    def on_peer_gone(self) -> None:
         """The peer is gone; nothing can be sent."""
         self._finish()
 
-    def fail(self, problem: str) -> None:
+    def on_store_failed(self, reason: str) -> None:
         """What the peer asked for cannot be stored."""
-        self._inner.fail(problem)
+        self._inner.on_store_failed(reason)
 
     # --- what goes out ----------------------------------------------------------------------------
 
@@ -189,4 +189,4 @@ class WebSocketConnection:
         self._shared.deadlines.divert(self._conn, None)
         self._shared.outbox.unwrap(self._conn)
         if self._inner.is_open:
-            self._inner.lost()
+            self._inner.on_peer_gone()

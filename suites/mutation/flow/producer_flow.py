@@ -24,6 +24,7 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
 )
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
 from brokerproof.reference_broker.kernel.destinations import is_topic
+from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED
@@ -262,7 +263,7 @@ def a_stalled_connection_is_not_read_again(parts: Parts, reached: Reached) -> Pa
     """A connection that was stalled stays so when there is space."""
 
     class Faulty(ActiveMqStompConnection):
-        def _read_again(self, reason: str) -> None:
+        def _read_again(self, reason: PauseReason) -> None:
             reached()
 
     return replace(parts, activemq_stomp=Faulty)

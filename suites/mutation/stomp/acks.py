@@ -151,12 +151,12 @@ def acknowledged_comes_back(parts: Parts, reached: Reached) -> Parts:
             return taken
 
     class Connection(StompConnection):
-        def lost(self) -> None:
+        def on_peer_gone(self) -> None:
             for queue, entries in settled.pop(self.conn, []):
                 reached()
                 queue.unsettled += len(entries)
                 queue.settle(entries, Outcome.RELEASED)
-            super().lost()
+            super().on_peer_gone()
 
     return replace(parts, subscription=Faulty, stomp=Connection)
 

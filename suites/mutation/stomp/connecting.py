@@ -130,9 +130,9 @@ def lost_connections_count(parts: Parts, reached: Reached) -> Parts:
                 reached()
                 self.close()
 
-        def lost(self) -> None:
+        def on_peer_gone(self) -> None:
             lost[0] += self._state.name == "OPENING"
-            super().lost()
+            super().on_peer_gone()
 
     return replace(parts, stomp=Faulty)
 

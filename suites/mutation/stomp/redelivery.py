@@ -126,7 +126,7 @@ def lost_with_the_connection(parts: Parts, reached: Reached) -> Parts:
     """What a lost connection held is lost with it."""
 
     class Faulty(StompConnection):
-        def lost(self) -> None:
+        def on_peer_gone(self) -> None:
             for each in self.subscriptions.values():
                 held = list(each._unsettled.values())
                 if held:
@@ -134,7 +134,7 @@ def lost_with_the_connection(parts: Parts, reached: Reached) -> Parts:
                     for delivery in held:
                         del each._unsettled[delivery.key], each._deliveries[delivery.key]
                     each.queue.settle([delivery.entry for delivery in held], Outcome.ACCEPTED)
-            super().lost()
+            super().on_peer_gone()
 
     return replace(parts, stomp=Faulty)
 

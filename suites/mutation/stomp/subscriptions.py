@@ -193,9 +193,9 @@ def auto_stops_after_a_hundred(parts: Parts, reached: Reached) -> Parts:
             if self.mode.name == "AUTO":
                 self.has_room = lambda: room() and self.sent < 100
 
-        def hold(self, held: bool) -> None:
+        def pause_delivery(self, paused: bool) -> None:
             if self.mode.name != "AUTO":
-                super().hold(held)
+                super().pause_delivery(paused)
 
         def deliver(self, entry: Entry) -> None:
             self.sent += 1

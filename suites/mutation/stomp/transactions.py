@@ -112,13 +112,13 @@ def lost_connections_commit(parts: Parts, reached: Reached) -> Parts:
     """When a connection is lost its open transactions are committed."""
 
     class Faulty(StompConnection):
-        def lost(self) -> None:
+        def on_peer_gone(self) -> None:
             for transaction in self.transactions.values():
                 reached()
                 for queue in transaction.commit(self.shared.router.publish):
                     queue.dispatch()
             self.transactions.clear()
-            super().lost()
+            super().on_peer_gone()
 
     return replace(parts, stomp=Faulty)
 
