@@ -26,8 +26,15 @@ from brokerproof.suites.amqp.steps import (
 )
 from brokerproof.suites.steps.strategies import near
 
+CREDIT_FORMULA = "AMQP10-CREDIT-03"
+CREDIT_LOWERED_BY_DELIVERY = "AMQP10-CREDIT-05"
+NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
+AVAILABLE = "AMQP10-CREDIT-26"
+ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
+DISTRIBUTION_MODE = "AMQP10-TERM-04"
 
-@case("AMQP10-CREDIT-03", "AMQP10-CREDIT-05", "AMQP10-CREDIT-09", needs={"amqp"})
+
+@case(CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 @over(
     where=wrapping,
     examples=40,
@@ -41,7 +48,6 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     """A receiver sets its credit up and down in one breath, or lets messages come in between, and
     never waits for an answer. No message comes beyond the credit that may have been in force; with
     plenty of it all come once, in order."""
-    formula, lowers, _ = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -56,17 +62,21 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     )
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
     target.require(
-        formula, fine, f"credits of {credits} in one breath: {'taken' if fine else peer.instead()}"
+        CREDIT_FORMULA,
+        fine,
+        f"credits of {credits} in one breath: {'taken' if fine else peer.instead()}",
     )
     peer.settle()
     early = peer.take_deliveries(link)
     target.record_finding(
-        lowers, len(early) <= count, f"credits of {credits}: {len(early)} of {count} messages came"
+        CREDIT_LOWERED_BY_DELIVERY,
+        len(early) <= count,
+        f"credits of {credits}: {len(early)} of {count} messages came",
     )
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
     target.record_finding(
-        (formula, lowers),
+        (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY),
         bodies(early + late) == sent,
         f"{len(early)} came with credits of {credits}, {len(late)} with plenty; of {count} in"
         " order",
@@ -74,7 +84,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     judge_trace(target, peer, amqp_credit.credit, amqp_deliveries.settlement)
 
 
-@case("AMQP10-CREDIT-09", "AMQP10-CREDIT-03", needs={"amqp"})
+@case(NO_TRANSFER_WITHOUT_CREDIT, CREDIT_FORMULA, needs={"amqp"})
 @over(examples=24, prefetch=st.integers(1, 6), count=st.integers(1, 30), batch=st.integers(1, 4))
 def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target: Bench, prefetch: int, count: int, batch: int
@@ -82,7 +92,6 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     """Two consumers of a queue have the same prefetch. One settles and renews its credit as
     messages come, some at a time; the other never does. The slow one gets no more than its
     prefetch, the fast one all the rest, and no message comes twice."""
-    spent, formula = target.cited
     node, sent = target.node(), numbered(count)
     slow, fast = target.amqp(), target.amqp()
     held, taking = slow.receiver(node, credit=prefetch), fast.receiver(node, credit=prefetch)
@@ -114,13 +123,13 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     got += fast.take_deliveries(taking)
     mine = bodies(slow.take_deliveries(held))
     target.record_finding(
-        spent,
+        NO_TRANSFER_WITHOUT_CREDIT,
         len(mine) <= prefetch,
         f"the slow consumer has {len(mine)} with a prefetch of {prefetch}",
     )
     came = sorted(bodies(got) + mine)
     target.record_finding(
-        formula,
+        CREDIT_FORMULA,
         came == sorted(sent),
         f"{len(got)} came to the fast one and {len(mine)} to the slow one, of {count}",
     )
@@ -128,7 +137,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     judge_trace(target, fast, amqp_credit.credit)
 
 
-@case("AMQP10-CREDIT-26", needs={"amqp", "amqp-echo"})
+@case(AVAILABLE, needs={"amqp", "amqp-echo"})
 @over(
     examples=24,
     count=st.integers(0, 10),
@@ -163,7 +172,7 @@ def test_what_is_said_to_be_available_is_there(
         peer.flow(link, link_credit=0, echo=True)
         said = peer.expect(frame("flow", link=link)).get("available")
         detail = f"{there} messages are left, and the broker says that {said} are available"
-        target.record_finding("AMQP10-CREDIT-26", said in (None, there), detail)
+        target.record_finding(AVAILABLE, said in (None, there), detail)
 
 
 def looking(peer: AmqpPeer, node: Node) -> Link:
@@ -176,7 +185,9 @@ def looking(peer: AmqpPeer, node: Node) -> Link:
     return peer.receiver(node, source=codec.composite("source", fields))
 
 
-@case("AMQP10-CREDIT-09", "AMQP10-TERM-08", "AMQP10-TERM-04", needs={"amqp", "amqp-copy"})
+@case(
+    NO_TRANSFER_WITHOUT_CREDIT, ACCEPTED_NOT_RESENT, DISTRIBUTION_MODE, needs={"amqp", "amqp-copy"}
+)
 @over(
     examples=24,
     count=st.integers(1, 8),
@@ -190,7 +201,6 @@ def test_who_looks_sees_each_message_once_and_takes_none(
     """One or two links of distribution-mode copy look at a queue, with some credit at a time,
     accepting what they see or not. Each sees every message once, in order, and no more than its
     credit; afterwards a consumer gets all of them."""
-    spent, once, mode = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     for _ in range(others):
@@ -199,7 +209,7 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         assert link.answer is not None
         said = link.answer.part("source").get("distribution-mode")
         target.record_finding(
-            mode,
+            DISTRIBUTION_MODE,
             said == "copy",
             f"asked for copy the broker's source has the distribution-mode {said}",
         )
@@ -210,17 +220,21 @@ def test_who_looks_sees_each_message_once_and_takes_none(
             got = collect(target, peer, link, wanted, quiet=QUIET // 3)
             seen += bodies(got)
             target.record_finding(
-                spent,
+                NO_TRANSFER_WITHOUT_CREDIT,
                 len(got) == wanted,
                 f"{credit} credits showed {len(got)} messages, should be {wanted}",
             )
             for each in got if settle else []:
                 peer.disposition(each)
         target.record_finding(
-            once, seen == sent, f"{len(seen)} messages were seen, of {count} in order"
+            ACCEPTED_NOT_RESENT,
+            seen == sent,
+            f"{len(seen)} messages were seen, of {count} in order",
         )
     other = target.amqp()
     taken = bodies(collect(target, other, other.receiver(node, credit=count + 1), count))
     target.record_finding(
-        mode, taken == sent, f"after {others} looked, a consumer got {len(taken)} of {count}"
+        DISTRIBUTION_MODE,
+        taken == sent,
+        f"after {others} looked, a consumer got {len(taken)} of {count}",
     )

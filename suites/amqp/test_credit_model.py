@@ -17,14 +17,12 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp.places import wrapping
 from brokerproof.suites.amqp.steps import QUIET, granted, judge_trace
 
-FORMULA, SPENT, DRAINED, WINDOW, AFRESH, BACK = (
-    "AMQP10-CREDIT-03",
-    "AMQP10-CREDIT-09",
-    "AMQP10-CREDIT-12",
-    "AMQP10-WIN-02",
-    "AMQP10-WIN-07",
-    "AMQP10-OUT-09",
-)
+CREDIT_FORMULA = "AMQP10-CREDIT-03"
+NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
+DRAIN_ANSWERED = "AMQP10-CREDIT-12"
+REMOTE_INCOMING_WINDOW = "AMQP10-WIN-02"
+WINDOW_FORMULA = "AMQP10-WIN-07"
+RELEASED_AVAILABLE = "AMQP10-OUT-09"
 
 
 @dataclass(frozen=True)
@@ -155,10 +153,12 @@ class Run:
                 got += 1
                 wrong = self.model.came(queue, each)
                 self.target.require(
-                    (SPENT, WINDOW), not wrong, f"after {after}: {wrong or 'as it should'}"
+                    (NO_TRANSFER_WITHOUT_CREDIT, REMOTE_INCOMING_WINDOW),
+                    not wrong,
+                    f"after {after}: {wrong or 'as it should'}",
                 )
         detail = f"after {after} {got} came, should be {due}; {self.peer.instead()}"
-        self.target.require((FORMULA, AFRESH), got == due, detail)
+        self.target.require((CREDIT_FORMULA, WINDOW_FORMULA), got == due, detail)
 
     def step(self, step: Step) -> None:
         """One step of the plan, in the world and in the model."""
@@ -191,7 +191,7 @@ class Run:
         self.watch(f"a drain of {credit}")
         self.target.wait_until(lambda: link.credit <= 0 or self.peer.ended is not None, PATIENCE)
         detail = f"a drain of {credit} credits left {link.credit}; {self.peer.instead()}"
-        self.target.require(DRAINED, link.credit == 0, detail)
+        self.target.require(DRAIN_ANSWERED, link.credit == 0, detail)
         model.credit[queue] = 0
         self.peer.flow(link, link_credit=0, drain=False)
 
@@ -231,11 +231,21 @@ class Run:
         self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
         again = sorted(each.message.body for each in other.take_deliveries())
         self.target.record_finding(
-            BACK, again == left, f"{left} were held in the end, and {again} could be had afterwards"
+            RELEASED_AVAILABLE,
+            again == left,
+            f"{left} were held in the end, and {again} could be had afterwards",
         )
 
 
-@case(FORMULA, SPENT, DRAINED, WINDOW, AFRESH, BACK, needs={"amqp", "amqp-redelivery"})
+@case(
+    CREDIT_FORMULA,
+    NO_TRANSFER_WITHOUT_CREDIT,
+    DRAIN_ANSWERED,
+    REMOTE_INCOMING_WINDOW,
+    WINDOW_FORMULA,
+    RELEASED_AVAILABLE,
+    needs={"amqp", "amqp-redelivery"},
+)
 @over(
     where=wrapping,
     examples=40,

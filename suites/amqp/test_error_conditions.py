@@ -14,6 +14,11 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, either, endi
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp.steps import bystander, granted, judge_trace
 
+SHARED_CONDITIONS = "AMQP10-ERR-01"
+CONNECTION_CONDITIONS = "AMQP10-ERR-02"
+SESSION_CONDITIONS = "AMQP10-ERR-03"
+LINK_CONDITIONS = "AMQP10-ERR-04"
+
 OF_CONNECTIONS = ("a size of 4", "no performative", "open twice", "an unknown channel")
 
 
@@ -30,7 +35,7 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
             peer.send("attach", {"name": "l", "handle": 0, "role": True}, channel=77)
 
 
-@case("AMQP10-ERR-01", "AMQP10-ERR-02", needs={"amqp"})
+@case(SHARED_CONDITIONS, CONNECTION_CONDITIONS, needs={"amqp"})
 @over(
     always=lambda target: [{"kind": each} for each in OF_CONNECTIONS],
     examples=4,
@@ -47,7 +52,7 @@ def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: s
         judge_trace(target, peer, amqp_conditions.conditions)
 
 
-@case("AMQP10-ERR-01", "AMQP10-ERR-03", needs={"amqp", "amqp-session-errors"})
+@case(SHARED_CONDITIONS, SESSION_CONDITIONS, needs={"amqp", "amqp-session-errors"})
 @over(
     always=lambda target: [{"handle": 5, "link": False}],
     examples=8,
@@ -80,7 +85,7 @@ OF_LINKS = (
 )
 
 
-@case("AMQP10-ERR-01", "AMQP10-ERR-04", needs={"amqp"})
+@case(SHARED_CONDITIONS, LINK_CONDITIONS, needs={"amqp"})
 @over(
     always=lambda target: [{"kind": each} for each in OF_LINKS],
     examples=4,

@@ -26,30 +26,45 @@ from brokerproof.suites.amqp.steps import (
 )
 from brokerproof.suites.steps.strategies import near
 
+SIZE_BELOW_8 = "AMQP10-FRAME-02"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+DATA_OFFSET_BELOW_2 = "AMQP10-FRAME-03"
+FRAME_SIZE = "AMQP10-FRAME-01"
+EXTENDED_HEADER_IGNORED = "AMQP10-FRAME-04"
+PERFORMATIVE = "AMQP10-FRAME-05"
+EMPTY_FRAME = "AMQP10-FRAME-06"
+EMPTY_FRAME_ON_ANY_CHANNEL = "AMQP10-IDLE-19"
+FRAME_ABOVE_MAX = "AMQP10-MFS-03"
+MIN_MAX_FRAME_SIZE = "AMQP10-MFS-04"
+LIMITS_BEFORE_OPEN = "AMQP10-OPEN-03"
+PEERS_MAX_FRAME_SIZE = "AMQP10-MFS-02"
+MULTI_FRAME_MESSAGE = "AMQP10-MFS-05"
+MULTI_FRAME_IDS = "AMQP10-WIN-12"
+CREDIT_COUNTS_MESSAGES = "AMQP10-CREDIT-23"
+NO_MAX_FRAME_SIZE = "AMQP10-MFS-01"
+
 SMALLEST = 512
 """MIN-MAX-FRAME-SIZE."""
 FRAMING = "amqp:connection:framing-error"
 KNOWN = 2**32 - 1
 
 
-@case("AMQP10-FRAME-02", "AMQP10-CLOSE-01", needs={"amqp"})
+@case(SIZE_BELOW_8, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=24, size=st.integers(0, 7), type=st.sampled_from([0, 1]))
 def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> None:
     """A frame says that it has fewer octets than a frame's own header. The broker closes with an
     error; another connection goes on."""
-    malformed, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(b"", size=size, type=type))
-        connection_refused(target, peer, (malformed, closes), f"a frame of size {size}")
+        connection_refused(target, peer, (SIZE_BELOW_8, CLOSE_WRITTEN), f"a frame of size {size}")
 
 
-@case("AMQP10-FRAME-03", "AMQP10-CLOSE-01", needs={"amqp"})
+@case(DATA_OFFSET_BELOW_2, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, doff=st.sampled_from([0, 1]), empty=st.booleans())
 def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: bool) -> None:
     """A frame's body would begin inside its own header. The broker closes with an error; another
     connection goes on."""
-    malformed, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         if empty:
@@ -57,16 +72,18 @@ def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: boo
         else:
             peer.send("begin", _begin(), channel=1, doff=doff)
         connection_refused(
-            target, peer, (malformed, closes), f"a frame with the data offset {doff}"
+            target,
+            peer,
+            (DATA_OFFSET_BELOW_2, CLOSE_WRITTEN),
+            f"a frame with the data offset {doff}",
         )
 
 
-@case("AMQP10-FRAME-01", "AMQP10-CLOSE-01", needs={"amqp"})
+@case(FRAME_SIZE, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, beyond=st.integers(1, 60))
 def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -> None:
     """A frame's size leaves no room for the extended header that its data offset announces. The
     broker closes with an error; another connection goes on."""
-    size, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         peer.write(
@@ -74,17 +91,20 @@ def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -
             + bytes(4 * (beyond - 1))
         )
         connection_refused(
-            target, peer, (size, closes), f"a data offset {beyond} words beyond the frame"
+            target,
+            peer,
+            (FRAME_SIZE, CLOSE_WRITTEN),
+            f"a data offset {beyond} words beyond the frame",
         )
 
 
-@case("AMQP10-FRAME-04", needs={"amqp"})
+@case(EXTENDED_HEADER_IGNORED, needs={"amqp"})
 @over(examples=30, extended=st.binary(min_size=1, max_size=(255 - 2) * 4))
 def test_an_extended_header_is_ignored(target: Bench, extended: bytes) -> None:
     """A begin has octets between its header and its body. It is answered as without them."""
     peer = target.amqp()
     peer.send("begin", _begin(), channel=1, extended=extended[: SMALLEST - 60])
-    peer.expect(frame("begin", remote_channel=1), proves="AMQP10-FRAME-04")
+    peer.expect(frame("begin", remote_channel=1), proves=EXTENDED_HEADER_IGNORED)
 
 
 def _begin() -> dict[str, int]:
@@ -107,21 +127,20 @@ def no_performatives() -> st.SearchStrategy[Item]:
     )
 
 
-@case("AMQP10-FRAME-05", "AMQP10-CLOSE-01", needs={"amqp"})
+@case(PERFORMATIVE, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
     """A frame's body begins with a value that is none of the nine performatives. The broker closes
     with an error, or ends the channel's session with one: the text names neither. Another
     connection goes on."""
-    performative, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(types.encode(body)))
         why = f"a frame with {types.text(body)[:60]}"
-        connection_refused(target, peer, (performative, closes), why, session_will_do=True)
+        connection_refused(target, peer, (PERFORMATIVE, CLOSE_WRITTEN), why, session_will_do=True)
 
 
-@case("AMQP10-FRAME-05", "AMQP10-CLOSE-01", needs={"amqp"})
+@case(PERFORMATIVE, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=40, position=st.integers(0, 30), octet=st.integers(0, 255), cut=st.booleans())
 def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     target: Bench, position: int, octet: int, cut: bool
@@ -129,7 +148,6 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
     """One octet of a begin is changed, or its body is cut. Whatever the broker makes of it, it
     answers the begin, or ends the session or the connection with an error: it does not fall silent,
     and another connection goes on."""
-    performative, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         body = bytearray(types.encode(codec.composite("begin", {**_begin(), "handle-max": 1000})))
@@ -150,17 +168,17 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
             each for each in peer.inbox if each.name in ("close", "end", "begin", "flow", "attach")
         ]
         said = "; ".join(each.brief() for each in came) or peer.instead()
-        target.record_finding(performative, bool(came), f"after a damaged begin came {said}")
+        target.record_finding(PERFORMATIVE, bool(came), f"after a damaged begin came {said}")
         closed = [each for each in came if each.name == "close"]
         target.record_finding(
-            closes,
+            CLOSE_WRITTEN,
             all(each.condition is not None for each in closed)
             and (peer.ended is None or bool(closed)),
             f"after a damaged begin came {said}",
         )
 
 
-@case("AMQP10-FRAME-06", "AMQP10-IDLE-19", needs={"amqp"})
+@case(EMPTY_FRAME, EMPTY_FRAME_ON_ANY_CHANNEL, needs={"amqp"})
 @over(
     examples=20,
     channels=st.lists(st.one_of(st.just(0), st.integers(0, 200)), min_size=1, max_size=5),
@@ -168,15 +186,14 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
 def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
     """Empty frames are sent on channels with a session and without. The broker takes them and goes
     on."""
-    legal, any_channel = target.cited
     peer = target.amqp()
     most = peer.opened.get("channel-max", 65535) if peer.opened is not None else 0
     for channel in channels:
         peer.beat(codec.encode_frame(b"", channel=min(channel, most)))
-    peer.begin(1, proves=(legal, any_channel))
+    peer.begin(1, proves=(EMPTY_FRAME, EMPTY_FRAME_ON_ANY_CHANNEL))
 
 
-@case("AMQP10-FRAME-01", needs={"amqp"})
+@case(FRAME_SIZE, needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
     """The stream arrives in small pieces, cut without regard to frames. Everything works as in one
@@ -187,7 +204,7 @@ def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, bod
     sender, receiver = peer.sender(node), peer.receiver(node, credit=1)
     granted(target, peer, sender)
     peer.publish(sender, body)
-    peer.delivery(receiver, body=body, proves="AMQP10-FRAME-01")
+    peer.delivery(receiver, body=body, proves=FRAME_SIZE)
 
 
 def announced(peer: AmqpPeer) -> int:
@@ -201,7 +218,7 @@ def frame_places(target: object) -> st.SearchStrategy[str]:
     return st.sampled_from(["amqp", "amqp-frame-1024"])
 
 
-@case("AMQP10-MFS-03", needs={"amqp", "amqp-frame-limit"})
+@case(FRAME_ABOVE_MAX, needs={"amqp", "amqp-frame-limit"})
 @over(examples=10, acceptor=frame_places, over_by=st.sampled_from([1, 2, 100, 2**31]))
 def test_a_frame_above_the_announced_maximum_is_refused(
     target: Bench, acceptor: str, over_by: int
@@ -220,7 +237,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
         connection_refused(
             target,
             peer,
-            ("AMQP10-MFS-03",),
+            (FRAME_ABOVE_MAX,),
             f"a frame of {most + over_by} octets, {most} allowed,",
             [FRAMING],
         )
@@ -237,12 +254,11 @@ def _filling(handle: int, size: int) -> bytes:
     )
 
 
-@case("AMQP10-MFS-04", "AMQP10-OPEN-03", needs={"amqp"})
+@case(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN, needs={"amqp"})
 @over(examples=10, size=near([SMALLEST - 1]))
 def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None:
     """The open of the client fills a frame of up to 512 octets, the most that may be sent before
     limits are known. It is taken."""
-    smallest, before = target.cited
     size = min(size, SMALLEST)
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -260,12 +276,18 @@ def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None
         padding = padding[: size - len(octets)]
     peer.header()
     peer.write(octets)
-    peer.expect(frame("open"), proves=(smallest, before))
-    peer.begin(proves=(smallest, before))
+    peer.expect(frame("open"), proves=(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN))
+    peer.begin(proves=(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN))
     target.note(f"the open had {len(octets)} octets")
 
 
-@case("AMQP10-MFS-02", "AMQP10-MFS-05", "AMQP10-WIN-12", "AMQP10-CREDIT-23", needs={"amqp"})
+@case(
+    PEERS_MAX_FRAME_SIZE,
+    MULTI_FRAME_MESSAGE,
+    MULTI_FRAME_IDS,
+    CREDIT_COUNTS_MESSAGES,
+    needs={"amqp"},
+)
 @over(
     examples=40,
     limit=st.sampled_from([SMALLEST, SMALLEST + 1, 1000, 4096]),
@@ -281,7 +303,6 @@ def test_large_messages_come_in_frames_that_fit(
     """The client announces a small max-frame-size and receives messages below, at and above it. No
     frame is larger; each message arrives whole; each takes one delivery-id and one credit, and one
     transfer-id for every frame."""
-    _, split, one_id, one_credit = target.cited
     node = target.node()
     sent = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     fill(target, node, sent)
@@ -289,24 +310,26 @@ def test_large_messages_come_in_frames_that_fit(
     link = peer.receiver(node, credit=len(sent))
     got = collect(target, peer, link, len(sent))
     target.record_finding(
-        (split, one_id),
+        (MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS),
         bodies(got) == sent,
         f"messages of {sizes} octets came as {[len(each) for each in bodies(got)]}",
     )
     ids = [each.id for each in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))
     target.record_finding(
-        one_id,
+        MULTI_FRAME_IDS,
         consecutive,
         f"{len(got)} messages in {sum(len(each.frames) for each in got)} frames had ids {ids}",
     )
     target.record_finding(
-        one_credit, len(got) == len(sent), f"{len(sent)} credits brought {len(got)} messages"
+        CREDIT_COUNTS_MESSAGES,
+        len(got) == len(sent),
+        f"{len(sent)} credits brought {len(got)} messages",
     )
     judge_trace(target, peer, amqp_liveness.limits, amqp_windows.windows, amqp_credit.credit)
 
 
-@case("AMQP10-MFS-01", needs={"amqp", "amqp-multi-transfer"})
+@case(NO_MAX_FRAME_SIZE, needs={"amqp", "amqp-multi-transfer"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
     """The client announces no max-frame-size, so no frame is too large for it. A message of 100 000
     octets arrives whole, in as many frames as the broker likes."""
@@ -314,9 +337,9 @@ def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> Non
     fill(target, node, [bytes(100_000)])
     peer = target.amqp()
     link = peer.receiver(node, credit=1)
-    found = peer.delivery(link, proves="AMQP10-MFS-01")
+    found = peer.delivery(link, proves=NO_MAX_FRAME_SIZE)
     target.record_finding(
-        "AMQP10-MFS-01",
+        NO_MAX_FRAME_SIZE,
         found.message.body == bytes(100_000),
         f"{len(found.payload)} octets in {len(found.frames)} frames",
     )

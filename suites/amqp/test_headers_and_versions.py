@@ -13,6 +13,15 @@ from brokerproof.harness.protocols.amqp10.codec import Frame
 from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, AmqpPeer, frame
 from brokerproof.suites.amqp.steps import bystander
 
+PROTOCOL_HEADER = "AMQP10-VER-01"
+VERSION_OF_HEADER = "AMQP10-VER-02"
+SUPPORTED_VERSION = "AMQP10-VER-07"
+UNSUPPORTED_VERSION = "AMQP10-VER-08"
+HIGHEST_VERSION = "AMQP10-VER-09"
+HEADERS_DIFFER = "AMQP10-VER-03"
+NOT_A_PROTOCOL_HEADER = "AMQP10-VER-11"
+PROTOCOL_ID_REFUSED = "AMQP10-VER-12"
+
 AMQP_ID, TLS_ID = 0, 2
 OURS = (1, 0, 0)
 KNOWN_IDS = (AMQP_ID, TLS_ID, SASL_ID)
@@ -44,27 +53,26 @@ def answered_and_ended(
     return header
 
 
-@case("AMQP10-VER-01", "AMQP10-VER-02", "AMQP10-VER-07", needs={"amqp"})
+@case(PROTOCOL_HEADER, VERSION_OF_HEADER, SUPPORTED_VERSION, needs={"amqp"})
 def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> None:
     """SASL and then AMQP are asked for in version 1.0.0; each is answered with the same header, the
     first octets that come, and what follows is frames of that version."""
-    first, after, same = target.cited
     peer = target.amqp_peer()
     peer.header(SASL_ID)
-    sasl = peer.expect(frame(HEADER), proves=first)
+    sasl = peer.expect(frame(HEADER), proves=PROTOCOL_HEADER)
     target.record_finding(
-        same,
+        SUPPORTED_VERSION,
         (sasl["id"], version(sasl)) == (SASL_ID, OURS),
         f"a SASL header was answered with {sasl.brief()}",
     )
-    peer.expect(frame("sasl-mechanisms"), proves=after)
+    peer.expect(frame("sasl-mechanisms"), proves=VERSION_OF_HEADER)
     peer.leave()
     peer = target.amqp(begin=False)
-    peer.begin(proves=after)
-    target.record_finding(same, True, "the AMQP header was answered with AMQP 1.0.0")
+    peer.begin(proves=VERSION_OF_HEADER)
+    target.record_finding(SUPPORTED_VERSION, True, "the AMQP header was answered with AMQP 1.0.0")
 
 
-@case("AMQP10-VER-07", needs={"amqp"})
+@case(SUPPORTED_VERSION, needs={"amqp"})
 @over(examples=30, cut=st.lists(st.integers(1, 7), max_size=4, unique=True).map(sorted))
 def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
     """The eight octets of a header arrive in several pieces, with time between them. It is answered
@@ -74,7 +82,7 @@ def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
     for start, end in zip([0, *cut], [*cut, len(octets)], strict=True):
         peer.write(octets[start:end])
         target.advance(ms(20))
-    peer.expect(frame(HEADER, id=SASL_ID, major=1, minor=0, revision=0), proves="AMQP10-VER-07")
+    peer.expect(frame(HEADER, id=SASL_ID, major=1, minor=0, revision=0), proves=SUPPORTED_VERSION)
 
 
 def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
@@ -87,7 +95,7 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
     ).filter(lambda each: each != OURS)
 
 
-@case("AMQP10-VER-08", "AMQP10-VER-09", needs={"amqp"})
+@case(UNSUPPORTED_VERSION, HIGHEST_VERSION, needs={"amqp"})
 @over(examples=40, id=st.sampled_from([AMQP_ID, SASL_ID]), asked=strange_versions())
 def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     target: Bench, id: int, asked: tuple[int, int, int]
@@ -95,26 +103,27 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     """A header asks for a version above 1.0.0. The broker answers with a header of a version it
     supports, which should be the highest not above the one asked for, and ends the connection;
     another connection goes on."""
-    supported, highest = target.cited
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(id, *asked)
-        header = answered_and_ended(target, peer, supported, None, f"a header of version {asked}")
+        header = answered_and_ended(
+            target, peer, UNSUPPORTED_VERSION, None, f"a header of version {asked}"
+        )
         if header is not None:
             told = version(header)
             target.record_finding(
-                supported,
+                UNSUPPORTED_VERSION,
                 told != asked,
                 f"version {asked} is no version of AMQP and was answered with itself",
             )
             target.record_finding(
-                highest,
+                HIGHEST_VERSION,
                 told == OURS,
                 f"version {asked} was answered with {told}, the highest below is {OURS}",
             )
 
 
-@case("AMQP10-VER-03", needs={"amqp"})
+@case(HEADERS_DIFFER, needs={"amqp"})
 @over(examples=20, asked=strange_versions())
 def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int, int, int]) -> None:
     """The client's AMQP header has another version than the broker's. The broker ends its outgoing
@@ -122,10 +131,10 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
     peer = target.amqp_peer()
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
-    peer.expect_end(proves="AMQP10-VER-03")
+    peer.expect_end(proves=HEADERS_DIFFER)
     frames = [each.brief() for each in peer.inbox if each.name != HEADER]
     target.record_finding(
-        "AMQP10-VER-03", not frames, f"behind headers that differ came {frames or 'nothing'}"
+        HEADERS_DIFFER, not frames, f"behind headers that differ came {frames or 'nothing'}"
     )
 
 
@@ -145,7 +154,7 @@ def no_headers() -> st.SearchStrategy[bytes]:
     )
 
 
-@case("AMQP10-VER-11", needs={"amqp"})
+@case(NOT_A_PROTOCOL_HEADER, needs={"amqp"})
 @over(examples=30, octets=no_headers())
 def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: bytes) -> None:
     """A connection begins with octets that are no protocol header. The broker answers with a header
@@ -153,10 +162,10 @@ def test_octets_that_are_no_header_are_answered_with_one(target: Bench, octets: 
     with bystander(target):
         peer = target.amqp_peer()
         peer.write(octets)
-        answered_and_ended(target, peer, "AMQP10-VER-11", None, f"the octets {octets[:20]!r}")
+        answered_and_ended(target, peer, NOT_A_PROTOCOL_HEADER, None, f"the octets {octets[:20]!r}")
 
 
-@case("AMQP10-VER-12", needs={"amqp"})
+@case(PROTOCOL_ID_REFUSED, needs={"amqp"})
 @over(examples=20, id=st.one_of(st.sampled_from([1, TLS_ID, 4, 255]), st.integers(4, 255)))
 def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
     target: Bench, id: int
@@ -168,16 +177,18 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
         peer = target.amqp_peer()
         peer.header(id)
         header = answered_and_ended(
-            target, peer, "AMQP10-VER-12", None, f"a header with the protocol id {id}"
+            target, peer, PROTOCOL_ID_REFUSED, None, f"a header with the protocol id {id}"
         )
         if header is not None:
             wanted = header["id"] in (AMQP_ID, SASL_ID)
             target.record_finding(
-                "AMQP10-VER-12", wanted, f"protocol id {id} was answered with the id {header['id']}"
+                PROTOCOL_ID_REFUSED,
+                wanted,
+                f"protocol id {id} was answered with the id {header['id']}",
             )
 
 
-@case("AMQP10-VER-12", needs={"amqp", "login"})
+@case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
     """A header asks for AMQP without SASL. A broker that wants SASL answers with its header and
     ends the connection; one that does not want it may go on, but not beyond what an anonymous
@@ -185,11 +196,11 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(AMQP_ID)
-        header = peer.expect(frame(HEADER), proves="AMQP10-VER-12")
+        header = peer.expect(frame(HEADER), proves=PROTOCOL_ID_REFUSED)
         if header["id"] != AMQP_ID:
             ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
             target.record_finding(
-                "AMQP10-VER-12",
+                PROTOCOL_ID_REFUSED,
                 ended,
                 f"answered with the id {header['id']} and {'ended' if ended else 'not ended'}",
             )
@@ -197,7 +208,7 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
         peer.send("open", {"container-id": "nobody"})
         came = peer.watch_for(frame("close"))
         target.record_finding(
-            "AMQP10-VER-12",
+            PROTOCOL_ID_REFUSED,
             came is not None and came.condition is not None,
             f"a client without a login got {peer.instead() if came is None else came.brief()}",
         )

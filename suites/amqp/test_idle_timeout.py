@@ -17,6 +17,20 @@ from brokerproof.harness.targets.target import Parameters, Target
 from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp.steps import give_cause_to_close, judge_trace
 
+PEERS_TIMEOUT_KEPT = "AMQP10-IDLE-20"
+TIMEOUTS_INDEPENDENT = "AMQP10-IDLE-02"
+NO_EMPTY_FRAME_BEFORE_OPEN = "AMQP10-IDLE-14"
+EMPTY_FRAME_KEEPS_ALIVE = "AMQP10-IDLE-11"
+ZERO_IS_NO_TIMEOUT = "AMQP10-IDLE-06"
+TIMEOUT_HAS_32_BITS = "AMQP10-IDLE-18"
+TIMEOUT_RESTARTED_BY_FRAMES = "AMQP10-IDLE-01"
+TIMEOUT_CLOSES_WITH_ERROR = "AMQP10-IDLE-03"
+ANNOUNCED_IS_HALF = "AMQP10-IDLE-05"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+FLOW_KEEPS_ALIVE = "AMQP10-IDLE-16"
+EMPTY_FRAME_ON_ANY_CHANNEL = "AMQP10-IDLE-19"
+NO_EMPTY_FRAME_AFTER_CLOSE = "AMQP10-IDLE-15"
+
 LONGEST_REAL_MS = 1500
 LONGEST_JUDGED_MS = 70_000
 DEFAULT_MS = 60_000
@@ -47,10 +61,10 @@ def slack(target: Bench, period: Duration) -> Duration:
 
 
 @case(
-    "AMQP10-IDLE-20",
-    "AMQP10-IDLE-02",
-    "AMQP10-IDLE-14",
-    "AMQP10-IDLE-11",
+    PEERS_TIMEOUT_KEPT,
+    TIMEOUTS_INDEPENDENT,
+    NO_EMPTY_FRAME_BEFORE_OPEN,
+    EMPTY_FRAME_KEEPS_ALIVE,
     needs={"amqp", "amqp-keepalive"},
 )
 @over(examples=60, asked=timeouts, busy=st.booleans())
@@ -59,7 +73,6 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
 ) -> None:
     """The client's open has an idle-time-out. For three times as long, whether the client says
     something or not, no silence of the broker lasts longer than that."""
-    promise, own, before, signs = target.cited
     peer = target.amqp(idle_time_out=asked)
     announced = own_time_out(peer)
     for _ in range(6):
@@ -68,13 +81,17 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
             peer.beat()
     margin = slack(target, ms(asked))
     for found in amqp_liveness.idle(target.events, peer.conn, slack=margin):
-        target.record_finding(promise, found.seen.value == "HELD", found.detail)
+        target.record_finding(PEERS_TIMEOUT_KEPT, found.seen.value == "HELD", found.detail)
     judge_trace(target, peer, amqp_liveness.order)
-    target.record_finding(before, peer.opened is not None, "the broker's open is there")
-    seen = beats(target, peer)
-    target.record_finding(signs, seen > 0, f"{seen} empty frames came in {3 * asked} ms")
     target.record_finding(
-        own,
+        NO_EMPTY_FRAME_BEFORE_OPEN, peer.opened is not None, "the broker's open is there"
+    )
+    seen = beats(target, peer)
+    target.record_finding(
+        EMPTY_FRAME_KEEPS_ALIVE, seen > 0, f"{seen} empty frames came in {3 * asked} ms"
+    )
+    target.record_finding(
+        TIMEOUTS_INDEPENDENT,
         announced != asked or seen > 0,
         f"the client asked for {asked} ms, the broker for {announced}",
     )
@@ -86,7 +103,7 @@ def own_time_out(peer: AmqpPeer) -> int:
     return int(peer.opened.get("idle-time-out", 0))
 
 
-@case("AMQP10-IDLE-06", needs={"amqp"})
+@case(ZERO_IS_NO_TIMEOUT, needs={"amqp"})
 @over(examples=4, asked=st.sampled_from([0, None]))
 def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     """The client asks for an idle-time-out of 0, or for none. The broker takes the open, and for
@@ -95,16 +112,18 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
     target.advance(seconds(2))
     seen = beats(target, peer)
     target.record_finding(
-        "AMQP10-IDLE-06",
+        ZERO_IS_NO_TIMEOUT,
         peer.ended is None,
         f"an idle-time-out of {asked} was taken; {peer.instead()}",
     )
     target.record_finding(
-        "AMQP10-IDLE-06", not seen, f"{seen} empty frames came though the idle-time-out is {asked}"
+        ZERO_IS_NO_TIMEOUT,
+        not seen,
+        f"{seen} empty frames came though the idle-time-out is {asked}",
     )
 
 
-@case("AMQP10-IDLE-18", needs={"amqp", "amqp-keepalive"})
+@case(TIMEOUT_HAS_32_BITS, needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
 def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
     """The client asks for an idle-time-out of 24 or 49 days, up to what 32 bits without sign can
@@ -114,10 +133,10 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     seen = beats(target, peer)
     taken = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
     target.record_finding(
-        "AMQP10-IDLE-18", taken, f"an idle-time-out of {asked} was taken; {peer.instead()}"
+        TIMEOUT_HAS_32_BITS, taken, f"an idle-time-out of {asked} was taken; {peer.instead()}"
     )
     target.record_finding(
-        "AMQP10-IDLE-18",
+        TIMEOUT_HAS_32_BITS,
         seen <= 1,
         f"{seen if seen < 100 else 'hundreds of'} empty frames came in 300 ms for {asked}",
     )
@@ -157,10 +176,10 @@ def _longest(target: Target) -> int:
 
 
 @case(
-    "AMQP10-IDLE-01",
-    "AMQP10-IDLE-03",
-    "AMQP10-IDLE-05",
-    "AMQP10-CLOSE-01",
+    TIMEOUT_RESTARTED_BY_FRAMES,
+    TIMEOUT_CLOSES_WITH_ERROR,
+    ANNOUNCED_IS_HALF,
+    CLOSE_WRITTEN,
     needs={"amqp", "amqp-idle-timeout"},
 )
 @over(examples=20, acceptor=short_acceptors, pause=st.integers(0, 900))
@@ -170,7 +189,6 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     """The broker's open has an idle-time-out, and the client falls silent. It is not given up
     before that time is over; it should be at twice that time, with a close that carries an
     error."""
-    lasts, closes, half, close_first = target.cited
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
     target.control(
@@ -181,7 +199,12 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     peer.beat()
     since = target.now()
     bounds = (ms(announced), 2 * ms(announced) + late(target, announced))
-    target.expect_interval((lasts, half), "the end of the silent connection", since, bounds)
+    target.expect_interval(
+        (TIMEOUT_RESTARTED_BY_FRAMES, ANNOUNCED_IS_HALF),
+        "the end of the silent connection",
+        since,
+        bounds,
+    )
     patience = max(bounds[1], longest_silence(target.target) * ms(announced)) + seconds(5)
     target.wait_until(
         lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), patience
@@ -189,23 +212,34 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     close = peer.take(frame("close"))
     if close is None and peer.ended is None:
         target.record_finding(
-            (lasts, closes, half, close_first),
+            (
+                TIMEOUT_RESTARTED_BY_FRAMES,
+                TIMEOUT_CLOSES_WITH_ERROR,
+                ANNOUNCED_IS_HALF,
+                CLOSE_WRITTEN,
+            ),
             False,
             f"silent for {(target.now() - since) // NS_PER_MS} ms and not closed",
         )
         return
     silence = target.now() - since
-    target.judge_duration(lasts, "silence before the end", silence, (bounds[0], None), since)
     target.judge_duration(
-        half, "silence before the end, should be twice what was announced", silence, bounds, since
+        TIMEOUT_RESTARTED_BY_FRAMES, "silence before the end", silence, (bounds[0], None), since
+    )
+    target.judge_duration(
+        ANNOUNCED_IS_HALF,
+        "silence before the end, should be twice what was announced",
+        silence,
+        bounds,
+        since,
     )
     target.record_finding(
-        closes,
+        TIMEOUT_CLOSES_WITH_ERROR,
         close is not None and close.condition is not None,
         f"the end was {close.brief() if close else peer.instead()}",
     )
     target.record_finding(
-        close_first,
+        CLOSE_WRITTEN,
         close is not None,
         f"before the end came {close.brief() if close else 'no close'}",
     )
@@ -224,7 +258,12 @@ def late(target: Bench, announced: int) -> Duration:
     return ms(int(check)) if isinstance(check, int) else ms(announced)
 
 
-@case("AMQP10-IDLE-01", "AMQP10-IDLE-16", "AMQP10-IDLE-19", needs={"amqp", "amqp-idle-timeout"})
+@case(
+    TIMEOUT_RESTARTED_BY_FRAMES,
+    FLOW_KEEPS_ALIVE,
+    EMPTY_FRAME_ON_ANY_CHANNEL,
+    needs={"amqp", "amqp-idle-timeout"},
+)
 @over(
     examples=20,
     # Each kind has a requirement of its own: a few draws might miss one.
@@ -238,7 +277,6 @@ def test_frames_that_keep_coming_keep_the_connection(
     """For three times the silence that would end the connection, the client sends a frame every
     time nine tenths of what the broker announced are over: empty ones on channel 0 or another one,
     or flows of its session. It stays."""
-    lasts, flows, channels = target.cited
     peer = target.amqp(acceptor=acceptor)
     announced = own_time_out(peer)
     target.control(
@@ -256,7 +294,10 @@ def test_frames_that_keep_coming_keep_the_connection(
                 peer.flow()
             case _:
                 peer.beat(codec.encode_frame(b"", channel=9))
-    judged = {"empty": (lasts,), "flow": (lasts, flows)}.get(kind, (lasts, channels))
+    judged = {
+        "empty": (TIMEOUT_RESTARTED_BY_FRAMES,),
+        "flow": (TIMEOUT_RESTARTED_BY_FRAMES, FLOW_KEEPS_ALIVE),
+    }.get(kind, (TIMEOUT_RESTARTED_BY_FRAMES, EMPTY_FRAME_ON_ANY_CHANNEL))
     alive = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
     target.require(
         judged, alive, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}"
@@ -269,7 +310,7 @@ def short(target: Target) -> st.SearchStrategy[int]:
     return st.sampled_from(sorted({max(each, shortest(target)) for each in (200, 500)}))
 
 
-@case("AMQP10-IDLE-15", needs={"amqp", "amqp-keepalive"})
+@case(NO_EMPTY_FRAME_AFTER_CLOSE, needs={"amqp", "amqp-keepalive"})
 @over(examples=8, asked=short, ours=st.booleans())
 def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: bool) -> None:
     """A client asked for signs of life and gets some. Then it closes; or it does what makes the
@@ -289,7 +330,7 @@ def test_no_sign_of_life_comes_behind_close(target: Bench, asked: int, ours: boo
     target.advance(ms(3 * asked))
     late = beats(target, peer) - before
     target.record_finding(
-        "AMQP10-IDLE-15",
+        NO_EMPTY_FRAME_AFTER_CLOSE,
         not late,
         f"{late} empty frames came in {3 * asked} ms behind the broker's close",
     )

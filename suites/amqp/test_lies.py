@@ -38,6 +38,11 @@ from brokerproof.suites.amqp.steps import (
     numbered,
 )
 
+FRAME_FIELDS = "AMQP10-FRAME-08"
+SESSION_ERROR_ENDS = "AMQP10-SESS-03"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+WINDOW_VIOLATION = "AMQP10-WIN-09"
+
 TROUBLE: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 """The end of something, with an error."""
 
@@ -84,7 +89,7 @@ def _always(target: Target) -> list[dict[str, Any]]:
     ]
 
 
-@case("AMQP10-FRAME-08", needs={"amqp", "amqp-robust"})
+@case(FRAME_FIELDS, needs={"amqp", "amqp-robust"})
 @over(always=_always, examples=30, about=st.sampled_from(TYPED), missing=st.booleans())
 def test_a_frame_without_its_fields_is_an_error(
     target: Bench, about: tuple[str, str], missing: bool
@@ -110,13 +115,13 @@ def test_a_frame_without_its_fields_is_an_error(
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         target.record_finding(
-            "AMQP10-FRAME-08",
+            FRAME_FIELDS,
             came is not None,
             f"{what} was answered with {said}, should be an error",
         )
 
 
-@case("AMQP10-FRAME-08", needs={"amqp", "amqp-keepalive"})
+@case(FRAME_FIELDS, needs={"amqp", "amqp-keepalive"})
 @over(
     examples=16,
     start=NEAR_WRAP,
@@ -150,7 +155,7 @@ def test_the_brokers_frames_have_their_fields(
         frames += [] if each is None else [each]
     frames += [each for each in peer.inbox if each.name in COMPOSITES]
     frames += [each for each in (peer.opened, receiver.answer, sender.answer) if each is not None]
-    judge_flawless(target, "AMQP10-FRAME-08", frames)
+    judge_flawless(target, FRAME_FIELDS, frames)
 
 
 MUCH = 5000
@@ -180,7 +185,7 @@ def bomb(name: str) -> Raw:
     return Raw(octets)
 
 
-@case("AMQP10-FRAME-08", needs={"amqp", "amqp-robust"})
+@case(FRAME_FIELDS, needs={"amqp", "amqp-robust"})
 @over(
     always=lambda target: [{"name": each, "field": "properties"} for each in sorted(BOMBS)],
     examples=12,
@@ -206,7 +211,7 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
             came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         target.record_finding(
-            "AMQP10-FRAME-08", came is not None, f"{name} as {field} was answered with {said}"
+            FRAME_FIELDS, came is not None, f"{name} as {field} was answered with {said}"
         )
 
 
@@ -231,7 +236,7 @@ def peer_node(link: Link) -> Node:
 STRANGE = ("a transfer for no link", "a transfer where the broker sends")
 
 
-@case("AMQP10-SESS-03", "AMQP10-CLOSE-01", needs={"amqp", "amqp-robust"})
+@case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp", "amqp-robust"})
 @over(
     always=lambda target: [{"kind": each} for each in STRANGE],
     examples=10,
@@ -241,7 +246,6 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
     """A transfer is for a link that there is not, or comes on one on which only the broker sends.
     The broker says so: the link, the session or the connection ends with an error, and never
     without a word; another connection goes on."""
-    said_so, closes = target.cited
     with bystander(target):
         peer = target.amqp()
         link = peer.sender(target.node())
@@ -250,10 +254,14 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         target.record_finding(
-            said_so, came is not None, f"{kind} was answered with {said}, should be an error"
+            SESSION_ERROR_ENDS,
+            came is not None,
+            f"{kind} was answered with {said}, should be an error",
         )
         target.record_finding(
-            closes, came is not None or peer.ended is None, f"{kind} was answered with {said}"
+            CLOSE_WRITTEN,
+            came is not None or peer.ended is None,
+            f"{kind} was answered with {said}",
         )
 
 
@@ -330,7 +338,7 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
                 peer.transfer(link, messages.message(b"more"), settled=True)
 
 
-@case("AMQP10-CLOSE-01", needs={"amqp", "amqp-robust"})
+@case(CLOSE_WRITTEN, needs={"amqp", "amqp-robust"})
 @over(
     always=lambda target: [{"kind": each, "by": 3} for each in DOUBTFUL],
     examples=16,
@@ -350,7 +358,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
         impossible(peer, link, receiver, kind, by)
         peer.watch_for(TROUBLE, within=QUIET)
         silent = peer.ended is not None and not any(each.name == "close" for each in peer.inbox)
-        target.record_finding("AMQP10-CLOSE-01", not silent, f"{kind}: {peer.instead()}")
+        target.record_finding(CLOSE_WRITTEN, not silent, f"{kind}: {peer.instead()}")
         elsewhere = target.node()
         sender, taker = other.sender(elsewhere), other.receiver(elsewhere, credit=1)
         granted(target, other, sender)
@@ -374,7 +382,7 @@ def closed_windows(target: Target) -> st.SearchStrategy[Where]:
     )
 
 
-@case("AMQP10-WIN-09", "AMQP10-SESS-03", needs={"amqp", RECONFIGURABLE})
+@case(WINDOW_VIOLATION, SESSION_ERROR_ENDS, needs={"amqp", RECONFIGURABLE})
 @over(examples=8, where=closed_windows, settled=st.booleans(), parts=st.integers(1, 3))
 def test_a_transfer_beyond_the_brokers_window_ends_the_session(
     target: Bench, where: Where, settled: bool, parts: int
@@ -382,7 +390,6 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
     """The broker's begin has an incoming-window of 0. A client sends a transfer all the same: the
     session ends with window-violation, the message is not there, and the connection goes on, as
     does another one."""
-    violation, ends = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -399,9 +406,11 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         came = peer.watch_for(either(ending("end"), ending("close")))
         said = peer.instead() if came is None else came.brief()
         fine = came is not None and came.name == "end"
-        target.record_finding(ends, fine, f"a transfer into a window of 0 was answered with {said}")
         target.record_finding(
-            violation,
+            SESSION_ERROR_ENDS, fine, f"a transfer into a window of 0 was answered with {said}"
+        )
+        target.record_finding(
+            WINDOW_VIOLATION,
             fine and came is not None and came.condition == "amqp:session:window-violation",
             f"a transfer into a window of 0 was answered with {said}, should be window-violation",
         )
@@ -410,7 +419,7 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
             receiver = peer.receiver(node, session=peer.begin(1), credit=1)
             found = bodies(collect(target, peer, receiver, 0))
             target.record_finding(
-                ends,
+                SESSION_ERROR_ENDS,
                 not found,
                 f"the queue has {found or 'nothing'} of what came beyond the window",
             )

@@ -34,6 +34,15 @@ from brokerproof.suites.amqp.steps import (
     numbered,
 )
 
+REFUSED_ATTACH = "AMQP10-LINK-12"
+LINK_ERROR_DETACHES = "AMQP10-LINK-09"
+ERRANT_LINK = "AMQP10-SESS-06"
+LINK_STOLEN = "AMQP10-LINK-02"
+LINK_CONDITIONS = "AMQP10-ERR-04"
+UNSETTLED_MAP = "AMQP10-LINK-03"
+MAX_MESSAGE_SIZE = "AMQP10-LINK-15"
+RELEASED_AVAILABLE = "AMQP10-OUT-09"
+
 LONG_TAG = bytes(33)
 """One octet more than a delivery-tag may have (AMQP10-XFER-05)."""
 STOLEN = "amqp:link:stolen"
@@ -68,7 +77,7 @@ IMPOSSIBLE = (
 )
 
 
-@case("AMQP10-LINK-12", "AMQP10-LINK-09", needs={"amqp"})
+@case(REFUSED_ATTACH, LINK_ERROR_DETACHES, needs={"amqp"})
 @over(
     always=lambda target: [{"kind": each, "again": True} for each in IMPOSSIBLE],
     examples=16,
@@ -81,7 +90,6 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
     """A client asks for a link that makes no sense. A broker that does not make it answers with an
     attach without source or target and then with a closing detach that carries an error; the
     session goes on, and the name can be used again."""
-    absent, error = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -93,7 +101,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         if came is None or came.name != "attach":
             said = peer.instead() if came is None else came.brief()
             target.record_finding(
-                (absent, error),
+                (REFUSED_ATTACH, LINK_ERROR_DETACHES),
                 False,
                 f"{kind} was answered with {said}, should be attach and detach",
             )
@@ -105,19 +113,23 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
         said = peer.instead() if gone is None else gone.brief()
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
-        target.record_finding(absent, fine, f"{kind}: an attach without {mine}, then {said}")
+        target.record_finding(
+            REFUSED_ATTACH, fine, f"{kind}: an attach without {mine}, then {said}"
+        )
         told = gone is not None and gone.condition is not None
         target.record_finding(
-            error, fine and told, f"{kind}: the end of the link was {said}, should carry an error"
+            LINK_ERROR_DETACHES,
+            fine and told,
+            f"{kind}: the end of the link was {said}, should carry an error",
         )
         if not fine:
             return
         peer.detach(link, answered=False)
         if again:
-            peer.sender(node, name="impossible", proves=absent)
+            peer.sender(node, name="impossible", proves=REFUSED_ATTACH)
 
 
-@case("AMQP10-LINK-09", "AMQP10-SESS-06", needs={"amqp", "amqp-link-errors"})
+@case(LINK_ERROR_DETACHES, ERRANT_LINK, needs={"amqp", "amqp-link-errors"})
 @over(
     always=lambda target: [{"behind": each} for each in ("transfer", "flow", "nothing")],
     examples=12,
@@ -127,7 +139,6 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
     """A producer sends a delivery-tag that is too long. Its link is detached with an error, and
     nothing else ends. A detach answers it; anything else that the producer sends for that link,
     knowing that it is gone, ends the session with errant-link. Another connection goes on."""
-    detached, errant = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -138,7 +149,9 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         said = peer.instead() if came is None else came.brief()
         fine = came is not None and came.name == "detach" and came.condition is not None
         target.require(
-            detached, fine, f"a delivery-tag of {len(LONG_TAG)} octets was answered with {said}"
+            LINK_ERROR_DETACHES,
+            fine,
+            f"a delivery-tag of {len(LONG_TAG)} octets was answered with {said}",
         )
         target.advance(QUIET)
         match behind:
@@ -148,19 +161,19 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
                 peer.flow(link)
             case _:
                 peer.detach(link, answered=False)
-                other = peer.sender(node, proves=detached)
+                other = peer.sender(node, proves=LINK_ERROR_DETACHES)
                 granted(target, peer, other)
-                peer.publish(other, b"the session goes on", proves=detached)
+                peer.publish(other, b"the session goes on", proves=LINK_ERROR_DETACHES)
                 return
         end = peer.watch_for(either(frame("end"), frame("close")))
         said = peer.instead() if end is None else end.brief()
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
         target.record_finding(
-            errant, fine, f"a {behind} for a link that broke was answered with {said}"
+            ERRANT_LINK, fine, f"a {behind} for a link that broke was answered with {said}"
         )
 
 
-@case("AMQP10-LINK-02", "AMQP10-ERR-04", needs={"amqp"})
+@case(LINK_STOLEN, LINK_CONDITIONS, needs={"amqp"})
 @over(
     always=lambda target: [{"where": each, "role": SENDER} for each in ("session", "connection")],
     examples=12,
@@ -171,7 +184,6 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     """A link lives, and another session of its connection, or another connection of the same
     container, attaches one of the same name and direction. If that succeeds the first is closed
     with the error stolen, and the second works."""
-    stolen, spelt = target.cited
     node = target.node()
     container = f"{peer_name(target)}-{where}"
     peer = target.amqp(container_id=container)
@@ -207,14 +219,14 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         and gone.get("closed") is True
     )
     target.record_finding(
-        stolen, fine, f"attached again on another {where}: the first link got {said}"
+        LINK_STOLEN, fine, f"attached again on another {where}: the first link got {said}"
     )
     if fine:
         judge_trace(target, peer, amqp_conditions.conditions)
     if role is SENDER:
         granted(target, other, second)
-        other.publish(second, b"by the second", proves=stolen)
-    target.record_finding(spelt, True, "the conditions that came are on the list")
+        other.publish(second, b"by the second", proves=LINK_STOLEN)
+    target.record_finding(LINK_CONDITIONS, True, "the conditions that came are on the list")
 
 
 def peer_name(target: Bench) -> str:
@@ -222,7 +234,7 @@ def peer_name(target: Bench) -> str:
     return target.node().address
 
 
-@case("AMQP10-LINK-03", needs={"amqp"})
+@case(UNSETTLED_MAP, needs={"amqp"})
 @over(
     examples=10,
     role=st.sampled_from([SENDER, RECEIVER]),
@@ -244,7 +256,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     told = {} if came is None else came.get("unsettled") or {}
     fine = came is not None and not told and (came.name == "attach" or came.condition is not None)
     target.record_finding(
-        "AMQP10-LINK-03",
+        UNSETTLED_MAP,
         fine,
         f"{len(tags)} deliveries that never were, and the broker's attach is {said}",
     )
@@ -258,7 +270,7 @@ def small_messages(target: Target) -> st.SearchStrategy[Where]:
     )
 
 
-@case("AMQP10-LINK-15", "AMQP10-LINK-09", needs={"amqp", RECONFIGURABLE})
+@case(MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES, needs={"amqp", RECONFIGURABLE})
 @over(
     examples=16,
     where=small_messages,
@@ -271,7 +283,6 @@ def test_a_message_above_the_announced_size_ends_the_link(
     """The broker's attach has a max-message-size. A message of that size or less is taken, one
     above it ends the link with message-size-exceeded, and is not there; another connection goes
     on."""
-    exceeded, detached = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -290,15 +301,19 @@ def test_a_message_above_the_announced_size_ends_the_link(
             came = trouble(peer, link)
             said = peer.instead() if came is None else came.brief()
             fine = came is not None and came.name == "detach" and came.condition == TOO_LARGE
-            target.record_finding((exceeded, detached), fine, f"{detail}: {said}")
+            target.record_finding(
+                (MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES), fine, f"{detail}: {said}"
+            )
         else:
             target.advance(QUIET)
             peer.settle()
-            target.record_finding(exceeded, link.detached is None, f"{detail}: {peer.instead()}")
+            target.record_finding(
+                MAX_MESSAGE_SIZE, link.detached is None, f"{detail}: {peer.instead()}"
+            )
         other = target.amqp()
         came_out = len(collect(target, other, other.receiver(node, credit=1), int(beyond <= 0)))
         target.record_finding(
-            exceeded, came_out == (beyond <= 0), f"{detail}: the queue has {came_out}"
+            MAX_MESSAGE_SIZE, came_out == (beyond <= 0), f"{detail}: the queue has {came_out}"
         )
 
 
@@ -308,7 +323,7 @@ def sized(size: int) -> bytes:
     return body if len(body) == size else messages.message(bytes(max(0, 2 * size - 8 - len(body))))
 
 
-@case("AMQP10-LINK-15", needs={"amqp", "amqp-multi-transfer"})
+@case(MAX_MESSAGE_SIZE, needs={"amqp", "amqp-multi-transfer"})
 @over(
     examples=8,
     limit=st.sampled_from([None, 0]),
@@ -327,11 +342,11 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     got = collect(target, peer, link, len(sizes))
     came = [len(each.message.body) for each in got]
     target.record_finding(
-        "AMQP10-LINK-15", came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}"
+        MAX_MESSAGE_SIZE, came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}"
     )
 
 
-@case("AMQP10-LINK-15", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery"})
+@case(MAX_MESSAGE_SIZE, RELEASED_AVAILABLE, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=8,
     limit=st.sampled_from([100, 1000]),
@@ -345,7 +360,6 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     smaller ones. The attempt ends the link with message-size-exceeded: by the broker, or by the
     receiver when it is sent all the same. What was small has come, and the large message can be had
     by another link."""
-    exceeded, kept = target.cited
     node = target.node()
     sent = [*numbered(before), bytes(size)]
     fill(target, node, sent)
@@ -376,9 +390,9 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     target.wait_until(lambda: large() or over(), PATIENCE)
     if not over():
         target.note("the broker sends it: the receiver ends the link")
-        ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=exceeded)
+        ended = peer.detach(link, error=(TOO_LARGE, "it is too large"), proves=MAX_MESSAGE_SIZE)
         target.record_finding(
-            exceeded,
+            MAX_MESSAGE_SIZE,
             ended is not None and ended.get("closed") is True,
             "the link is closed by both",
         )
@@ -386,12 +400,14 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         gone = link.detached
         condition = None if gone is None else gone.condition
         target.record_finding(
-            exceeded, condition == TOO_LARGE, f"the link ended with {condition}; {peer.instead()}"
+            MAX_MESSAGE_SIZE,
+            condition == TOO_LARGE,
+            f"the link ended with {condition}; {peer.instead()}",
         )
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=5), 1)
     target.record_finding(
-        kept,
+        RELEASED_AVAILABLE,
         bodies(back) == [bytes(size)],
         f"another link got {[len(each) for each in bodies(back)]} octets",
     )

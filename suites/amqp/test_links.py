@@ -24,24 +24,51 @@ from brokerproof.suites.amqp.steps import (
 )
 from brokerproof.suites.steps.strategies import near
 
+LINK_NAME = "AMQP10-LINK-01"
+DETACH_ANSWERED = "AMQP10-LINK-08"
+INITIAL_DELIVERY_COUNT = "AMQP10-LINK-13"
+RECEIVERS_INITIAL_COUNT_IGNORED = "AMQP10-LINK-14"
+NEW_LINK_HAS_NO_CREDIT = "AMQP10-CREDIT-14"
+NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
+CREDIT_FORMULA = "AMQP10-CREDIT-03"
+CREDIT_LOWERED_BY_DELIVERY = "AMQP10-CREDIT-05"
+CREDIT_SET_BY_RECEIVER = "AMQP10-CREDIT-02"
+DRAIN_ANSWERED = "AMQP10-CREDIT-12"
+DRAIN_IS_PROMPT = "AMQP10-CREDIT-24"
+SENDERS_DELIVERY_COUNT = "AMQP10-CREDIT-16"
+DRAIN_SET_BY_RECEIVER = "AMQP10-CREDIT-11"
+ECHO_ANSWERED = "AMQP10-CREDIT-22"
+CREDIT_WITHDRAWN = "AMQP10-CREDIT-25"
+CREDIT_WITHOUT_DELIVERY_COUNT = "AMQP10-CREDIT-04"
+DELIVERY_COUNT_WRAPS = "AMQP10-CREDIT-13"
+RECEIVERS_DELIVERY_COUNT = "AMQP10-CREDIT-17"
+DELIVERY_COUNT_SET_BY_SENDER = "AMQP10-CREDIT-01"
+AVAILABLE_SET_BY_SENDER = "AMQP10-CREDIT-06"
+FIRST_DELIVERY_ID = "AMQP10-XFER-01"
+FIRST_DELIVERY_TAG = "AMQP10-XFER-04"
+DELIVERY_TAG_LENGTH = "AMQP10-XFER-05"
+DELIVERY_TAG_UNIQUE = "AMQP10-XFER-06"
+MESSAGE_FORMAT = "AMQP10-XFER-07"
+DELIVERY_ID_WRAPS = "AMQP10-DISP-06"
+
 # --- attach and detach ----------------------------------------------------------------------------
 
 
-@case("AMQP10-LINK-01", needs={"amqp"})
+@case(LINK_NAME, needs={"amqp"})
 def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
     """A sender and a receiver of one name are attached, the other way round in a second session.
     Both work."""
     node = target.node()
     peer = target.amqp()
-    sender = peer.attach(SENDER, node, name="both", proves="AMQP10-LINK-01")
-    receiver = peer.attach(RECEIVER, node, name="both", proves="AMQP10-LINK-01")
+    sender = peer.attach(SENDER, node, name="both", proves=LINK_NAME)
+    receiver = peer.attach(RECEIVER, node, name="both", proves=LINK_NAME)
     granted(target, peer, sender)
-    peer.publish(sender, b"by name", proves="AMQP10-LINK-01")
+    peer.publish(sender, b"by name", proves=LINK_NAME)
     peer.flow(receiver, link_credit=1)
-    peer.delivery(receiver, body=b"by name", proves="AMQP10-LINK-01")
+    peer.delivery(receiver, body=b"by name", proves=LINK_NAME)
 
 
-@case("AMQP10-LINK-08", needs={"amqp"})
+@case(DETACH_ANSWERED, needs={"amqp"})
 @over(examples=12, role=st.booleans(), used=st.booleans(), error=st.booleans())
 def test_a_closing_detach_is_answered_with_one(
     target: Bench, role: bool, used: bool, error: bool
@@ -59,18 +86,18 @@ def test_a_closing_detach_is_answered_with_one(
     detach = peer.detach(
         link,
         error=("amqp:internal-error", "the client gives up") if error else None,
-        proves="AMQP10-LINK-08",
+        proves=DETACH_ANSWERED,
     )
     assert detach is not None
     target.record_finding(
-        "AMQP10-LINK-08",
+        DETACH_ANSWERED,
         detach.get("closed") is True,
         f"a closing detach was answered with {detach.brief()}",
     )
-    peer.attach(role, node, name="again", handle=link.handle, proves="AMQP10-LINK-08")
+    peer.attach(role, node, name="again", handle=link.handle, proves=DETACH_ANSWERED)
 
 
-@case("AMQP10-LINK-13", needs={"amqp"})
+@case(INITIAL_DELIVERY_COUNT, needs={"amqp"})
 def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> None:
     """The client attaches as a receiver. The broker's attach has an initial-delivery-count."""
     peer = target.amqp()
@@ -78,11 +105,11 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
     assert link.answer is not None
     has = link.answer.get("initial-delivery-count") is not None
     target.record_finding(
-        "AMQP10-LINK-13", has, f"the broker's attach as a sender: {link.answer.brief()}"
+        INITIAL_DELIVERY_COUNT, has, f"the broker's attach as a sender: {link.answer.brief()}"
     )
 
 
-@case("AMQP10-LINK-14", needs={"amqp"})
+@case(RECEIVERS_INITIAL_COUNT_IGNORED, needs={"amqp"})
 @over(examples=8, given=st.sampled_from([1, 7, WRAP - 1]))
 def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given: int) -> None:
     """A receiver's attach has an initial-delivery-count, which only a sender has. Credit counts
@@ -94,26 +121,31 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
     target.record_finding(
-        "AMQP10-LINK-14", len(got) == 2, f"2 credits brought {len(got)} of 4 messages"
+        RECEIVERS_INITIAL_COUNT_IGNORED,
+        len(got) == 2,
+        f"2 credits brought {len(got)} of 4 messages",
     )
 
 
 # --- credit to receive ----------------------------------------------------------------------------
 
 
-@case("AMQP10-CREDIT-14", "AMQP10-CREDIT-09", needs={"amqp"})
+@case(NEW_LINK_HAS_NO_CREDIT, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
     """A receiver is attached to a queue with messages and gives no credit. Nothing comes; with the
     first credit it does."""
-    before, spent = target.cited
     node = target.node()
     fill(target, node, numbered(3))
     peer = target.amqp()
     link = peer.receiver(node)
-    peer.expect_nothing(for_=QUIET, of=frame("transfer"), proves=before, why="no credit was given")
+    peer.expect_nothing(
+        for_=QUIET, of=frame("transfer"), proves=NEW_LINK_HAS_NO_CREDIT, why="no credit was given"
+    )
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
-    target.record_finding(spent, len(got) == 2, f"2 credits brought {len(got)} of 3 messages")
+    target.record_finding(
+        NO_TRANSFER_WITHOUT_CREDIT, len(got) == 2, f"2 credits brought {len(got)} of 3 messages"
+    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +157,11 @@ class Grant:
 
 
 @case(
-    "AMQP10-CREDIT-03", "AMQP10-CREDIT-05", "AMQP10-CREDIT-09", "AMQP10-CREDIT-02", needs={"amqp"}
+    CREDIT_FORMULA,
+    CREDIT_LOWERED_BY_DELIVERY,
+    NO_TRANSFER_WITHOUT_CREDIT,
+    CREDIT_SET_BY_RECEIVER,
+    needs={"amqp"},
 )
 @over(
     where=wrapping,
@@ -140,7 +176,6 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 ) -> None:
     """A receiver sets its credit again and again: more, less, the same. After each flow exactly as
     many messages have come as the credit in force allows, or all there are, settled or not."""
-    formula, lowers, spent, receiver = target.cited
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -152,7 +187,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
         got = collect(target, peer, link, expected, quiet=QUIET if expected < left else 0)
         left -= len(got)
         target.record_finding(
-            (formula, lowers, receiver),
+            (CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY, CREDIT_SET_BY_RECEIVER),
             len(got) == expected,
             f"{grant.credit} credits brought {len(got)}, {expected} expected",
         )
@@ -163,12 +198,14 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
     judge_trace(target, peer, amqp_credit.credit)
     if not any(grant.credit for grant in grants) or not count:
         target.record_finding(
-            spent, not left - count, "there was nothing to send or no credit, and nothing came"
+            NO_TRANSFER_WITHOUT_CREDIT,
+            not left - count,
+            "there was nothing to send or no credit, and nothing came",
         )
 
 
 @case(
-    "AMQP10-CREDIT-12", "AMQP10-CREDIT-24", "AMQP10-CREDIT-16", "AMQP10-CREDIT-11", needs={"amqp"}
+    DRAIN_ANSWERED, DRAIN_IS_PROMPT, SENDERS_DELIVERY_COUNT, DRAIN_SET_BY_RECEIVER, needs={"amqp"}
 )
 @over(
     where=wrapping,
@@ -183,7 +220,6 @@ def test_a_drain_uses_the_credit_up(
     """A receiver gives credit and drains. What there is comes, and if credit is left a flow says
     that it is used up, its delivery-count advanced by it. Drain is off again with the next flow,
     and later messages need new credit."""
-    answered, soon, truthful, drain = target.cited
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -193,7 +229,7 @@ def test_a_drain_uses_the_credit_up(
     got = collect(target, peer, link, expected, quiet=0)
     target.wait_until(lambda: link.credit <= 0 or peer.ended is not None, PATIENCE)
     target.record_finding(
-        (answered, soon),
+        (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         len(got) == expected and link.credit == 0,
         f"a drain of {credit} credits over {count} messages: {len(got)} came and {link.credit}"
         " credits were left",
@@ -201,29 +237,31 @@ def test_a_drain_uses_the_credit_up(
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     if credit > count:
         target.record_finding(
-            drain,
+            DRAIN_SET_BY_RECEIVER,
             bool(flows) and flows[-1].get("drain") is True,
             f"the flow said {flows[-1].brief() if flows else 'nothing'}",
         )
     else:
-        target.record_finding(drain, True, "the credit was used up by messages")
+        target.record_finding(DRAIN_SET_BY_RECEIVER, True, "the credit was used up by messages")
     judge_trace(target, peer, amqp_credit.counts, amqp_credit.drains)
-    target.record_finding(truthful, True, "the flows told delivery-count as it was")
+    target.record_finding(SENDERS_DELIVERY_COUNT, True, "the flows told delivery-count as it was")
     left = count - len(got)
     sender = filler.sender(node)
     granted(target, filler, sender)
     filler.publish(sender, b"later")
-    peer.expect_nothing(for_=QUIET, of=frame("transfer"), proves=soon, why="the credit was drained")
+    peer.expect_nothing(
+        for_=QUIET, of=frame("transfer"), proves=DRAIN_IS_PROMPT, why="the credit was drained"
+    )
     peer.flow(link, link_credit=then, drain=False)
     more = collect(target, peer, link, min(then, left + 1))
     target.record_finding(
-        soon,
+        DRAIN_IS_PROMPT,
         len(more) == min(then, left + 1),
         f"{then} credits behind the drain brought {len(more)} of {left + 1}",
     )
 
 
-@case("AMQP10-CREDIT-22", "AMQP10-CREDIT-16", needs={"amqp"})
+@case(ECHO_ANSWERED, SENDERS_DELIVERY_COUNT, needs={"amqp"})
 @over(
     where=wrapping,
     examples=12,
@@ -236,7 +274,6 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
 ) -> None:
     """A flow of a link asks for an echo, in either direction. The broker should answer with a flow
     of that link; a sender's has the delivery-count as it is."""
-    echo, truthful = target.cited
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -250,21 +287,20 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     peer.flow(link, echo=True)
     came = peer.watch_for(frame("flow", link=link), within=QUIET * 10)
     target.record_finding(
-        echo,
+        ECHO_ANSWERED,
         came is not None,
         "a flow of a link that asks for an echo:"
         f" {peer.instead() if came is None else came.brief()}",
     )
     judge_trace(target, peer, amqp_credit.counts)
-    target.record_finding(truthful, True, "what the broker's flows told was as it is")
+    target.record_finding(SENDERS_DELIVERY_COUNT, True, "what the broker's flows told was as it is")
 
 
-@case("AMQP10-CREDIT-25", "AMQP10-CREDIT-02", needs={"amqp"})
+@case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
 @over(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
 def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: int) -> None:
     """A receiver takes its credit back and waits until the broker has read that. From then on no
     message comes, not even a new one, until there is credit again."""
-    stopped, receiver = target.cited
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -277,18 +313,18 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     granted(target, filler, sender)
     filler.publish(sender, b"new")
     peer.expect_nothing(
-        for_=QUIET, of=frame("transfer"), proves=stopped, why="the credit was taken back"
+        for_=QUIET, of=frame("transfer"), proves=CREDIT_WITHDRAWN, why="the credit was taken back"
     )
     peer.flow(link, link_credit=count + 1)
     rest = collect(target, peer, link, count + 1 - len(first))
     target.record_finding(
-        receiver,
+        CREDIT_SET_BY_RECEIVER,
         len(first) + len(rest) == count + 1,
         f"{len(first)} before and {len(rest)} after, of {count + 1}",
     )
 
 
-@case("AMQP10-CREDIT-04", needs={"amqp"})
+@case(CREDIT_WITHOUT_DELIVERY_COUNT, needs={"amqp"})
 @over(
     where=wrapping,
     examples=30,
@@ -312,49 +348,50 @@ def test_credit_without_a_count_is_from_the_start(
     got = collect(target, peer, link, expected)
     said = f"credits of {credits} without delivery-count, {count} messages"
     target.record_finding(
-        "AMQP10-CREDIT-04", len(got) == expected, f"{said}: {len(got)} came, should be {expected}"
+        CREDIT_WITHOUT_DELIVERY_COUNT,
+        len(got) == expected,
+        f"{said}: {len(got)} came, should be {expected}",
     )
 
 
 # --- credit to send -------------------------------------------------------------------------------
 
 
-@case("AMQP10-CREDIT-13", "AMQP10-CREDIT-17", "AMQP10-CREDIT-01", needs={"amqp"})
+@case(DELIVERY_COUNT_WRAPS, RECEIVERS_DELIVERY_COUNT, DELIVERY_COUNT_SET_BY_SENDER, needs={"amqp"})
 @over(examples=30, start=NEAR_WRAP, count=st.integers(1, 30))
 def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target: Bench, start: int, count: int
 ) -> None:
     """The client's sender begins its delivery-count near the end of 32 bits. The broker's credit
     counts from there, and goes on when the count runs over; every message is accepted."""
-    wraps, known, only = target.cited
     node = target.node()
     peer = target.amqp(acceptor=_small(target))
     link = peer.attach(SENDER, node, initial_delivery_count=start)
     for number in range(count):
         ready = target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
         target.require(
-            wraps,
+            DELIVERY_COUNT_WRAPS,
             ready and link.credit > 0,
             f"message {number} of {count}, begun at {start}: {link.credit} credit",
         )
-        peer.publish(link, b"%d" % number, proves=wraps)
+        peer.publish(link, b"%d" % number, proves=DELIVERY_COUNT_WRAPS)
     flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
     told = [(each.get("delivery-count"), each.brief()) for each in flows]
     ahead = [said for at, said in told if at is None or (at - start) % WRAP > count]
     target.record_finding(
-        (known, only),
+        (RECEIVERS_DELIVERY_COUNT, DELIVERY_COUNT_SET_BY_SENDER),
         not ahead,
         f"{len(flows)} flows told a delivery-count from {start} on; not {ahead or 'one'}",
     )
     got = collect(target, peer, peer.receiver(node, credit=count), count)
     target.record_finding(
-        wraps,
+        DELIVERY_COUNT_WRAPS,
         bodies(got) == [b"%d" % number for number in range(count)],
         f"{len(got)} of {count} came back",
     )
 
 
-@case("AMQP10-CREDIT-06", needs={"amqp"})
+@case(AVAILABLE_SET_BY_SENDER, needs={"amqp"})
 @over(
     examples=16,
     told=st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=2),
@@ -382,7 +419,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     values = [each.get("available") for each in flows if each.get("available") is not None]
     fine = all(max(0, known - sent) <= each <= known for each in values)
     target.record_finding(
-        "AMQP10-CREDIT-06",
+        AVAILABLE_SET_BY_SENDER,
         fine,
         f"the producer said {told}, {sent} were sent; {len(flows)} flows say {values}",
     )
@@ -401,12 +438,12 @@ def _small(target: Bench) -> str | None:
 
 
 @case(
-    "AMQP10-XFER-01",
-    "AMQP10-XFER-04",
-    "AMQP10-XFER-05",
-    "AMQP10-XFER-06",
-    "AMQP10-XFER-07",
-    "AMQP10-DISP-06",
+    FIRST_DELIVERY_ID,
+    FIRST_DELIVERY_TAG,
+    DELIVERY_TAG_LENGTH,
+    DELIVERY_TAG_UNIQUE,
+    MESSAGE_FORMAT,
+    DELIVERY_ID_WRAPS,
     needs={"amqp"},
 )
 @over(
@@ -430,4 +467,4 @@ def test_deliveries_are_named_as_they_should_be(
         target.control(len(got) == count, f"{len(got)} of {count} messages came")
     judge_trace(target, peer, amqp_deliveries.delivery_ids)
     if links * count == 1:
-        target.record_finding("AMQP10-DISP-06", True, "one delivery has one id")
+        target.record_finding(DELIVERY_ID_WRAPS, True, "one delivery has one id")

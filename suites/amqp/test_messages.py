@@ -29,6 +29,16 @@ from brokerproof.harness.protocols.amqp10.types import (
 )
 from brokerproof.suites.amqp.steps import QUIET, bodies, bystander, collect, granted
 
+BARE_MESSAGE = "AMQP10-MSG-02"
+HEADER_DEFAULTS = "AMQP10-MSG-01"
+FAILED_ATTEMPTS = "AMQP10-MSG-09"
+ANNOTATIONS_PASSED_ON = "AMQP10-MSG-10"
+OPTIONAL_ANNOTATION_IGNORED = "AMQP10-MSG-15"
+ANNOTATION_NOT_UNDERSTOOD = "AMQP10-MSG-11"
+TTL_REMAINING = "AMQP10-MSG-08"
+PRIORITIES = "AMQP10-MSG-07"
+MESSAGE_FORMAT = "AMQP10-XFER-07"
+
 STANDARD = {"durable": False, "priority": 4, "delivery-count": 0}
 """What a header says that is not there."""
 
@@ -172,7 +182,7 @@ def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
     return peer.delivery(receiver)
 
 
-@case("AMQP10-MSG-02", needs={"amqp"})
+@case(BARE_MESSAGE, needs={"amqp"})
 @over(
     examples=120,
     sections=bare_messages(),
@@ -195,10 +205,10 @@ def test_the_bare_message_goes_on_as_it_came(
     peer.settle()
     sent(target, peer, peer.sender(node), before + bare + after)
     came = peer.delivery(receiver).message.bare
-    target.record_finding("AMQP10-MSG-02", came == bare, f"sent {bare.hex()}, came {came.hex()}")
+    target.record_finding(BARE_MESSAGE, came == bare, f"sent {bare.hex()}, came {came.hex()}")
 
 
-@case("AMQP10-MSG-02", needs={"amqp", "amqp-multi-transfer"})
+@case(BARE_MESSAGE, needs={"amqp", "amqp-multi-transfer"})
 @over(
     examples=20,
     size=st.sampled_from([0, 1, 247, 248, 255, 256, 4000, 100_000, 300_000]),
@@ -215,13 +225,13 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     came = carried(target, bare).message.bare
     same = came == bare
     target.record_finding(
-        "AMQP10-MSG-02",
+        BARE_MESSAGE,
         same,
         f"{len(bare)} octets went in, {len(came)} came, {'the same' if same else 'others'}",
     )
 
 
-@case("AMQP10-MSG-02", needs={"amqp", "amqp-multi-transfer", "large-messages"})
+@case(BARE_MESSAGE, needs={"amqp", "amqp-multi-transfer", "large-messages"})
 @over(
     examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3)
 )
@@ -238,11 +248,11 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     same = came == bare
     words = "the same" if same else "others"
     target.record_finding(
-        "AMQP10-MSG-02", same, f"{len(bare)} octets went in, {len(came)} came, {words}"
+        BARE_MESSAGE, same, f"{len(bare)} octets went in, {len(came)} came, {words}"
     )
 
 
-@case("AMQP10-MSG-01", "AMQP10-MSG-09", needs={"amqp"})
+@case(HEADER_DEFAULTS, FAILED_ATTEMPTS, needs={"amqp"})
 @over(
     examples=40,
     header=st.one_of(
@@ -258,7 +268,6 @@ def test_a_header_that_is_not_there_has_the_defaults(
     """A message is sent without header, or with some fields of one. Who receives it finds what was
     said, and for the rest the defaults: not durable (unless the broker documents another default),
     priority 4, no ttl, delivery-count 0."""
-    defaults, attempts = target.cited
     given = [] if header is None else [messages.section("header", header)]
     came = carried(target, messages.encode([*given, messages.section("data", b"x")]))
     found = came.message.fields("header")
@@ -266,23 +275,23 @@ def test_a_header_that_is_not_there_has_the_defaults(
     expected = {**STANDARD, "durable": durable, **(header or {})}
     have = {key: found.get(key, STANDARD[key]) for key in expected}
     target.record_finding(
-        defaults,
+        HEADER_DEFAULTS,
         have == expected,
         f"sent the header {header}, came {dict(found)}; that should mean {expected}",
     )
     target.record_finding(
-        defaults,
+        HEADER_DEFAULTS,
         "ttl" not in found,
         f"the message had no ttl, and came with the header {dict(found)}",
     )
     target.record_finding(
-        attempts,
+        FAILED_ATTEMPTS,
         have["delivery-count"] == 0,
         f"at first the delivery-count is {have['delivery-count']}",
     )
 
 
-@case("AMQP10-MSG-10", "AMQP10-MSG-15", needs={"amqp"})
+@case(ANNOTATIONS_PASSED_ON, OPTIONAL_ANNOTATION_IGNORED, needs={"amqp"})
 @over(
     examples=40,
     notes=st.dictionaries(
@@ -292,17 +301,20 @@ def test_a_header_that_is_not_there_has_the_defaults(
 def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> None:
     """A message has message-annotations with keys that begin with x-opt- and mean nothing to a
     broker. It is taken, and they are there when it comes out."""
-    passed, ignored = target.cited
     annotations = messages.section("message-annotations", notes)
     came = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
     have = came.message.map("message-annotations")
     wanted = {key: plain(each) for key, each in notes.items()}
     fine = all(key in have and have[key] == value for key, value in wanted.items())
-    target.record_finding(passed, fine, f"sent the message-annotations {wanted}, came {dict(have)}")
-    target.record_finding(ignored, True, f"a message with {sorted(notes)} was accepted")
+    target.record_finding(
+        ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {wanted}, came {dict(have)}"
+    )
+    target.record_finding(
+        OPTIONAL_ANNOTATION_IGNORED, True, f"a message with {sorted(notes)} was accepted"
+    )
 
 
-@case("AMQP10-MSG-11", needs={"amqp"})
+@case(ANNOTATION_NOT_UNDERSTOOD, needs={"amqp"})
 @over(examples=6, section=st.sampled_from(["message-annotations", "delivery-annotations"]))
 def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section: str) -> None:
     """A message has an annotation whose key does not begin with x-opt- and means nothing. The link
@@ -328,13 +340,13 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
             came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
         )
         target.record_finding(
-            "AMQP10-MSG-11",
+            ANNOTATION_NOT_UNDERSTOOD,
             fine,
             f"{section} with the key brokerproof-key was answered with {said}",
         )
 
 
-@case("AMQP10-MSG-08", needs={"amqp"})
+@case(TTL_REMAINING, needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
     """A message with a ttl waits in a queue for a while. It goes on with a ttl lower by about the
@@ -356,13 +368,13 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     margin = 0 if target.virtual else 50
     fine = left is not None and low - margin <= left <= high + margin
     target.record_finding(
-        "AMQP10-MSG-08",
+        TTL_REMAINING,
         fine,
         f"a ttl of {ttl} after {wait} ms: {left} is left, should be {low} to {high}",
     )
 
 
-@case("AMQP10-MSG-07", needs={"amqp", "priorities"})
+@case(PRIORITIES, needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
     """A queue with ten priorities holds a message of each. The broker hands them out with the
@@ -376,15 +388,14 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
     got = collect(target, other, other.receiver(node, credit=10), 10)
     came = [each.message.fields("header").get("priority", 4) for each in got]
     fits = came == sorted(order, reverse=True) and bodies(got) == [b"%d" % each for each in came]
-    target.record_finding("AMQP10-MSG-07", fits, f"ten priorities sent as {order} came as {came}")
+    target.record_finding(PRIORITIES, fits, f"ten priorities sent as {order} came as {came}")
 
 
-@case("AMQP10-XFER-07", "AMQP10-MSG-02", needs={"amqp"})
+@case(MESSAGE_FORMAT, BARE_MESSAGE, needs={"amqp"})
 @over(examples=8, size=st.sampled_from([1, 400, 3000]))
 def test_the_message_format_is_told(target: Bench, size: int) -> None:
     """A message of format 0 comes out with message-format 0 on its first transfer, also if it takes
     several."""
-    told, bare = target.cited
     payload = messages.message(bytes(size))
     node = target.node()
     peer = target.amqp(max_frame_size=512)
@@ -398,23 +409,22 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     ]
     fine = first.get("message-format") == 0 and all(each == 0 for each in later)
     target.record_finding(
-        told,
+        MESSAGE_FORMAT,
         fine,
         f"message-format of {len(came.frames)} transfers: {first.get('message-format')}, {later}",
     )
     target.record_finding(
-        bare,
+        BARE_MESSAGE,
         came.message.bare == payload,
         f"{len(payload)} octets went in, {len(came.message.bare)} came",
     )
 
 
-@case("AMQP10-MSG-09", "AMQP10-MSG-01", needs={"amqp", "amqp-redelivery"})
+@case(FAILED_ATTEMPTS, HEADER_DEFAULTS, needs={"amqp", "amqp-redelivery"})
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
     """A receiver holds a message and its connection is cut. The message comes to the next one,
     whole, and the header says no more failed attempts than there were receivers before."""
-    attempts, defaults = target.cited
     node = target.node()
     peer = target.amqp()
     sent(target, peer, peer.sender(node), messages.message(b"held"))
@@ -424,12 +434,12 @@ def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: 
         header = got.message.fields("header")
         count = header.get("delivery-count", 0)
         target.record_finding(
-            attempts,
+            FAILED_ATTEMPTS,
             0 <= count <= number,
             f"with {number} receivers before it the delivery-count is {count}",
         )
         target.record_finding(
-            defaults, header.get("priority", 4) == 4, f"the header is {dict(header)}"
+            HEADER_DEFAULTS, header.get("priority", 4) == 4, f"the header is {dict(header)}"
         )
         other.leave()
         target.advance(QUIET)

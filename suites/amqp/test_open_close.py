@@ -26,30 +26,48 @@ from brokerproof.suites.amqp.steps import (
     judge_trace,
 )
 
+OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
+FIRST_FRAME_IS_OPEN = "AMQP10-OPEN-02"
+OPEN_ON_CHANNEL_0 = "AMQP10-OPEN-04"
+PIPELINED_OPEN = "AMQP10-OPEN-06"
+REMOTE_CHANNEL = "AMQP10-SESS-02"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+CLOSE_IS_LAST = "AMQP10-CLOSE-02"
+NOTHING_AFTER_CLOSE = "AMQP10-CLOSE-09"
+CLOSE_ON_CHANNEL_0 = "AMQP10-CLOSE-05"
+CLOSE_PIPELINED = "AMQP10-CLOSE-06"
+DROPPED_AFTER_ERROR_CLOSE = "AMQP10-CLOSE-08"
+PEERS_CHANNEL_MAX = "AMQP10-CHMAX-01"
+AGREED_LIMITS = "AMQP10-OPEN-05"
+CHANNEL_ABOVE_MAX = "AMQP10-CHMAX-02"
+CHANNEL_MAX_USABLE = "AMQP10-CHMAX-03"
+HANDLE_ABOVE_MAX = "AMQP10-CHMAX-05"
+PEERS_HANDLE_MAX = "AMQP10-CHMAX-04"
+
 FRAMING = "amqp:connection:framing-error"
 
 
-@case("AMQP10-OPEN-01", "AMQP10-OPEN-02", "AMQP10-OPEN-04", needs={"amqp"})
+@case(OPEN_BEFORE_OTHER_FRAMES, FIRST_FRAME_IS_OPEN, OPEN_ON_CHANNEL_0, needs={"amqp"})
 def test_open_is_the_brokers_first_frame(target: Bench) -> None:
     """The client opens. The broker's first frame is an open, on channel 0."""
-    before, _, channel = target.cited
     peer = target.amqp()
     assert peer.opened is not None
     target.record_finding(
-        channel,
+        OPEN_ON_CHANNEL_0,
         peer.opened.channel == 0,
         f"the broker's open came on channel {peer.opened.channel}",
     )
-    target.record_finding(before, True, "the broker's open came before anything else was answered")
+    target.record_finding(
+        OPEN_BEFORE_OTHER_FRAMES, True, "the broker's open came before anything else was answered"
+    )
     judge_trace(target, peer, amqp_liveness.order)
 
 
-@case("AMQP10-OPEN-06", "AMQP10-SESS-02", needs={"amqp"})
+@case(PIPELINED_OPEN, REMOTE_CHANNEL, needs={"amqp"})
 @over(examples=10, together=st.booleans())
 def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
     """Header, open, begin and attach are sent without waiting for any answer, in one piece or frame
     by frame. All are answered, in order."""
-    ahead, answered = target.cited
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     if together:
@@ -59,13 +77,13 @@ def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
         target.advance(ms(30))
     session = peer.begin(answered=False)
     link = peer.sender(target.node(), session=session, answered=False)
-    peer.expect(frame("protocol-header", id=0), proves=ahead)
-    peer.expect(frame("open"), proves=ahead)
-    peer.expect(frame("begin", remote_channel=0), proves=(ahead, answered))
-    peer.expect(frame("attach", name=link.name), proves=ahead)
+    peer.expect(frame("protocol-header", id=0), proves=PIPELINED_OPEN)
+    peer.expect(frame("open"), proves=PIPELINED_OPEN)
+    peer.expect(frame("begin", remote_channel=0), proves=(PIPELINED_OPEN, REMOTE_CHANNEL))
+    peer.expect(frame("attach", name=link.name), proves=PIPELINED_OPEN)
 
 
-@case("AMQP10-CLOSE-01", "AMQP10-CLOSE-02", "AMQP10-CLOSE-09", "AMQP10-CLOSE-05", needs={"amqp"})
+@case(CLOSE_WRITTEN, CLOSE_IS_LAST, NOTHING_AFTER_CLOSE, CLOSE_ON_CHANNEL_0, needs={"amqp"})
 @over(examples=12, channel=st.sampled_from([0, 0, 1, 7]), error=st.booleans(), busy=st.booleans())
 def test_close_is_answered_with_close_and_nothing_follows(
     target: Bench, channel: int, error: bool, busy: bool
@@ -73,7 +91,6 @@ def test_close_is_answered_with_close_and_nothing_follows(
     """The client closes, with an error or without, on channel 0 or another one, while messages are
     on their way to it or not. The broker's close comes, on channel 0, and it is the last frame. Who
     ends the connection then is left open."""
-    writes, last, nothing, on_zero = target.cited
     node = target.node()
     if busy:
         fill(target, node, [b"x" * 100] * 20)
@@ -89,19 +106,23 @@ def test_close_is_answered_with_close_and_nothing_follows(
         lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE
     )
     earlier = len(list(takewhile(lambda each: each.name != "close", peer.inbox)))
-    close = peer.expect(frame("close"), proves=(writes, on_zero))
+    close = peer.expect(frame("close"), proves=(CLOSE_WRITTEN, CLOSE_ON_CHANNEL_0))
     target.record_finding(
-        on_zero, close.channel == 0, f"the broker's close came on channel {close.channel}"
+        CLOSE_ON_CHANNEL_0,
+        close.channel == 0,
+        f"the broker's close came on channel {close.channel}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET)
     behind = [each.brief() for each in peer.inbox[earlier:]]
     target.record_finding(
-        (last, nothing), not behind, f"behind the broker's close came {behind or 'nothing'}"
+        (CLOSE_IS_LAST, NOTHING_AFTER_CLOSE),
+        not behind,
+        f"behind the broker's close came {behind or 'nothing'}",
     )
     judge_trace(target, peer, amqp_liveness.order)
 
 
-@case("AMQP10-CLOSE-06", needs={"amqp"})
+@case(CLOSE_PIPELINED, needs={"amqp"})
 def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     """Header, open and close come in one piece. The broker opens and closes, both on channel 0."""
     peer = target.amqp_peer()
@@ -114,14 +135,14 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     opened = peer.take(frame("open"))
     closed = peer.take(frame("close"))
     target.record_finding(
-        "AMQP10-CLOSE-06",
+        CLOSE_PIPELINED,
         opened is not None and closed is not None and opened.channel == closed.channel == 0,
         f"an open and a close in one piece were answered with {opened and opened.brief()} and"
         f" {closed and closed.brief()}",
     )
 
 
-@case("AMQP10-CLOSE-08", needs={"amqp"})
+@case(DROPPED_AFTER_ERROR_CLOSE, needs={"amqp"})
 def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
     """The client provokes a close with an error and goes on sending: begins, attaches, nonsense.
     Nothing is answered any more; the connection ends after the client's own close, or before."""
@@ -145,29 +166,30 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
             peer.write(codec.encode_frame(b"\x40"))
         target.advance(QUIET)
         target.record_finding(
-            "AMQP10-CLOSE-08",
+            DROPPED_AFTER_ERROR_CLOSE,
             not peer.inbox,
             f"behind the broker's close came {[each.brief() for each in peer.inbox]}",
         )
 
 
-@case("AMQP10-CHMAX-01", "AMQP10-OPEN-05", needs={"amqp"})
+@case(PEERS_CHANNEL_MAX, AGREED_LIMITS, needs={"amqp"})
 @over(examples=10, most=st.sampled_from([0, 1, 5, 65535]))
 def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> None:
     """The client announces a channel-max and a small max-frame-size, and begins as many sessions as
     that allows, up to three. The broker uses no channel above it and no larger frame."""
-    used, limits = target.cited
     peer = target.amqp(channel_max=most, max_frame_size=512)
     for channel in range(1, min(most, 2) + 1):
         peer.begin(channel)
     peer.settle() if most > 2 else None
     judge_trace(target, peer, amqp_liveness.limits)
     target.record_finding(
-        limits,
+        AGREED_LIMITS,
         all(each.theirs is not None and each.theirs <= most for each in peer.sessions.values()),
         "channels",
     )
-    target.record_finding(used, True, f"{len(peer.sessions)} sessions with a channel-max of {most}")
+    target.record_finding(
+        PEERS_CHANNEL_MAX, True, f"{len(peer.sessions)} sessions with a channel-max of {most}"
+    )
 
 
 def few_channels(target: Target) -> st.SearchStrategy[Where]:
@@ -179,22 +201,25 @@ def few_channels(target: Target) -> st.SearchStrategy[Where]:
     )
 
 
-@case("AMQP10-CHMAX-02", "AMQP10-CHMAX-03", needs={"amqp", RECONFIGURABLE})
+@case(CHANNEL_ABOVE_MAX, CHANNEL_MAX_USABLE, needs={"amqp", RECONFIGURABLE})
 @over(examples=12, where=few_channels, beyond=st.sampled_from([1, 2, 1000]))
 def test_a_channel_above_the_announced_maximum_is_refused(
     target: Bench, where: Where, beyond: int
 ) -> None:
     """A session is begun on the highest channel that the broker's open allows: it works. A frame
     comes on a higher one: the broker closes with framing-error; another connection goes on."""
-    refused, allowed = target.cited
     other = target.amqp()
     peer = target.amqp(begin=False)
     assert peer.opened is not None
     most = peer.opened.get("channel-max", 65535)
-    peer.begin(most, proves=allowed)
+    peer.begin(most, proves=CHANNEL_MAX_USABLE)
     peer.begin(most + beyond, answered=False)
     connection_refused(
-        target, peer, (refused,), f"a begin on channel {most + beyond}, {most} allowed,", [FRAMING]
+        target,
+        peer,
+        (CHANNEL_ABOVE_MAX,),
+        f"a begin on channel {most + beyond}, {most} allowed,",
+        [FRAMING],
     )
     other.publish(_ready(target, other), b"still served")
 
@@ -205,7 +230,7 @@ def _ready(target: Bench, peer: AmqpPeer) -> Link:
     return link
 
 
-@case("AMQP10-CHMAX-05", needs={"amqp", "amqp-handle-limit"})
+@case(HANDLE_ABOVE_MAX, needs={"amqp", "amqp-handle-limit"})
 def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
     """A link is attached with the highest handle that the broker's begin allows: it works. One is
     attached with the next: the broker closes with framing-error; another connection goes on."""
@@ -223,13 +248,13 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
         connection_refused(
             target,
             peer,
-            ("AMQP10-CHMAX-05",),
+            (HANDLE_ABOVE_MAX,),
             f"an attach with handle {most + 1}, {most} allowed,",
             [FRAMING],
         )
 
 
-@case("AMQP10-CHMAX-04", needs={"amqp"})
+@case(PEERS_HANDLE_MAX, needs={"amqp"})
 @over(examples=10, most=st.sampled_from([0, 1, 3]))
 def test_the_broker_attaches_no_handle_above_the_clients_maximum(target: Bench, most: int) -> None:
     """The client's begin has a small handle-max, and it attaches as many links as that allows. The

@@ -24,6 +24,28 @@ from brokerproof.suites.amqp.steps import (
     objection,
 )
 
+RELEASED_NOT_COUNTED = "AMQP10-OUT-08"
+RELEASED_AVAILABLE = "AMQP10-OUT-09"
+FAILED_ATTEMPTS = "AMQP10-MSG-09"
+DELIVERY_FAILED_COUNTED = "AMQP10-OUT-11"
+UNDELIVERABLE_HERE = "AMQP10-OUT-12"
+ANNOTATIONS_MERGED = "AMQP10-OUT-13"
+TERMINAL_STATE_KEPT = "AMQP10-OUT-02"
+TERMINAL_STATES = "AMQP10-OUT-01"
+ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
+DEFAULT_OUTCOME_APPLIES = "AMQP10-OUT-03"
+DEFAULT_OUTCOME = "AMQP10-OUT-17"
+OUTCOMES_ARE_SYMBOLS = "AMQP10-OUT-16"
+RECEIVED_ON_RESUME_ONLY = "AMQP10-OUT-15"
+ACCEPTED_SUPPORTED = "AMQP10-OUT-19"
+DISPOSITION_SETTLES = "AMQP10-DISP-03"
+DISPOSITION_ROLE = "AMQP10-DISP-01"
+DISPOSITION_WITHOUT_LAST = "AMQP10-DISP-02"
+DISPOSITION_SPANS_LINKS = "AMQP10-DISP-05"
+REJECTED_COUNTED = "AMQP10-OUT-05"
+REJECTION_ERROR = "AMQP10-OUT-06"
+ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
+
 OUTCOMES = ("accepted", "rejected", "released", "modified")
 SYMBOLS = frozenset(f"amqp:{each}:list" for each in OUTCOMES)
 STATES = {
@@ -80,7 +102,7 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
     return Match(f"disposition by which the broker settles delivery {delivery.id}", accepts)
 
 
-@case("AMQP10-OUT-08", "AMQP10-OUT-09", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery"})
+@case(RELEASED_NOT_COUNTED, RELEASED_AVAILABLE, FAILED_ATTEMPTS, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=60,
     fates=st.lists(st.booleans(), min_size=1, max_size=6),
@@ -92,12 +114,11 @@ def test_released_messages_can_be_had_again_unchanged(
 ) -> None:
     """Of some messages each is accepted or released. Exactly the released ones come again, on the
     same link or another, with the same octets and the same delivery-count, which was 0 at first."""
-    counts, unchanged, at_first = target.cited
     node, sent = target.node(), numbered(len(fates), 20)
     fill(target, node, sent)
     peer, link, got = received(target, node, len(fates))
     target.record_finding(
-        at_first,
+        FAILED_ATTEMPTS,
         not any(map(failures, got)),
         f"delivery-counts at first: {list(map(failures, got))}",
     )
@@ -109,22 +130,24 @@ def test_released_messages_can_be_had_again_unchanged(
         peer, link, got = again(target, peer, link, node, len(expected), elsewhere)
         came = sorted(bodies(got))
         target.record_finding(
-            unchanged, came == sorted(expected), f"{len(expected)} were released, {came} came again"
+            RELEASED_AVAILABLE,
+            came == sorted(expected),
+            f"{len(expected)} were released, {came} came again",
         )
         same = all(bare.get(each.message.body) == each.message.bare for each in got)
         target.record_finding(
-            unchanged,
+            RELEASED_AVAILABLE,
             same,
             f"the bare messages that came again are {'the same' if same else 'others'}",
         )
         target.record_finding(
-            counts,
+            RELEASED_NOT_COUNTED,
             not any(map(failures, got)),
             f"delivery-counts after release: {list(map(failures, got))}",
         )
 
 
-@case("AMQP10-OUT-11", "AMQP10-MSG-09", needs={"amqp", "amqp-redelivery", "amqp-modified"})
+@case(DELIVERY_FAILED_COUNTED, FAILED_ATTEMPTS, needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(
     examples=40,
     failed=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=5),
@@ -136,7 +159,6 @@ def test_a_failed_delivery_is_counted(
     """A message is sent back as modified, several times, with delivery-failed set, not set, or
     absent. It comes again, and its delivery-count is the number of times that delivery-failed was
     set."""
-    raised, attempts = target.cited
     node = target.node()
     fill(target, node, [b"again and again"])
     peer, link, got = received(target, node, 1)
@@ -146,28 +168,27 @@ def test_a_failed_delivery_is_counted(
         expected += bool(each)
         peer, link, got = again(target, peer, link, node, 1, elsewhere)
         detail = f"after modified with delivery-failed={each} {len(got)} came again"
-        target.require((raised, attempts), len(got) == 1, detail)
+        target.require((DELIVERY_FAILED_COUNTED, FAILED_ATTEMPTS), len(got) == 1, detail)
         count = failures(got[0])
         target.record_finding(
-            raised if each else attempts,
+            DELIVERY_FAILED_COUNTED if each else FAILED_ATTEMPTS,
             count == expected,
             f"the count is {count}, {expected} failed",
         )
     target.record_finding(
-        (raised, attempts),
+        (DELIVERY_FAILED_COUNTED, FAILED_ATTEMPTS),
         failures(got[0]) == expected,
         f"in the end the count is {failures(got[0])} of {expected}",
     )
 
 
-@case("AMQP10-OUT-12", "AMQP10-OUT-09", needs={"amqp", "amqp-redelivery", "amqp-modified"})
+@case(UNDELIVERABLE_HERE, RELEASED_AVAILABLE, needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(examples=20, count=st.integers(1, 4), refused=st.integers(0, 3), failed=st.booleans())
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
     """A message is sent back as undeliverable here, and others are released. With credit the others
     come again on that link, and that one does not; another connection gets it."""
-    here, _ = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
@@ -179,12 +200,12 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
     target.record_finding(
-        here,
+        UNDELIVERABLE_HERE,
         barred not in bodies(back),
         f"undeliverable here is {barred!r}, again came {bodies(back)}",
     )
     target.record_finding(
-        "AMQP10-OUT-09",
+        RELEASED_AVAILABLE,
         sorted(bodies(back)) == others,
         f"others {others}, again came {bodies(back)}",
     )
@@ -192,13 +213,13 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
         peer.disposition(each)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
     target.record_finding(
-        here,
+        UNDELIVERABLE_HERE,
         bodies(elsewhere) == [barred],
         f"another link got {bodies(elsewhere)}, should be {barred!r}",
     )
 
 
-@case("AMQP10-OUT-13", needs={"amqp", "amqp-redelivery", "amqp-modified"})
+@case(ANNOTATIONS_MERGED, needs={"amqp", "amqp-redelivery", "amqp-modified"})
 @over(
     examples=20,
     own=st.dictionaries(st.sampled_from(["x-opt-a", "x-opt-b"]), st.text("abc", max_size=3)),
@@ -225,11 +246,13 @@ def test_annotations_of_modified_are_merged(
     have = back[0].message.map("message-annotations")
     fits = all(have.get(key) == value for key, value in (own | new).items())
     target.record_finding(
-        "AMQP10-OUT-13", fits, f"{own} merged with {new} should be {own | new}; came {dict(have)}"
+        ANNOTATIONS_MERGED,
+        fits,
+        f"{own} merged with {new} should be {own | new}; came {dict(have)}",
     )
 
 
-@case("AMQP10-OUT-02", "AMQP10-OUT-01", "AMQP10-TERM-08", needs={"amqp", "amqp-redelivery"})
+@case(TERMINAL_STATE_KEPT, TERMINAL_STATES, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=30,
     first=st.sampled_from(["accepted", "released"]),
@@ -238,7 +261,6 @@ def test_annotations_of_modified_are_merged(
 def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) -> None:
     """A client accepts or releases a message and then tells another state for the same delivery.
     The first counts: what was accepted does not come again, and what was released does."""
-    keeps, terminal, never = target.cited
     node = target.node()
     fill(target, node, [b"decided", b"bystander"])
     peer, link, got = received(target, node, 2)
@@ -254,11 +276,13 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
     fine = sorted(bodies(back)) == sorted(expected)
     detail = f"{first}, then {then}: {bodies(back)} came again, should be {expected}"
-    target.record_finding((keeps, terminal), fine, detail)
-    target.record_finding(never, first != "accepted" or b"decided" not in bodies(back), detail)
+    target.record_finding((TERMINAL_STATE_KEPT, TERMINAL_STATES), fine, detail)
+    target.record_finding(
+        ACCEPTED_NOT_RESENT, first != "accepted" or b"decided" not in bodies(back), detail
+    )
 
 
-@case("AMQP10-OUT-03", "AMQP10-OUT-17", needs={"amqp", "amqp-redelivery"})
+@case(DEFAULT_OUTCOME_APPLIES, DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=30,
     asked=st.sampled_from(["accepted", "released", "failed"]),
@@ -270,7 +294,6 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     """A receiver asks for a default-outcome and settles a message without an outcome. The
     default-outcome that the broker's attach names applies: the message is gone, comes again, or
     comes again as a failed delivery."""
-    applies, outcome = target.cited
     node = target.node()
     fill(target, node, [b"undecided"])
     peer = target.amqp()
@@ -284,7 +307,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     default = _default_outcome(link)
     kind = codec.name_of(default)
     target.record_finding(
-        outcome,
+        DEFAULT_OUTCOME,
         default is None or kind in OUTCOMES,
         f"the broker's attach has the default-outcome {kind}",
     )
@@ -300,7 +323,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     peer.disposition(got[0], state)
     error = objection(peer)
     target.require(
-        applies,
+        DEFAULT_OUTCOME_APPLIES,
         error is None,
         f"settled with the state {how}, answered with {error and error.brief()}",
     )
@@ -309,7 +332,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     )[2]
     gone = kind in ("accepted", "rejected") or fields.get("undeliverable-here", False)
     target.record_finding(
-        applies,
+        DEFAULT_OUTCOME_APPLIES,
         gone is not bool(back),
         f"the default-outcome is {kind}, and {len(back)} messages came again",
     )
@@ -317,7 +340,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
         target.record_finding(
-            applies,
+            DEFAULT_OUTCOME_APPLIES,
             count == failed,
             f"default-outcome {kind}({fields}): the delivery-count is {count}",
         )
@@ -328,7 +351,9 @@ def _default_outcome(link: Link) -> codec.Item | None:
     return codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
 
 
-@case("AMQP10-OUT-01", "AMQP10-OUT-16", "AMQP10-OUT-17", "AMQP10-OUT-15", needs={"amqp"})
+@case(
+    TERMINAL_STATES, OUTCOMES_ARE_SYMBOLS, DEFAULT_OUTCOME, RECEIVED_ON_RESUME_ONLY, needs={"amqp"}
+)
 @over(examples=12, asked=st.sets(st.sampled_from(sorted(SYMBOLS))), size=st.sampled_from([1, 3000]))
 def test_a_source_names_outcomes_by_their_symbols(
     target: Bench, asked: set[str], size: int
@@ -336,14 +361,15 @@ def test_a_source_names_outcomes_by_their_symbols(
     """A receiver asks for some outcomes. What the broker's attach names are symbols of outcomes,
     its default-outcome is an outcome, its own dispositions carry outcomes, and its transfers tell
     no state."""
-    terminal, symbols, default, nowhere = target.cited
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     sender = peer.sender(node)
     granted(target, peer, sender)
     number = peer.post(sender, bytes(size))
-    state = peer.confirmed(sender.session, number, None, proves=terminal).kind("state")
-    target.record_finding(terminal, state in OUTCOMES, f"the broker settled a message with {state}")
+    state = peer.confirmed(sender.session, number, None, proves=TERMINAL_STATES).kind("state")
+    target.record_finding(
+        TERMINAL_STATES, state in OUTCOMES, f"the broker settled a message with {state}"
+    )
     source = {
         "address": node.address,
         "capabilities": node.capabilities or None,
@@ -359,22 +385,26 @@ def test_a_source_names_outcomes_by_their_symbols(
         for each in listed
     )
     target.record_finding(
-        symbols,
+        OUTCOMES_ARE_SYMBOLS,
         fine,
         f"asked for {sorted(asked)} the broker's source names {plain(names) if names else None}",
     )
     kind = codec.name_of(inside.get("default-outcome"))
     target.record_finding(
-        default, kind in (None, *OUTCOMES), f"the broker's source has the default-outcome {kind}"
+        DEFAULT_OUTCOME,
+        kind in (None, *OUTCOMES),
+        f"the broker's source has the default-outcome {kind}",
     )
     got = peer.delivery(link)
     told = [each.kind("state") for each in got.frames if "state" in each.fields]
     target.record_finding(
-        nowhere, "received" not in told, f"{len(got.frames)} transfers told the states {told}"
+        RECEIVED_ON_RESUME_ONLY,
+        "received" not in told,
+        f"{len(got.frames)} transfers told the states {told}",
     )
 
 
-@case("AMQP10-OUT-19", needs={"amqp", "amqp-redelivery"})
+@case(ACCEPTED_SUPPORTED, needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     """A receiver's source names neither outcomes nor default-outcome. A message that is accepted is
     gone."""
@@ -385,13 +415,13 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     peer.disposition(got[1], "released")
     back = again(target, peer, link, node, 1, elsewhere=True)[2]
     target.record_finding(
-        "AMQP10-OUT-19",
+        ACCEPTED_SUPPORTED,
         bodies(back) == [got[1].message.body],
         f"'one' was accepted, and {bodies(back)} came again",
     )
 
 
-@case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp", "amqp-redelivery"})
+@case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
 @over(examples=20, state=st.sampled_from(sorted(STATES)), again_state=st.booleans())
 def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
@@ -399,7 +429,6 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     """A client tells an outcome without settling, and settles later, if the broker has not done so
     meanwhile: with the same state or with none. The outcome counts once, and the connection goes
     on."""
-    settles, once = target.cited
     node = target.node()
     fill(target, node, [b"in two steps"])
     peer, link, got = received(target, node, 1)
@@ -409,7 +438,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     target.wait_until(lambda: peer.ended is not None or any(map(peer.fatal, peer.inbox)), QUIET)
     fine = peer.ended is None and not any(map(peer.fatal, peer.inbox))
     target.record_finding(
-        settles,
+        DISPOSITION_SETTLES,
         fine,
         f"{state}, settled later {'as such' if again_state else 'without a state'}:"
         f" {peer.instead()}",
@@ -418,15 +447,15 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     other = target.amqp()
     back = collect(target, other, other.receiver(node, credit=10), 0 if gone else 1)
     target.record_finding(
-        once, len(back) == (not gone), f"{state}: {len(back)} messages came again"
+        TERMINAL_STATE_KEPT, len(back) == (not gone), f"{state}: {len(back)} messages came again"
     )
 
 
 @case(
-    "AMQP10-DISP-01",
-    "AMQP10-DISP-02",
-    "AMQP10-DISP-03",
-    "AMQP10-DISP-05",
+    DISPOSITION_ROLE,
+    DISPOSITION_WITHOUT_LAST,
+    DISPOSITION_SETTLES,
+    DISPOSITION_SPANS_LINKS,
     needs={"amqp", "amqp-redelivery"},
 )
 @over(
@@ -444,7 +473,6 @@ def test_a_range_covers_what_it_names_and_no_more(
     the same ids. It accepts a range of what it holds by one disposition, or one delivery by one
     without last, and releases the rest. The rest comes again, no more and no less, also after the
     client has gone, and its own messages are not touched."""
-    role, alone, settles, links = target.cited
     nodes, total = (target.node(), target.node()), sum(counts)
     sent = (numbered(counts[0]), [b"b" + each for each in numbered(counts[1])])
     for node, some in zip(nodes, sent, strict=True):
@@ -485,7 +513,7 @@ def test_a_range_covers_what_it_names_and_no_more(
         else f"{cut} of {total} was accepted, without last,"
     )
     target.record_finding(
-        (settles, alone, links),
+        (DISPOSITION_SETTLES, DISPOSITION_WITHOUT_LAST, DISPOSITION_SPANS_LINKS),
         sorted(back) == expected,
         f"{what} and {len(back)} came again of {len(expected)}",
     )
@@ -493,17 +521,19 @@ def test_a_range_covers_what_it_names_and_no_more(
     target.advance(QUIET)
     late = bodies(other.take_deliveries(link))
     target.record_finding(
-        (settles, links), not late, f"{what} and when the client had gone {late} came again"
+        (DISPOSITION_SETTLES, DISPOSITION_SPANS_LINKS),
+        not late,
+        f"{what} and when the client had gone {late} came again",
     )
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
     target.record_finding(
-        role,
+        DISPOSITION_ROLE,
         len(mine) == total,
         f"of {total} messages the client sent itself {len(mine)} are there",
     )
 
 
-@case("AMQP10-DISP-03", "AMQP10-OUT-02", needs={"amqp", "amqp-redelivery"})
+@case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
 @over(examples=12, first=st.sampled_from([7, 1000, 2**31, 2**32 - 1]), width=st.integers(0, 3))
 def test_a_disposition_for_nothing_held_changes_nothing(
     target: Bench, first: int, width: int
@@ -511,7 +541,6 @@ def test_a_disposition_for_nothing_held_changes_nothing(
     """A disposition names deliveries that the client does not hold. What it does hold is untouched:
     the broker goes on, or ends the session with an error, and the message is still there; another
     connection goes on."""
-    settles, keeps = target.cited
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -529,18 +558,17 @@ def test_a_disposition_for_nothing_held_changes_nothing(
         other = target.amqp()
         came = collect(target, other, other.receiver(node, credit=1), 1)
         target.record_finding(
-            (settles, keeps),
+            (DISPOSITION_SETTLES, TERMINAL_STATE_KEPT),
             bodies(came) == [b"held"],
             f"the message that was held: {bodies(came)} came",
         )
 
 
-@case("AMQP10-OUT-05", "AMQP10-OUT-06", needs={"amqp", "dead-letters"})
+@case(REJECTED_COUNTED, REJECTION_ERROR, needs={"amqp", "dead-letters"})
 @over(examples=10, error=st.booleans())
 def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -> None:
     """A message is rejected, with an error or without. It is found at the dead-letter address with
     its delivery-count raised, and the error in its delivery-annotations."""
-    counted, told = target.cited
     node = target.node()
     body = node.address.encode()
     fill(target, node, [body])
@@ -561,7 +589,9 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
     found = grave.delivery(look, body=body)
     count = failures(found)
     target.record_finding(
-        counted, count == failures(got[0]) + 1, f"after a rejection the delivery-count is {count}"
+        REJECTED_COUNTED,
+        count == failures(got[0]) + 1,
+        f"after a rejection the delivery-count is {count}",
     )
     annotation = found.message.first("delivery-annotations")
     entries = (
@@ -569,23 +599,24 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
     )
     rejected = next((each for key, each in entries.items() if plain(key) == "rejected"), None)
     if not error:
-        target.record_finding(told, True, "no error was given")
+        target.record_finding(REJECTION_ERROR, True, "no error was given")
         return
     condition = (
         codec.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
     )
     said = None if condition is None else plain(condition)
     target.record_finding(
-        told, said == "amqp:decode-error", f"the delivery-annotations have {dict(entries)} ({said})"
+        REJECTION_ERROR,
+        said == "amqp:decode-error",
+        f"the delivery-annotations have {dict(entries)} ({said})",
     )
 
 
-@case("AMQP10-OUT-04", "AMQP10-TERM-08", needs={"amqp", "amqp-copy"})
+@case(ACCEPTED_NOT_COUNTED, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-copy"})
 @over(examples=10, count=st.integers(1, 3))
 def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count: int) -> None:
     """A link of distribution-mode copy accepts its copies. They do not come again to it, and who
     takes the messages later sees their delivery-count as it was."""
-    counts, never = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -603,14 +634,19 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer.flow(link, link_credit=count + 10)
     more = collect(target, peer, link, 0)
     target.record_finding(
-        never, not more, f"after accepting them {bodies(more)} came again on the copying link"
+        ACCEPTED_NOT_RESENT,
+        not more,
+        f"after accepting them {bodies(more)} came again on the copying link",
     )
     peer.expect_nothing(
-        for_=QUIET, of=frame("transfer", link=link), proves=never, why="all copies were accepted"
+        for_=QUIET,
+        of=frame("transfer", link=link),
+        proves=ACCEPTED_NOT_RESENT,
+        why="all copies were accepted",
     )
     _, _, taken = received(target, node, count)
     target.record_finding(
-        counts,
+        ACCEPTED_NOT_COUNTED,
         not any(map(failures, taken)),
         f"delivery-counts after accepted: {list(map(failures, taken))}",
     )

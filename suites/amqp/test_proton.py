@@ -11,21 +11,35 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.suites.amqp.steps import QUIET, judge_trace
 
+OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
+HEADERS_AFTER_SASL = "AMQP10-SASL-12"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+BARE_MESSAGE = "AMQP10-MSG-02"
+NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
+MESSAGES_NOT_MIXED = "AMQP10-XFER-19"
+DRAIN_ANSWERED = "AMQP10-CREDIT-12"
+DRAIN_IS_PROMPT = "AMQP10-CREDIT-24"
+RELEASED_NOT_COUNTED = "AMQP10-OUT-08"
+RELEASED_AVAILABLE = "AMQP10-OUT-09"
+DELIVERY_FAILED_COUNTED = "AMQP10-OUT-11"
+ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
+REMOTE_INCOMING_WINDOW = "AMQP10-WIN-02"
+DISPOSITION_ROLE = "AMQP10-DISP-01"
 
-@case("AMQP10-OPEN-01", "AMQP10-SASL-12", "AMQP10-CLOSE-01", needs={"amqp"})
+
+@case(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL, CLOSE_WRITTEN, needs={"amqp"})
 def test_proton_connects_and_closes(target: Bench) -> None:
     """Proton logs in, opens, begins a session, and closes. Each step is answered, and the close
     without an error."""
-    before, headers, closes = target.cited
-    peer = target.proton(proves=(before, headers))
+    peer = target.proton(proves=(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL))
     peer.session()
-    peer.close(proves=closes)
+    peer.close(proves=CLOSE_WRITTEN)
     target.record_finding(
-        closes, peer.connection.remote_condition is None, "the broker's close has no error"
+        CLOSE_WRITTEN, peer.connection.remote_condition is None, "the broker's close has no error"
     )
 
 
-@case("AMQP10-MSG-02", "AMQP10-CREDIT-09", "AMQP10-XFER-19", needs={"amqp"})
+@case(BARE_MESSAGE, NO_TRANSFER_WITHOUT_CREDIT, MESSAGES_NOT_MIXED, needs={"amqp"})
 @over(
     examples=20,
     bodies=st.lists(
@@ -41,7 +55,6 @@ def test_what_proton_sends_it_gets_again(
 ) -> None:
     """Proton sends messages of different kinds and sizes, over frames small and large, and another
     Proton receives them, the same and in order."""
-    bare, spent, apart = target.cited
     node = target.node()
     peer = target.proton(max_frame_size=frame)
     sender = peer.sender(peer.session(), node.address, capabilities=node.capabilities)
@@ -52,26 +65,27 @@ def test_what_proton_sends_it_gets_again(
         other.session(), node.address, capabilities=node.capabilities, credit=len(bodies)
     )
     for body in bodies:
-        got = other.message(receiver, proves=apart)
+        got = other.message(receiver, proves=MESSAGES_NOT_MIXED)
         have = bytes(got.message.body) if isinstance(body, bytes) else got.message.body
         target.record_finding(
-            bare, have == body and got.message.subject == subject, f"sent {body!r}, came {have!r}"
+            BARE_MESSAGE,
+            have == body and got.message.subject == subject,
+            f"sent {body!r}, came {have!r}",
         )
         other.settle(got)
     target.record_finding(
-        spent,
+        NO_TRANSFER_WITHOUT_CREDIT,
         receiver.credit == 0,
         f"after {len(bodies)} messages {receiver.credit} credits are left",
     )
     judge_trace(target, other, amqp_credit.credit)  # type: ignore[arg-type]
 
 
-@case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp"})
+@case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
 @over(examples=20, count=st.integers(0, 4), credit=st.integers(1, 8))
 def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     """Proton drains a queue. It gets what is there, as far as the credit reaches, and the rest of
     the credit back."""
-    answered, soon = target.cited
     node = target.node()
     peer = target.proton()
     session = peer.session()
@@ -79,21 +93,21 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     for number in range(count):
         peer.publish(sender, b"%d" % number)
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities)
-    back = peer.drain(receiver, credit, proves=(answered, soon))
+    back = peer.drain(receiver, credit, proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT))
     got = peer.take_messages(receiver)
     fine = len(got) == min(count, credit) and back == credit - len(got)
     target.record_finding(
-        (answered, soon),
+        (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         fine,
         f"{credit} credits for {count} messages: {len(got)} came, {back} came back",
     )
 
 
 @case(
-    "AMQP10-OUT-08",
-    "AMQP10-OUT-09",
-    "AMQP10-OUT-11",
-    "AMQP10-TERM-08",
+    RELEASED_NOT_COUNTED,
+    RELEASED_AVAILABLE,
+    DELIVERY_FAILED_COUNTED,
+    ACCEPTED_NOT_RESENT,
     needs={"amqp", "amqp-redelivery"},
 )
 @over(
@@ -102,7 +116,6 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
 def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: bool) -> None:
     """Proton settles a message as accepted, released or modified. It is gone, or comes again to the
     next connection with its delivery-count as it should be."""
-    released, again, counted, never = target.cited
     node = target.node()
     peer = target.proton()
     session = peer.session()
@@ -115,42 +128,45 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str, failed: boo
     if outcome == "accepted":
         target.wait_until(lambda: bool(other.inbox and other.take_messages(taking)), QUIET)
         target.record_finding(
-            (never, again), taking.credit == 1, "what was accepted did not come again"
+            (ACCEPTED_NOT_RESENT, RELEASED_AVAILABLE),
+            taking.credit == 1,
+            "what was accepted did not come again",
         )
         target.record_finding(
-            (released, counted), taking.credit == 1, "what was accepted did not come again"
+            (RELEASED_NOT_COUNTED, DELIVERY_FAILED_COUNTED),
+            taking.credit == 1,
+            "what was accepted did not come again",
         )
         return
-    got = other.message(taking, proves=again)
+    got = other.message(taking, proves=RELEASED_AVAILABLE)
     count = got.message.delivery_count
     expected = int(failed and outcome == "modified")
     target.record_finding(
-        (released, counted),
+        (RELEASED_NOT_COUNTED, DELIVERY_FAILED_COUNTED),
         count == expected,
         f"{outcome}, failed={failed}: the delivery-count is {count}",
     )
-    target.record_finding(never, True, "nothing was accepted")
+    target.record_finding(ACCEPTED_NOT_RESENT, True, "nothing was accepted")
 
 
-@case("AMQP10-WIN-02", "AMQP10-XFER-19", "AMQP10-DISP-01", needs={"amqp"})
+@case(REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, DISPOSITION_ROLE, needs={"amqp"})
 @over(examples=10, size=st.sampled_from([500, 1500, 2500]), octets=st.sampled_from([4096, 8192]))
 def test_messages_come_through_a_small_window(target: Bench, size: int, octets: int) -> None:
     """Proton takes in a few frames at a time, and the messages are several frames each and more
     than its window has room for. They come whole, as it makes room, and the broker keeps to the
     window."""
-    _, apart, settled = target.cited
     node = target.node()
     peer = target.proton(max_frame_size=512)
     session = peer.session(incoming_octets=octets)
     sender = peer.sender(session, node.address, capabilities=node.capabilities)
     sent = [bytes([number]) * size for number in range(8)]
     for body in sent:
-        peer.publish(sender, body, proves=settled)
+        peer.publish(sender, body, proves=DISPOSITION_ROLE)
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
-        got = peer.message(receiver, proves=apart)
+        got = peer.message(receiver, proves=MESSAGES_NOT_MIXED)
         target.record_finding(
-            apart,
+            MESSAGES_NOT_MIXED,
             bytes(got.message.body) == body,
             f"{len(bytes(got.message.body))} octets came of {size}",
         )

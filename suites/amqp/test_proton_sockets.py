@@ -15,6 +15,18 @@ from brokerproof.harness.protocols.amqp10.raw_peer import Node
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp.steps import QUIET, bodies, collect, fill, numbered
 
+BARE_MESSAGE = "AMQP10-MSG-02"
+DISPOSITION_ROLE = "AMQP10-DISP-01"
+CLOSE_WRITTEN = "AMQP10-CLOSE-01"
+RELEASED_AVAILABLE = "AMQP10-OUT-09"
+ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
+NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
+DRAIN_ANSWERED = "AMQP10-CREDIT-12"
+DRAIN_IS_PROMPT = "AMQP10-CREDIT-24"
+POST_INVISIBLE_BEFORE_COMMIT = "AMQP10-TXN-06"
+RETIRED_ON_COMMIT = "AMQP10-TXN-09"
+KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
+
 
 def heard(*names: str) -> Match[Told]:
     """Matches what a container calls back under one of these names."""
@@ -42,9 +54,9 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
 
 
 @case(
-    "AMQP10-MSG-02",
-    "AMQP10-DISP-01",
-    "AMQP10-CLOSE-01",
+    BARE_MESSAGE,
+    DISPOSITION_ROLE,
+    CLOSE_WRITTEN,
     needs={"amqp", "sockets", "amqp-multi-transfer"},
 )
 @over(
@@ -54,26 +66,26 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
 def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int]) -> None:
     """A BlockingConnection sends messages and waits until each is accepted; another receives the
     same, in order, accepts them, and both close."""
-    bare, settled, closed = target.cited
     node, sent = target.node(), [bytes([number]) * size for number, size in enumerate(sizes)]
     peer, other = target.proton_blocking(), target.proton_blocking()
-    sender = peer.sender(node.address, capabilities=node.capabilities, proves=settled)
+    sender = peer.sender(node.address, capabilities=node.capabilities, proves=DISPOSITION_ROLE)
     for body in sent:
-        peer.publish(sender, body, proves=settled)
+        peer.publish(sender, body, proves=DISPOSITION_ROLE)
     receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
     for body in sent:
-        came = octets(other.receive(receiver, proves=bare))
-        target.record_finding(bare, came == body, f"{len(body)} octets were sent, {len(came)} came")
+        came = octets(other.receive(receiver, proves=BARE_MESSAGE))
+        target.record_finding(
+            BARE_MESSAGE, came == body, f"{len(body)} octets were sent, {len(came)} came"
+        )
         receiver.accept()
     for each in (peer, other):
-        each.close(proves=closed)
+        each.close(proves=CLOSE_WRITTEN)
 
 
-@case("AMQP10-OUT-09", "AMQP10-TERM-08", needs={"amqp", "sockets", "amqp-redelivery"})
+@case(RELEASED_AVAILABLE, ACCEPTED_NOT_RESENT, needs={"amqp", "sockets", "amqp-redelivery"})
 def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     """A BlockingConnection releases one message and accepts another. The first can be had again,
     the second cannot."""
-    again, never = target.cited
     node = target.node()
     fill(target, node, [b"released", b"accepted"])
     peer = target.proton_blocking()
@@ -84,37 +96,42 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     receiver.accept()
     peer.close()
     found = left(target, node, 1)
-    target.record_finding(again, b"released" in found, f"afterwards the queue has {found}")
-    target.record_finding(never, b"accepted" not in found, f"afterwards the queue has {found}")
+    target.record_finding(
+        RELEASED_AVAILABLE, b"released" in found, f"afterwards the queue has {found}"
+    )
+    target.record_finding(
+        ACCEPTED_NOT_RESENT, b"accepted" not in found, f"afterwards the queue has {found}"
+    )
 
 
-@case("AMQP10-CREDIT-09", "AMQP10-MSG-02", "AMQP10-DISP-01", needs={"amqp", "sockets"})
+@case(NO_TRANSFER_WITHOUT_CREDIT, BARE_MESSAGE, DISPOSITION_ROLE, needs={"amqp", "sockets"})
 def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     """A Container sends three hundred messages, more than the credit that it gets at once, as its
     credit allows; all are accepted. Another receives and accepts them in order, no more than it
     gave credit for."""
-    spent, bare, settled = target.cited
     node, sent = target.node(), numbered(300, 100)
     peer, other = target.proton_container(), target.proton_container()
     peer.send_all(node.address, sent, capabilities=node.capabilities)
     for _ in sent:
-        peer.expect(heard("accepted"), proves=settled)
+        peer.expect(heard("accepted"), proves=DISPOSITION_ROLE)
     found = received(target, other, node, len(sent) - 1)
     for each in found:
         other.settle(each)
     target.record_finding(
-        bare,
+        BARE_MESSAGE,
         [octets(each.message) for each in found] == sent[:-1],
         f"of {len(sent)} messages {len(found)} came in order",
     )
     target.advance(QUIET)
     late = [each.name for each in other.inbox if each.name == "message"]
     target.record_finding(
-        spent, not late, f"beyond {len(sent) - 1} credits came {late or 'nothing'}"
+        NO_TRANSFER_WITHOUT_CREDIT,
+        not late,
+        f"beyond {len(sent) - 1} credits came {late or 'nothing'}",
     )
 
 
-@case("AMQP10-CREDIT-12", "AMQP10-CREDIT-24", needs={"amqp", "sockets"})
+@case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp", "sockets"})
 @over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
 def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     """A Container drains a queue that has less than its credit. It gets what is there and the rest
@@ -123,18 +140,20 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     fill(target, node, numbered(count))
     peer = target.proton_container()
     peer.drain(node.address, credit, capabilities=node.capabilities)
-    back = peer.expect(heard("drained"), proves=target.cited).subject
+    back = peer.expect(heard("drained"), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT)).subject
     came = sum(each.name == "message" for each in peer.inbox)
     fine = came == count and back == credit - count
     target.record_finding(
-        target.cited, fine, f"{credit} credits for {count} messages: {came} came, {back} came back"
+        (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
+        fine,
+        f"{credit} credits for {count} messages: {came} came, {back} came back",
     )
 
 
 @case(
-    "AMQP10-TXN-06",
-    "AMQP10-TXN-09",
-    "AMQP10-TXN-10",
+    POST_INVISIBLE_BEFORE_COMMIT,
+    RETIRED_ON_COMMIT,
+    KEPT_ON_ROLLBACK,
     needs={"amqp", "sockets", "amqp-transactions"},
 )
 @over(
@@ -147,7 +166,6 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     """In one transaction a Container sends messages and accepts others that it had received. After
     a commit the sent ones are there and the accepted ones gone; after an abort it is the other way
     round."""
-    posted, retired, kept = target.cited
     there, back = target.node(), target.node()
     fill(target, back, numbered(count))
     peer = target.proton_container()
@@ -161,21 +179,27 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
         "transaction_declare_failed",
         "transaction_commit_failed",
     )
-    ended = peer.expect(ends, proves=posted)
+    ended = peer.expect(ends, proves=POST_INVISIBLE_BEFORE_COMMIT)
     target.require(
-        target.cited,
+        (POST_INVISIBLE_BEFORE_COMMIT, RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         ended.name == wanted,
         f"the transaction ended as {ended.name}, should be {wanted}",
     )
     peer.leave()
     found = left(target, there, count if commit else 0)
     target.record_finding(
-        posted, found == (sent if commit else []), f"after {wanted} the target has {found}"
+        POST_INVISIBLE_BEFORE_COMMIT,
+        found == (sent if commit else []),
+        f"after {wanted} the target has {found}",
     )
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
     detail = f"after {wanted} the source has {remaining}, should have {expected}"
-    target.record_finding(retired if commit else kept, sorted(remaining) == expected, detail)
     target.record_finding(
-        kept if commit else retired, True, "judged by the other way to end a transaction"
+        RETIRED_ON_COMMIT if commit else KEPT_ON_ROLLBACK, sorted(remaining) == expected, detail
+    )
+    target.record_finding(
+        KEPT_ON_ROLLBACK if commit else RETIRED_ON_COMMIT,
+        True,
+        "judged by the other way to end a transaction",
     )

@@ -16,6 +16,19 @@ from brokerproof.harness.protocols.amqp10.types import Array, Value
 from brokerproof.harness.protocols.conversation import Match
 from brokerproof.suites.amqp.steps import bystander
 
+SASL_HEADER = "AMQP10-SASL-01"
+SASL_FRAME_TYPE = "AMQP10-SASL-02"
+SASL_FRAME_HEADER = "AMQP10-SASL-03"
+SASL_FRAME_SIZE = "AMQP10-SASL-04"
+SASL_BODY = "AMQP10-SASL-05"
+SASL_MECHANISMS = "AMQP10-SASL-07"
+SASL_OUTCOME_CODE = "AMQP10-SASL-11"
+HEADERS_AFTER_SASL = "AMQP10-SASL-12"
+NO_ADDITIONAL_DATA = "AMQP10-SASL-13"
+SECURITY_LAYER_CLOSES_TCP = "AMQP10-SASL-14"
+SASL_MECHANISM_REFUSED = "AMQP10-SASL-10"
+SASL_EMPTY_FRAME = "AMQP10-SASL-06"
+
 SMALLEST = 512
 """MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
 NO_SUCH = "BROKERPROOF-NO-SUCH"
@@ -65,37 +78,38 @@ UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNRE
 
 
 @case(
-    "AMQP10-SASL-01",
-    "AMQP10-SASL-02",
-    "AMQP10-SASL-03",
-    "AMQP10-SASL-04",
-    "AMQP10-SASL-05",
+    SASL_HEADER,
+    SASL_FRAME_TYPE,
+    SASL_FRAME_HEADER,
+    SASL_FRAME_SIZE,
+    SASL_BODY,
     needs={"amqp"},
 )
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
     """A client logs in. The broker answers the SASL header with its own; its frames are of type 1
     with zero behind it and no extended header, at most 512 octets, with one SASL body each and no
     payload."""
-    header, kind, zero, small, body = target.cited
-    peer, offer = begun(target, proves=header)
+    peer, offer = begun(target, proves=SASL_HEADER)
     peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target)})
     outcome = peer.expect(frame("sasl-outcome"))
     for each in (offer, outcome):
         target.record_finding(
-            kind, each.type == SASL_FRAME, f"{each.name} has the type {each.type}"
+            SASL_FRAME_TYPE, each.type == SASL_FRAME, f"{each.name} has the type {each.type}"
         )
         target.record_finding(
-            zero,
+            SASL_FRAME_HEADER,
             each.channel == 0 and not each.extended,
             f"{each.name}: {each.channel}, {each.extended!r}",
         )
-        target.record_finding(small, each.size <= SMALLEST, f"{each.name} has {each.size} octets")
         target.record_finding(
-            body, not each.payload, f"{each.name} is followed by {len(each.payload)} octets"
+            SASL_FRAME_SIZE, each.size <= SMALLEST, f"{each.name} has {each.size} octets"
+        )
+        target.record_finding(
+            SASL_BODY, not each.payload, f"{each.name} is followed by {len(each.payload)} octets"
         )
 
 
-@case("AMQP10-SASL-07", needs={"amqp"})
+@case(SASL_MECHANISMS, needs={"amqp"})
 def test_mechanisms_are_offered(target: Bench) -> None:
     """The broker names at least one mechanism, each a symbol."""
     _, offer = begun(target)
@@ -106,28 +120,27 @@ def test_mechanisms_are_offered(target: Bench) -> None:
         types = [None]
     fine = bool(listed) and all(each == "symbol" for each in types)
     target.record_finding(
-        "AMQP10-SASL-07", fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}"
+        SASL_MECHANISMS, fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}"
     )
 
 
-@case("AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp", "login"})
+@case(SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "login"})
 @over(examples=6, hostname=st.sampled_from([None, "localhost"]))
 def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
     """A client logs in by PLAIN. The outcome is 0, headers are exchanged again, and the connection
     opens."""
-    code, again = target.cited
     peer, offer = begun(target)
     target.control("PLAIN" in mechanisms(offer), f"the broker offers {mechanisms(offer)}")
     peer.send(
         "sasl-init",
         {"mechanism": "PLAIN", "initial-response": plain_response(target), "hostname": hostname},
     )
-    peer.expect(frame("sasl-outcome", code=0), proves=code)
-    peer.open(proves=again)
+    peer.expect(frame("sasl-outcome", code=0), proves=SASL_OUTCOME_CODE)
+    peer.open(proves=HEADERS_AFTER_SASL)
     peer.begin()
 
 
-@case("AMQP10-SASL-11", "AMQP10-SASL-13", "AMQP10-SASL-14", needs={"amqp"})
+@case(SASL_OUTCOME_CODE, NO_ADDITIONAL_DATA, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
 @over(
     examples=12,
     wrong=st.sampled_from(["passcode", "login", "empty", "swapped", "longer", "shorter"]),
@@ -136,7 +149,6 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
     """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without
     additional-data, and the connection ends; another connection goes on, and the right credentials
     still work."""
-    code, bare, ends = target.cited
     with bystander(target):
         identity = target.target.identity
         name, word = identity.login or "", identity.passcode or ""
@@ -156,48 +168,55 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
         outcome = peer.watch_for(frame("sasl-outcome"))
         said = peer.instead() if outcome is None else outcome.brief()
         target.record_finding(
-            code, outcome is not None and outcome.get("code") == 1, f"a wrong {wrong}: {said}"
+            SASL_OUTCOME_CODE,
+            outcome is not None and outcome.get("code") == 1,
+            f"a wrong {wrong}: {said}",
         )
         if outcome is not None:
             target.record_finding(
-                bare, "additional-data" not in outcome.fields, f"the refusal is {outcome.brief()}"
+                NO_ADDITIONAL_DATA,
+                "additional-data" not in outcome.fields,
+                f"the refusal is {outcome.brief()}",
             )
         else:
-            target.record_finding(bare, True, "no outcome came")
+            target.record_finding(NO_ADDITIONAL_DATA, True, "no outcome came")
         peer.inbox.clear()
-        peer.expect_end(within=SOON, proves=ends)
+        peer.expect_end(within=SOON, proves=SECURITY_LAYER_CLOSES_TCP)
 
 
-@case("AMQP10-SASL-10", "AMQP10-SASL-14", needs={"amqp"})
+@case(SASL_MECHANISM_REFUSED, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
 @over(examples=6, name=st.sampled_from([NO_SUCH, "plain", "PLAIN ", "DIGEST-MD5"]))
 def test_a_mechanism_that_was_not_offered_is_refused(target: Bench, name: str) -> None:
     """A client picks a mechanism that the broker did not name. Authentication fails and the
     connection ends; another connection goes on."""
-    fails, ends = target.cited
     with bystander(target):
         peer, offer = begun(target)
         name = name if name not in mechanisms(offer) else NO_SUCH
         peer.send("sasl-init", {"mechanism": name, "initial-response": plain_response(target)})
-        refused(target, peer, fails, ends, f"the mechanism {name}, not of {mechanisms(offer)},")
+        refused(
+            target,
+            peer,
+            SASL_MECHANISM_REFUSED,
+            SECURITY_LAYER_CLOSES_TCP,
+            f"the mechanism {name}, not of {mechanisms(offer)},",
+        )
 
 
-@case("AMQP10-SASL-06", "AMQP10-SASL-14", needs={"amqp"})
+@case(SASL_EMPTY_FRAME, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
 def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
     """A client sends an empty SASL frame. The connection ends, and no AMQP comes of it; another
     connection goes on."""
-    error, ends = target.cited
     with bystander(target):
         peer, _ = begun(target)
         peer.write(codec.encode_frame(b"", type=SASL_FRAME))
-        peer.expect_end(within=SOON, proves=(error, ends))
+        peer.expect_end(within=SOON, proves=(SASL_EMPTY_FRAME, SECURITY_LAYER_CLOSES_TCP))
 
 
-@case("AMQP10-SASL-05", "AMQP10-SASL-02", "AMQP10-SASL-14", needs={"amqp"})
+@case(SASL_BODY, SASL_FRAME_TYPE, SECURITY_LAYER_CLOSES_TCP, needs={"amqp"})
 @over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
 def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
     """In place of sasl-init comes an AMQP open, a sasl-init in a frame of type 0, or a sasl-outcome
     from the client. Nobody is logged in by it, and the connection ends; another goes on."""
-    body, kind, ends = target.cited
     with bystander(target):
         peer, _ = begun(target)
         fields = {"mechanism": "PLAIN", "initial-response": plain_response(target)}
@@ -212,5 +231,9 @@ def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
             lambda: peer.ended is not None or bool(peer.take(frame("sasl-outcome", code=0))), 10**10
         )
         held = ended and peer.ended is not None
-        target.record_finding((body, kind), held, f"{what} in place of sasl-init: {peer.instead()}")
-        target.record_finding(ends, held, f"{what} in place of sasl-init: {peer.instead()}")
+        target.record_finding(
+            (SASL_BODY, SASL_FRAME_TYPE), held, f"{what} in place of sasl-init: {peer.instead()}"
+        )
+        target.record_finding(
+            SECURITY_LAYER_CLOSES_TCP, held, f"{what} in place of sasl-init: {peer.instead()}"
+        )

@@ -30,8 +30,30 @@ from brokerproof.suites.amqp.steps import (
 )
 from brokerproof.suites.steps.strategies import near
 
+REMOTE_CHANNEL = "AMQP10-SESS-02"
+SESSION_ERROR_ENDS = "AMQP10-SESS-03"
+UNATTACHED_HANDLE = "AMQP10-SESS-05"
+DROPPED_AFTER_SESSION_ERROR = "AMQP10-SESS-04"
+HANDLE_IN_USE = "AMQP10-SESS-07"
+TRANSFER_IDS = "AMQP10-WIN-01"
+REMOTE_INCOMING_WINDOW = "AMQP10-WIN-02"
+WINDOW_AFTER_SENDING = "AMQP10-WIN-04"
+WINDOW_FORMULA = "AMQP10-WIN-07"
+WINDOW_WITHOUT_INCOMING_ID = "AMQP10-WIN-08"
+FLOW_NEXT_INCOMING_ID = "AMQP10-WIN-10"
+WINDOW_AFTER_RECEIVING = "AMQP10-WIN-05"
+FLOW_WINDOWS = "AMQP10-WIN-11"
+DELIVERY_ID_WRAPS = "AMQP10-DISP-06"
+WINDOW_FROM_FLOW = "AMQP10-WIN-06"
+ECHO_ANSWERED = "AMQP10-CREDIT-22"
+SESSION_FLOW_WITHOUT_DELIVERY_COUNT = "AMQP10-CREDIT-15"
+SESSION_FLOW_WITHOUT_CREDIT = "AMQP10-CREDIT-19"
+SESSION_FLOW_WITHOUT_AVAILABLE = "AMQP10-CREDIT-20"
+SESSION_FLOW_WITHOUT_DRAIN = "AMQP10-CREDIT-21"
+NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
 
-@case("AMQP10-SESS-02", needs={"amqp"})
+
+@case(REMOTE_CHANNEL, needs={"amqp"})
 @over(
     examples=20,
     channels=st.lists(
@@ -50,10 +72,10 @@ def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[in
         if channel <= most
     ]
     for session in sessions:
-        peer.expect(frame("begin", remote_channel=session.channel), proves="AMQP10-SESS-02")
+        peer.expect(frame("begin", remote_channel=session.channel), proves=REMOTE_CHANNEL)
     theirs = [session.theirs for session in sessions]
     target.record_finding(
-        "AMQP10-SESS-02",
+        REMOTE_CHANNEL,
         len(set(theirs)) == len(theirs),
         f"the sessions were answered on channels {theirs}",
     )
@@ -62,7 +84,7 @@ def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[in
 UNATTACHED = "amqp:session:unattached-handle"
 
 
-@case("AMQP10-SESS-03", "AMQP10-SESS-05", needs={"amqp"})
+@case(SESSION_ERROR_ENDS, UNATTACHED_HANDLE, needs={"amqp"})
 @over(examples=20, handle=st.sampled_from([1, 2, 255, 65535]))
 def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None:
     """A flow has a handle that nothing is attached to. The broker ends the session with
@@ -73,7 +95,11 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         session = peer.session
         peer.flow(session=session, handle=handle, delivery_count=0, link_credit=1)
         came = session_refused(
-            target, peer, target.cited, f"a flow with handle {handle}", [UNATTACHED]
+            target,
+            peer,
+            (SESSION_ERROR_ENDS, UNATTACHED_HANDLE),
+            f"a flow with handle {handle}",
+            [UNATTACHED],
         )
         if came is None or came.name != "end":
             return
@@ -83,7 +109,7 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         peer.publish(link, b"the connection goes on")
 
 
-@case("AMQP10-SESS-04", needs={"amqp", "amqp-session-errors"})
+@case(DROPPED_AFTER_SESSION_ERROR, needs={"amqp", "amqp-session-errors"})
 @over(examples=20, flows=st.integers(1, 3), publish=st.booleans())
 def test_a_session_that_failed_drops_what_still_comes(
     target: Bench, flows: int, publish: bool
@@ -109,19 +135,19 @@ def test_a_session_that_failed_drops_what_still_comes(
     ]
     late = [each for each in late if each.startswith(("end", "attach", "disposition"))]
     target.record_finding(
-        "AMQP10-SESS-04",
+        DROPPED_AFTER_SESSION_ERROR,
         not late,
         f"behind the end of a session that failed came {late or 'nothing'}",
     )
     found = bodies(collect(target, peer, receiver, 1, within=QUIET))
     target.record_finding(
-        "AMQP10-SESS-04",
+        DROPPED_AFTER_SESSION_ERROR,
         not found,
         f"the queue has {found or 'nothing'} of what came behind the error",
     )
 
 
-@case("AMQP10-SESS-07", needs={"amqp"})
+@case(HANDLE_IN_USE, needs={"amqp"})
 @over(examples=10, role=st.booleans())
 def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
     """A second link is attached with the handle of the first. The broker answers with
@@ -133,7 +159,7 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         came = peer.watch_for(either(frame("end"), frame("close"), frame("attach")))
         condition = None if came is None else came.condition
         target.record_finding(
-            "AMQP10-SESS-07",
+            HANDLE_IN_USE,
             condition == "amqp:session:handle-in-use",
             f"a handle in use was answered with {peer.instead() if came is None else came.brief()}",
         )
@@ -151,7 +177,7 @@ def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 
-@case("AMQP10-WIN-01", "AMQP10-WIN-02", "AMQP10-WIN-04", "AMQP10-WIN-07", needs={"amqp"})
+@case(TRANSFER_IDS, REMOTE_INCOMING_WINDOW, WINDOW_AFTER_SENDING, WINDOW_FORMULA, needs={"amqp"})
 @over(
     where=wrapping,
     always=_several_frames,
@@ -167,7 +193,6 @@ def test_the_clients_window_is_used_up_and_never_passed(
     """A session begins with a small incoming-window, and a queue has more for it than fits. The
     broker sends exactly as many transfers as the window has room for; each flow opens it anew, and
     in the end all messages have come, in order."""
-    counts, respected, _, computed = target.cited
     node, sent = target.node(), numbered(count, size)
     fill(target, node, sent)
     peer = target.amqp(begin=False, max_frame_size=512)
@@ -196,7 +221,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
         everything = len(peer.deliveries) == count
         came = transfers()
         target.record_finding(
-            (respected, computed),
+            (REMOTE_INCOMING_WINDOW, WINDOW_FORMULA),
             came <= room and (came == room or everything),
             f"with room for {room} transfers {came} came ({before} before), {len(peer.deliveries)}"
             f" of {count} messages",
@@ -205,7 +230,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
         room = came + step
     got = collect(target, peer, link, count)
     target.record_finding(
-        counts,
+        TRANSFER_IDS,
         bodies(got) == sent,
         f"{len(got)} of {count} messages came, in order: {bodies(got) == sent}",
     )
@@ -214,7 +239,7 @@ def test_the_clients_window_is_used_up_and_never_passed(
     judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)
 
 
-@case("AMQP10-WIN-08", "AMQP10-WIN-10", needs={"amqp"})
+@case(WINDOW_WITHOUT_INCOMING_ID, FLOW_NEXT_INCOMING_ID, needs={"amqp"})
 @over(
     where=wrapping,
     examples=20,
@@ -227,7 +252,6 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     """Begin, attach and flows without next-incoming-id are sent before the broker's begin is here,
     each with a window as large as the one before, or larger. The last window counts from the
     broker's first transfer-id; a flow of the broker that comes later has a next-incoming-id."""
-    start, present = target.cited
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp(begin=False)
@@ -244,18 +268,20 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     expected = min(windows[-1], count)
     got = collect(target, peer, link, expected)
     detail = f"with windows of {windows} from the start {len(got)} of {count} messages came"
-    if not target.record_finding(start, len(got) == expected, detail):
+    if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):
         return
     peer.flow(link, incoming_window=100, link_credit=count + 1 - len(got), drain=True)
     came = last_flow(peer, link)
     judge_trace(target, peer, amqp_windows.ids)
     if came is not None:
         target.record_finding(
-            present, True, "no flow of the broker was without next-incoming-id after both begins"
+            FLOW_NEXT_INCOMING_ID,
+            True,
+            "no flow of the broker was without next-incoming-id after both begins",
         )
 
 
-@case("AMQP10-WIN-01", "AMQP10-WIN-05", "AMQP10-WIN-11", "AMQP10-DISP-06", needs={"amqp"})
+@case(TRANSFER_IDS, WINDOW_AFTER_RECEIVING, FLOW_WINDOWS, DELIVERY_ID_WRAPS, needs={"amqp"})
 @over(examples=40, start=NEAR_WRAP, count=st.integers(1, 8), size=st.sampled_from([0, 600, 2000]))
 def test_ids_of_the_client_may_run_over_the_end(
     target: Bench, start: int, count: int, size: int
@@ -263,7 +289,6 @@ def test_ids_of_the_client_may_run_over_the_end(
     """The client's transfer-ids and delivery-ids begin near the end of 32 bits. All its messages
     are accepted, the broker names them by the right ids, and its flows tell ids that fit what was
     sent."""
-    transfer_ids, told, present, wraps = target.cited
     node, sent = target.node(), numbered(count, size)
     peer = target.amqp(begin=False)
     peer.begin(next_outgoing_id=start)
@@ -274,11 +299,11 @@ def test_ids_of_the_client_may_run_over_the_end(
         payload = body
         waiting.append(peer.post(link, payload))
     for each in waiting:
-        peer.confirmed(link.session, each, proves=wraps)
+        peer.confirmed(link.session, each, proves=DELIVERY_ID_WRAPS)
     receiver = peer.receiver(node, credit=count)
     got = collect(target, peer, receiver, count)
     target.record_finding(
-        transfer_ids, bodies(got) == sent, f"{len(got)} of {count} messages came back in order"
+        TRANSFER_IDS, bodies(got) == sent, f"{len(got)} of {count} messages came back in order"
     )
     peer.flow(receiver, drain=True, link_credit=3)
     last = last_flow(peer, receiver)
@@ -286,7 +311,7 @@ def test_ids_of_the_client_may_run_over_the_end(
         # It answers a flow that came behind all transfers, so it knows of every one of them.
         id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
         target.record_finding(
-            told,
+            WINDOW_AFTER_RECEIVING,
             id == ours,
             f"behind our last transfer a flow tells next-incoming-id {id}, should be {ours}",
         )
@@ -297,9 +322,9 @@ def test_ids_of_the_client_may_run_over_the_end(
         if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
     ]
     target.record_finding(
-        present, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id"
+        FLOW_WINDOWS, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id"
     )
-    target.record_finding(told, bool(flows), f"{len(flows)} flows came")
+    target.record_finding(WINDOW_AFTER_RECEIVING, bool(flows), f"{len(flows)} flows came")
 
 
 def own_windows(target: Target) -> st.SearchStrategy[Where]:
@@ -312,7 +337,7 @@ def own_windows(target: Target) -> st.SearchStrategy[Where]:
     )
 
 
-@case("AMQP10-WIN-05", "AMQP10-WIN-06", needs={"amqp"})
+@case(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW, needs={"amqp"})
 @over(
     where=own_windows,
     examples=24,
@@ -326,7 +351,6 @@ def test_the_brokers_window_opens_again(
     """A client sends transfers as far as the broker's incoming-window and credit allow, messages of
     one frame or several, and waits for a flow where they do not. The window opens again and again
     until all messages are accepted."""
-    counted, told = target.cited
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -347,15 +371,17 @@ def test_the_brokers_window_opens_again(
                 f"message {number} of {count}, frame {at}: the broker's window has room for {room};"
                 f" {peer.instead()}"
             )
-            target.require((counted, told), room > 0 and peer.ended is None, detail)
+            target.require(
+                (WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW), room > 0 and peer.ended is None, detail
+            )
             delivery = peer.transfer(link, piece, more=at < len(pieces) - 1 or None)
         waiting.append(delivery)
     for each in waiting:
-        peer.confirmed(session, each, proves=(counted, told))
+        peer.confirmed(session, each, proves=(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW))
     judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)
 
 
-@case("AMQP10-CREDIT-22", needs={"amqp"})
+@case(ECHO_ANSWERED, needs={"amqp"})
 def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
     """A flow without handle asks for an echo. The broker should answer with a flow of the
     session."""
@@ -364,25 +390,24 @@ def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) 
     came = peer.watch_for(frame("flow"), within=QUIET * 10)
     said = peer.instead() if came is None else came.brief()
     target.record_finding(
-        "AMQP10-CREDIT-22", came is not None, f"a flow of the session that asks for an echo: {said}"
+        ECHO_ANSWERED, came is not None, f"a flow of the session that asks for an echo: {said}"
     )
 
 
-@case(
-    *(
-        "AMQP10-CREDIT-15",
-        "AMQP10-CREDIT-19",
-        "AMQP10-CREDIT-20",
-        "AMQP10-CREDIT-21",
-        "AMQP10-WIN-11",
-    ),
-    needs={"amqp", "amqp-echo"},
-)
+FIELDS_OF_LINKS = {
+    "delivery-count": SESSION_FLOW_WITHOUT_DELIVERY_COUNT,
+    "link-credit": SESSION_FLOW_WITHOUT_CREDIT,
+    "available": SESSION_FLOW_WITHOUT_AVAILABLE,
+    "drain": SESSION_FLOW_WITHOUT_DRAIN,
+}
+"""Fields that a flow without handle must not have, with the requirement that says so."""
+
+
+@case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp", "amqp-echo"})
 @over(examples=10, received=st.integers(0, 4))
 def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: int) -> None:
     """A flow without handle asks for an echo, after some transfers or none. The answer has both
     windows and next-outgoing-id, and neither delivery-count nor link-credit, available or drain."""
-    *fields, windows = target.cited
     peer = target.amqp()
     if received:
         node = target.node()
@@ -390,22 +415,19 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
         collect(target, peer, peer.receiver(node, credit=received), received, quiet=0)
     peer.inbox = [each for each in peer.inbox if each.name != "flow"]
     peer.flow(echo=True)
-    came = peer.expect(frame("flow", handle=None), proves=windows)
-    for requirement, name in zip(
-        fields, ("delivery-count", "link-credit", "available", "drain"), strict=True
-    ):
+    came = peer.expect(frame("flow", handle=None), proves=FLOW_WINDOWS)
+    for name, requirement in FIELDS_OF_LINKS.items():
         target.record_finding(
             requirement, name not in came.fields, f"a flow without handle: {came.brief()}"
         )
     judge_trace(target, peer, amqp_windows.ids)
 
 
-@case("AMQP10-WIN-02", "AMQP10-CREDIT-09", needs={"amqp"})
+@case(REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 @over(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
 def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, credit: int) -> None:
     """A queue has more than both the link's credit and the session's window let out. As many
     messages come as the smaller of the two allows."""
-    respected, spent = target.cited
     node = target.node()
     fill(target, node, numbered(8))
     peer = target.amqp(begin=False)
@@ -414,24 +436,24 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
     peer.flow(link, link_credit=credit)
     got = collect(target, peer, link, min(window, credit))
     target.record_finding(
-        (respected, spent),
+        (REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT),
         len(got) == min(window, credit),
         f"window {window}, credit {credit}: {len(got)} came",
     )
     judge_trace(target, peer, amqp_windows.windows, amqp_credit.credit)
 
 
-@case("AMQP10-SESS-03", needs={"amqp"})
+@case(SESSION_ERROR_ENDS, needs={"amqp"})
 def test_end_is_answered_with_end(target: Bench) -> None:
     """The client ends a session, with an error and without. The broker's end comes, without an
     error of its own, and the channel can be used again, unless the broker closes the connection
     because of the client's error."""
     peer = target.amqp()
     for error in (None, ("amqp:internal-error", "the client gives up")):
-        end = peer.end(error=error, proves="AMQP10-SESS-03")
+        end = peer.end(error=error, proves=SESSION_ERROR_ENDS)
         assert end is not None
         target.record_finding(
-            "AMQP10-SESS-03", end.condition is None, f"the end was answered with {end.brief()}"
+            SESSION_ERROR_ENDS, end.condition is None, f"the end was answered with {end.brief()}"
         )
         peer.begin(answered=False)
         came = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
@@ -446,7 +468,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
         peer.publish(link, codec.PREFIX)
 
 
-@case("AMQP10-WIN-06", needs={"amqp", "amqp-echo"})
+@case(WINDOW_FROM_FLOW, needs={"amqp", "amqp-echo"})
 @over(
     examples=16,
     start=NEAR_WRAP,
@@ -472,10 +494,10 @@ def test_a_flow_says_where_the_transfer_ids_are(
             peer.publish(link, b"after")
         peer.inbox = [each for each in peer.inbox if each.name != "flow"]
         peer.flow(session=session, echo=True)
-        told = peer.expect(frame("flow"), proves="AMQP10-WIN-06").get("next-incoming-id")
+        told = peer.expect(frame("flow"), proves=WINDOW_FROM_FLOW).get("next-incoming-id")
         expected = session.next_outgoing_id
         detail = (
             f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells"
             f" {told}"
         )
-        target.record_finding("AMQP10-WIN-06", told == expected, f"{detail}, should be {expected}")
+        target.record_finding(WINDOW_FROM_FLOW, told == expected, f"{detail}, should be {expected}")

@@ -13,6 +13,10 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.suites.amqp.steps import bodies, collect, fill, granted, numbered
 
+DISTRIBUTION_MODE = "AMQP10-TERM-04"
+TERMINUS_PROPERTIES = "AMQP10-LINK-05"
+DYNAMIC_NODE = "AMQP10-TERM-02"
+
 
 def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
     """A receiver that asks for a distribution-mode."""
@@ -30,20 +34,19 @@ def told(link: Link, terminus: str) -> dict[str, object]:
     return link.answer.part(terminus)
 
 
-@case("AMQP10-TERM-04", "AMQP10-LINK-05", needs={"amqp", "amqp-copy"})
+@case(DISTRIBUTION_MODE, TERMINUS_PROPERTIES, needs={"amqp", "amqp-copy"})
 @over(examples=20, mode=st.sampled_from(["copy", "move"]), count=st.integers(1, 4))
 def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: int) -> None:
     """A receiver asks for copy or move. The broker's attach says which one the link has, and so it
     is: what is copied can be had by another link afterwards, and what is moved and accepted
     cannot."""
-    says, true = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
     link = reader(peer, node, mode)
     named = told(link, "source").get("distribution-mode")
     target.record_finding(
-        says,
+        DISTRIBUTION_MODE,
         named in ("copy", "move"),
         f"asked for {mode} the broker's source has the distribution-mode {named}",
     )
@@ -59,13 +62,13 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
         collect(target, other, other.receiver(node, credit=count + 5), count if kept else 0)
     )
     target.record_finding(
-        true,
+        TERMINUS_PROPERTIES,
         later == (sent if kept else []),
         f"the link said {named}, and then {later} could be had",
     )
 
 
-@case("AMQP10-TERM-02", needs={"amqp", "amqp-dynamic"})
+@case(DYNAMIC_NODE, needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
     """A client asks for nodes to be made. Each attach that answers has dynamic set and an address,
@@ -80,11 +83,11 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
         inside = told(link, side)
         address = inside.get("address")
         fine = bool(address) and inside.get("dynamic") is True
-        target.require("AMQP10-TERM-02", fine, f"a dynamic {side} was answered with {inside}")
+        target.require(DYNAMIC_NODE, fine, f"a dynamic {side} was answered with {inside}")
         made.append((link, str(address)))
     names = {address for _, address in made}
     target.record_finding(
-        "AMQP10-TERM-02", len(names) == count, f"{count} nodes have the addresses {sorted(names)}"
+        DYNAMIC_NODE, len(names) == count, f"{count} nodes have the addresses {sorted(names)}"
     )
     for number, (link, address) in enumerate(made):
         node = Node(address, tuple(capabilities or ()))
@@ -93,4 +96,4 @@ def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count:
         granted(target, peer, sender)
         peer.publish(sender, b"%d" % number)
         peer.flow(receiver, link_credit=1)
-        peer.delivery(receiver, body=b"%d" % number, proves="AMQP10-TERM-02")
+        peer.delivery(receiver, body=b"%d" % number, proves=DYNAMIC_NODE)

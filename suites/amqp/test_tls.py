@@ -17,9 +17,19 @@ from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certific
 from brokerproof.suites.amqp.steps import UNREAD, bystander, granted
 from brokerproof.suites.amqp.test_security import mechanisms, plain_response
 
+IMPLICIT_TLS = "AMQP10-TLS-02"
+HEADERS_AFTER_SASL = "AMQP10-SASL-12"
+TLS_HEADER = "AMQP10-TLS-01"
+PROTOCOL_ID_REFUSED = "AMQP10-VER-12"
+SASL_OUTCOME_CODE = "AMQP10-SASL-11"
+SECURITY_LAYER_CLOSES_TCP = "AMQP10-SASL-14"
+CLIENT_CERTIFICATE_REQUIRED = "ARTEMIS-TLS-client-1"
+
 ACCEPTOR = "amqp-tls"
 TLS_ID = 2
-SSL, SHOWN, EXTERNAL = "ARTEMIS-TLS-ssl-1", "ARTEMIS-TLS-ssl-2", "ARTEMIS-TLS-external-1"
+TLS_SESSION = "ARTEMIS-TLS-ssl-1"
+SERVER_CERTIFICATE = "ARTEMIS-TLS-ssl-2"
+SASL_EXTERNAL = "ARTEMIS-TLS-external-1"
 
 
 def secured(target: Bench, certificate: Certificate | None = None) -> AmqpPeer:
@@ -35,7 +45,13 @@ def external(peer: AmqpPeer, response: bytes = b"") -> None:
     peer.send("sasl-init", {"mechanism": "EXTERNAL", "initial-response": response})
 
 
-@case("AMQP10-TLS-02", SSL, SHOWN, "AMQP10-SASL-12", needs={"amqp", "tls-fixtures"})
+@case(
+    IMPLICIT_TLS,
+    TLS_SESSION,
+    SERVER_CERTIFICATE,
+    HEADERS_AFTER_SASL,
+    needs={"amqp", "tls-fixtures"},
+)
 @over(examples=8, size=st.sampled_from([0, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
     """A client begins with TLS, verifies the certificate, logs in by PLAIN, and opens. What it
@@ -44,34 +60,33 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     node, body = target.node(), b"\x5a" * size
     peer = target.amqp(acceptor=ACCEPTOR)
     target.record_finding(
-        (SHOWN, "AMQP10-TLS-02"),
+        (SERVER_CERTIFICATE, IMPLICIT_TLS),
         bool(peer.channel.security),
         f"TLS was agreed on: {peer.channel.security}",
     )
     target.record_finding(
-        "AMQP10-SASL-12",
+        HEADERS_AFTER_SASL,
         peer.opened is not None,
         "headers were exchanged again behind SASL, and open came",
     )
     link = peer.sender(node)
     for _ in range(2):
         granted(target, peer, link)
-        peer.publish(link, body, proves=SSL)
+        peer.publish(link, body, proves=TLS_SESSION)
     for acceptor in (None, ACCEPTOR):
         other = target.amqp(acceptor=acceptor)
         taking = other.receiver(node, credit=1)
-        other.disposition(other.delivery(taking, body=body, proves=SSL))
+        other.disposition(other.delivery(taking, body=body, proves=TLS_SESSION))
         other.detach(taking)
-        other.close(proves=SSL)
+        other.close(proves=TLS_SESSION)
 
 
-@case("AMQP10-TLS-01", "AMQP10-SASL-12", needs={"amqp", "amqp-tls-header"})
+@case(TLS_HEADER, HEADERS_AFTER_SASL, needs={"amqp", "amqp-tls-header"})
 @over(examples=4, pause=st.booleans())
 def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
     """A client begins in the clear with the protocol header of TLS, whole or in two parts, and is
     answered with the same. Then comes TLS, and inside it SASL and AMQP with headers of their
     own."""
-    before, behind = target.cited
     peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
     if pause:
         peer.write(b"AMQP\x02")
@@ -79,16 +94,18 @@ def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
         peer.write(b"\x01\x00\x00")
     else:
         peer.header(TLS_ID)
-    peer.expect(frame(HEADER, id=TLS_ID, major=1, minor=0, revision=0), proves=before)
+    peer.expect(frame(HEADER, id=TLS_ID, major=1, minor=0, revision=0), proves=TLS_HEADER)
     peer.channel.secure()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
-    peer.open(proves=behind)
-    target.record_finding(before, bool(peer.channel.security), f"inside is {peer.channel.security}")
+    peer.open(proves=HEADERS_AFTER_SASL)
+    target.record_finding(
+        TLS_HEADER, bool(peer.channel.security), f"inside is {peer.channel.security}"
+    )
     peer.begin()
     peer.settle()
 
 
-@case("AMQP10-VER-12", needs={"amqp", "amqp-tls-header"})
+@case(PROTOCOL_ID_REFUSED, needs={"amqp", "amqp-tls-header"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID, 1]))
 def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> None:
     """In the clear comes the header of AMQP, of SASL, or one that nobody knows, where TLS is asked
@@ -96,11 +113,13 @@ def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> 
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
         peer.header(id)
-        peer.expect(frame(HEADER, id=TLS_ID, major=1, minor=0, revision=0), proves=target.cited)
-        peer.expect_end(proves=target.cited)
+        peer.expect(
+            frame(HEADER, id=TLS_ID, major=1, minor=0, revision=0), proves=PROTOCOL_ID_REFUSED
+        )
+        peer.expect_end(proves=PROTOCOL_ID_REFUSED)
 
 
-@case(SSL, needs={"amqp", "tls-fixtures"})
+@case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
     """The header of AMQP or SASL comes in the clear where TLS is spoken. Neither is answered with
@@ -112,7 +131,7 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
         peer.header(id)
         served = peer.watch_for(frame(HEADER, id=id), within=seconds(3)) is not None
         target.record_finding(
-            SSL,
+            TLS_SESSION,
             not served,
             f"header {id} in the clear: {'it was answered' if served else peer.instead()}",
         )
@@ -120,50 +139,48 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
     target.amqp(acceptor=ACCEPTOR).settle()
 
 
-@case("AMQP10-SASL-11", "AMQP10-SASL-14", needs={"amqp", "tls-fixtures", "login"})
+@case(SASL_OUTCOME_CODE, SECURITY_LAYER_CLOSES_TCP, needs={"amqp", "tls-fixtures", "login"})
 def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
     """A client over TLS logs in by PLAIN with a wrong password. The outcome is 1 and the connection
     ends."""
-    code, ends = target.cited
     with bystander(target):
         peer = secured(target)
         peer.header(SASL_ID)
         peer.expect(frame("sasl-mechanisms"))
         response = plain_response(target, passcode="certainly not this")
         peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": response})
-        outcome = peer.expect(frame("sasl-outcome"), proves=code)
+        outcome = peer.expect(frame("sasl-outcome"), proves=SASL_OUTCOME_CODE)
         target.record_finding(
-            code, outcome.get("code") == 1, f"a wrong password: {outcome.brief()}"
+            SASL_OUTCOME_CODE, outcome.get("code") == 1, f"a wrong password: {outcome.brief()}"
         )
         peer.inbox.clear()
-        peer.expect_end(proves=ends)
+        peer.expect_end(proves=SECURITY_LAYER_CLOSES_TCP)
 
 
-@case(EXTERNAL, "AMQP10-SASL-11", "AMQP10-SASL-12", needs={"amqp", "certificate-fixtures"})
+@case(SASL_EXTERNAL, SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "certificate-fixtures"})
 def test_a_certificate_is_a_login(target: Bench) -> None:
     """A client that has shown the certificate of a user is offered EXTERNAL and logs in by it.
     Headers are exchanged again, and it may send and receive."""
-    by_it, code, again = target.cited
     node = target.node()
     peer = secured(target, CERTIFIED)
     peer.header(SASL_ID)
     offer = peer.expect(frame("sasl-mechanisms"))
     target.record_finding(
-        by_it,
+        SASL_EXTERNAL,
         "EXTERNAL" in mechanisms(offer),
         f"to a client with a certificate is offered {offer.brief()}",
     )
     peer.send("sasl-init", {"mechanism": "EXTERNAL", "initial-response": b""})
-    peer.expect(frame("sasl-outcome", code=0), proves=(by_it, code))
-    peer.open(proves=again)
+    peer.expect(frame("sasl-outcome", code=0), proves=(SASL_EXTERNAL, SASL_OUTCOME_CODE))
+    peer.open(proves=HEADERS_AFTER_SASL)
     peer.begin()
     link = peer.sender(node)
     granted(target, peer, link)
-    peer.publish(link, b"certified", proves=by_it)
-    peer.delivery(peer.receiver(node, credit=1), body=b"certified", proves=by_it)
+    peer.publish(link, b"certified", proves=SASL_EXTERNAL)
+    peer.delivery(peer.receiver(node, credit=1), body=b"certified", proves=SASL_EXTERNAL)
 
 
-@case(EXTERNAL, needs={"amqp", "certificate-fixtures", "login"})
+@case(SASL_EXTERNAL, needs={"amqp", "certificate-fixtures", "login"})
 @over(examples=4, certificate=st.sampled_from([None, NOBODY]))
 def test_without_a_certificate_of_a_user_external_leads_nowhere(
     target: Bench, certificate: Certificate | None
@@ -185,13 +202,13 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
                 each for each in peer.inbox if each.name == "close" and each.condition is not None
             ]
             target.record_finding(
-                target.cited, not begun_ and bool(closed), f"{said}, and then {peer.instead()}"
+                SASL_EXTERNAL, not begun_ and bool(closed), f"{said}, and then {peer.instead()}"
             )
         else:
-            target.record_finding(target.cited, True, said)
+            target.record_finding(SASL_EXTERNAL, True, said)
 
 
-@case("ARTEMIS-TLS-client-1", needs={"amqp", "tls-fixtures"})
+@case(CLIENT_CERTIFICATE_REQUIRED, needs={"amqp", "tls-fixtures"})
 def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) -> None:
     """A client shows a certificate of an authority that the broker does not know. TLS ends, and
     nothing comes of it."""
@@ -200,35 +217,43 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) ->
         peer.header(SASL_ID)
         served = peer.watch_for(frame("sasl-mechanisms"), within=seconds(3)) is not None
         target.record_finding(
-            target.cited, not served, f"{'mechanisms came' if served else peer.instead()}"
+            CLIENT_CERTIFICATE_REQUIRED,
+            not served,
+            f"{'mechanisms came' if served else peer.instead()}",
         )
     secured(target, CERTIFIED).authenticate(
         target.target.identity.login, target.target.identity.passcode
     )
 
 
-@case(SSL, EXTERNAL, needs={"amqp", "proton-tls"})
+@case(TLS_SESSION, SASL_EXTERNAL, needs={"amqp", "proton-tls"})
 @pytest.mark.parametrize("how", ["PLAIN", "EXTERNAL"])
 def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
     """Proton, with its own socket and its own TLS, verifies the broker, logs in by PLAIN or by its
     certificate, sends, and receives what it sent."""
     node = target.node()
     certificate = CERTIFIED if how == "EXTERNAL" else None
-    peer = target.proton_blocking(acceptor=ACCEPTOR, certificate=certificate, proves=target.cited)
-    sender = peer.sender(node.address, capabilities=node.capabilities, proves=target.cited)
-    peer.publish(sender, "over TLS " * 10_000, proves=target.cited)
-    receiver = peer.receiver(
-        node.address, credit=1, capabilities=node.capabilities, proves=target.cited
+    peer = target.proton_blocking(
+        acceptor=ACCEPTOR, certificate=certificate, proves=(TLS_SESSION, SASL_EXTERNAL)
     )
-    got = peer.receive(receiver, proves=target.cited)
+    sender = peer.sender(
+        node.address, capabilities=node.capabilities, proves=(TLS_SESSION, SASL_EXTERNAL)
+    )
+    peer.publish(sender, "over TLS " * 10_000, proves=(TLS_SESSION, SASL_EXTERNAL))
+    receiver = peer.receiver(
+        node.address, credit=1, capabilities=node.capabilities, proves=(TLS_SESSION, SASL_EXTERNAL)
+    )
+    got = peer.receive(receiver, proves=(TLS_SESSION, SASL_EXTERNAL))
     target.record_finding(
-        target.cited, got.body == "over TLS " * 10_000, f"{len(got.body)} characters came"
+        (TLS_SESSION, SASL_EXTERNAL),
+        got.body == "over TLS " * 10_000,
+        f"{len(got.body)} characters came",
     )
     receiver.accept()
-    peer.close(proves=target.cited)
+    peer.close(proves=(TLS_SESSION, SASL_EXTERNAL))
 
 
-@case(SSL, needs={"amqp", "tls-fixtures"})
+@case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
     """A client sends a settled message and ends its direction: close_notify, then FIN. The message
     is served, and the broker ends the connection."""
@@ -239,5 +264,5 @@ def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
     peer.publish(link, b"last words", settled=True)
     peer.channel.half_close()
     other = target.amqp()
-    other.delivery(other.receiver(node, credit=1), body=b"last words", proves=SSL)
-    peer.expect_end(proves=SSL)
+    other.delivery(other.receiver(node, credit=1), body=b"last words", proves=TLS_SESSION)
+    peer.expect_end(proves=TLS_SESSION)

@@ -18,6 +18,22 @@ from brokerproof.harness.protocols.amqp10.types import Described
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp.steps import QUIET, bodies, bystander, collect, fill, granted, numbered
 
+DECLARE_ANSWERED = "AMQP10-TXN-01"
+ROLLBACK_SUCCEEDS = "AMQP10-TXN-05"
+POST_INVISIBLE_BEFORE_COMMIT = "AMQP10-TXN-06"
+PROVISIONAL_OUTCOME = "AMQP10-TXN-07"
+RETIRED_ON_COMMIT = "AMQP10-TXN-09"
+KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
+DEFAULT_OUTCOME_ON_ROLLBACK = "AMQP10-TXN-13"
+CONTROL_LINK_CLOSED = "AMQP10-TXN-14"
+DISCHARGE_FAILS = "AMQP10-TXN-04"
+DECLARE_FAILS = "AMQP10-TXN-03"
+SETTLED_DECLARE = "AMQP10-TXN-02"
+DISCHARGE_OF_INCOMPLETE_DELIVERY = "AMQP10-TXN-08"
+OUTCOME_IN_SECOND_TRANSACTION = "AMQP10-TXN-11"
+TRANSACTIONAL_ACQUISITION = "AMQP10-TXN-12"
+FAILED_SETTLED_POST = "AMQP10-TXN-15"
+
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 UNKNOWN = b"brokerproof-no-such-id"
 TROUBLE = either(frame("detach"), frame("end"), frame("close"))
@@ -100,34 +116,37 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     return bodies(got)
 
 
-@case("AMQP10-TXN-01", "AMQP10-TXN-05", needs={"amqp", "amqp-transactions"})
+@case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
 @over(examples=10, count=st.integers(1, 3), fail=st.booleans())
 def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
     """Transactions are declared on one link. Each declare is answered with declared and an id, all
     different; each of them can be discharged."""
-    declared, succeeds = target.cited
     peer = target.amqp()
     coordinator = control(target, peer)
     ids = []
     for _ in range(count):
-        found = coordinator.answered(coordinator.say("declare"), proves=declared)
+        found = coordinator.answered(coordinator.say("declare"), proves=DECLARE_ANSWERED)
         state = found.part("state")
         target.require(
-            declared, found.kind("state") == "declared" and bool(state.get("txn-id")), found.brief()
+            DECLARE_ANSWERED,
+            found.kind("state") == "declared" and bool(state.get("txn-id")),
+            found.brief(),
         )
         ids.append(bytes(state["txn-id"]))
     target.record_finding(
-        declared, len(set(ids)) == count, f"{count} transactions have the ids {ids}"
+        DECLARE_ANSWERED, len(set(ids)) == count, f"{count} transactions have the ids {ids}"
     )
     for number, id in enumerate(ids):
         how = fail or number == 0
         found = coordinator.answered(coordinator.say("discharge", txn_id=id, fail=how))
         target.record_finding(
-            succeeds, found.kind("state") == "accepted" or not how, f"fail={how}: {found.brief()}"
+            ROLLBACK_SUCCEEDS,
+            found.kind("state") == "accepted" or not how,
+            f"fail={how}: {found.brief()}",
         )
 
 
-@case("AMQP10-TXN-06", "AMQP10-TXN-07", needs={"amqp", "amqp-transactions"})
+@case(POST_INVISIBLE_BEFORE_COMMIT, PROVISIONAL_OUTCOME, needs={"amqp", "amqp-transactions"})
 @over(
     examples=40,
     count=st.integers(1, 4),
@@ -141,7 +160,6 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     """Messages are posted in a transaction, and perhaps one outside it. The outcome to come is told
     with the txn-id; nobody can have the messages before the discharge, all can be had after its
     success, and none after a rollback."""
-    unseen, told = target.cited
     node = target.node()
     peer = target.amqp()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -159,12 +177,14 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
         )
         fine = fine and state is not None and bytes(state["txn-id"]) == id
         target.record_finding(
-            told, fine, f"of a post in {id!r} was told {found.brief() if found else peer.instead()}"
+            PROVISIONAL_OUTCOME,
+            fine,
+            f"of a post in {id!r} was told {found.brief() if found else peer.instead()}",
         )
     peer.settle()
     early = waiting(target, node, len(outside))
     target.record_finding(
-        unseen,
+        POST_INVISIBLE_BEFORE_COMMIT,
         early == outside,
         f"before the discharge {early} could be had, {outside} posted outside",
     )
@@ -172,12 +192,14 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     expected = outside + ([] if fail else sent)
     late = waiting(target, node, len(expected))
     target.record_finding(
-        unseen,
+        POST_INVISIBLE_BEFORE_COMMIT,
         sorted(late) == sorted(expected),
         f"fail={fail}: {late} can be had, should be {expected}",
     )
     if settled:
-        target.record_finding(told, True, "the posts were settled: nothing is to be told")
+        target.record_finding(
+            PROVISIONAL_OUTCOME, True, "the posts were settled: nothing is to be told"
+        )
 
 
 def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
@@ -210,7 +232,7 @@ def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list
     return peer, link, got
 
 
-@case("AMQP10-TXN-09", "AMQP10-TXN-10", needs={"amqp", "amqp-transactions"})
+@case(RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
 @over(examples=40, fates=st.lists(st.booleans(), min_size=1, max_size=5), fail=st.booleans())
 def test_outcomes_in_a_transaction_apply_with_its_success(
     target: Bench, fates: list[bool], fail: bool
@@ -218,7 +240,6 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     """A receiver accepts some of its messages in a transaction, without settling. After success
     they are gone; after a rollback they are still the receiver's, which releases them, and all can
     be had."""
-    applies, stays = target.cited
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
     peer, _, got = holding(target, node, len(fates))
@@ -230,7 +251,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     peer.settle()
     early = waiting(target, node, 0)
     target.record_finding(
-        (applies, stays),
+        (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         not early,
         f"before the discharge {early} of the held messages came to another",
     )
@@ -238,7 +259,7 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     if fail:
         early = waiting(target, node, 0)
         target.record_finding(
-            stays,
+            KEPT_ON_ROLLBACK,
             not early,
             f"after the rollback {early} came to another before the receiver let go",
         )
@@ -249,18 +270,17 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     expected = [each.message.body for each in got if fail or each not in retired]
     late = waiting(target, node, len(expected))
     target.record_finding(
-        (applies, stays),
+        (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         sorted(late) == sorted(expected),
         f"fail={fail}: {late} came, should be {expected}",
     )
 
 
-@case("AMQP10-TXN-13", "AMQP10-TXN-10", needs={"amqp", "amqp-transactions"})
+@case(DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK, needs={"amqp", "amqp-transactions"})
 @over(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
     """A receiver accepts messages settled in a transaction that is rolled back. Its source's
     default-outcome is released: they can be had again."""
-    default, settled = target.cited
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -280,13 +300,13 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     coordinator.discharge(id, fail=True)
     late = waiting(target, node, count)
     target.record_finding(
-        (default, settled),
+        (DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK),
         sorted(late) == sent,
         f"after the rollback {late} could be had, should be {sent}",
     )
 
 
-@case("AMQP10-TXN-14", needs={"amqp", "amqp-transactions"})
+@case(CONTROL_LINK_CLOSED, needs={"amqp", "amqp-transactions"})
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 @pytest.mark.parametrize("how", ["detach", "end", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
@@ -316,22 +336,21 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
     came = waiting(target, node, 1)
     posted = waiting(target, other, 0)
     target.record_finding(
-        "AMQP10-TXN-14",
+        CONTROL_LINK_CLOSED,
         came == [b"held"],
         f"after {how} {came} could be had, accepted before: {retire}",
     )
     target.record_finding(
-        "AMQP10-TXN-14", not posted, f"after {how} {posted} could be had of what was posted"
+        CONTROL_LINK_CLOSED, not posted, f"after {how} {posted} could be had of what was posted"
     )
 
 
-@case("AMQP10-TXN-04", "AMQP10-TXN-03", needs={"amqp", "amqp-transactions"})
+@case(DISCHARGE_FAILS, DECLARE_FAILS, needs={"amqp", "amqp-transactions"})
 @over(examples=12, kind=st.sampled_from(["never", "discharged", "global"]), fail=st.booleans())
 def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -> None:
     """A discharge has an id that was never given out or is discharged already; or a declare asks
     for a global transaction. The source knows rejected: that is the answer, with an error. What can
     be done goes on being done."""
-    discharge, declare = target.cited
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -356,15 +375,19 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
         if kind != "global" and fine:
             fine = "amqp:transaction:unknown-id" in str(error)
         target.record_finding(
-            declare if kind == "global" else discharge, fine, f"{kind}: {said}; should be {wanted}"
+            DECLARE_FAILS if kind == "global" else DISCHARGE_FAILS,
+            fine,
+            f"{kind}: {said}; should be {wanted}",
         )
         if found is not None:
             target.record_finding(
-                (declare, discharge), bool(coordinator.declare()), "a declare behind it is answered"
+                (DECLARE_FAILS, DISCHARGE_FAILS),
+                bool(coordinator.declare()),
+                "a declare behind it is answered",
             )
 
 
-@case("AMQP10-TXN-02", needs={"amqp", "amqp-transactions"})
+@case(SETTLED_DECLARE, needs={"amqp", "amqp-transactions"})
 def test_a_settled_declare_ends_the_link(target: Bench) -> None:
     """A declare is sent settled, so that nobody can be told an id. The coordinator should detach
     with an error."""
@@ -375,15 +398,14 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
         came = peer.watch_for(TROUBLE)
         said = peer.instead() if came is None else came.brief()
         fine = came is not None and came.name == "detach" and came.condition is not None
-        target.record_finding("AMQP10-TXN-02", fine, f"a settled declare was answered with {said}")
+        target.record_finding(SETTLED_DECLARE, fine, f"a settled declare was answered with {said}")
 
 
-@case("AMQP10-TXN-04", "AMQP10-TXN-09", needs={"amqp", "amqp-transactions"})
+@case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs={"amqp", "amqp-transactions"})
 @over(examples=4, settled=st.booleans())
 def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, settled: bool) -> None:
     """A held message is accepted in a transaction nobody declared. The answer is an error; once the
     client is gone the message can be had again. Another connection goes on."""
-    failed, applies = target.cited
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -393,19 +415,18 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         said = peer.instead() if came is None else came.brief()
         condition = None if came is None else came.condition
         target.record_finding(
-            failed, condition is not None, f"an outcome in an unknown transaction: {said}"
+            DISCHARGE_FAILS, condition is not None, f"an outcome in an unknown transaction: {said}"
         )
         peer.leave()
         back = waiting(target, node, 1)
-        target.record_finding(applies, back == [b"held"], f"then {back} could be had")
+        target.record_finding(RETIRED_ON_COMMIT, back == [b"held"], f"then {back} could be had")
 
 
-@case("AMQP10-TXN-04", "AMQP10-TXN-06", needs={"amqp", "amqp-transactions"})
+@case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs={"amqp", "amqp-transactions"})
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
     """A message is posted in a transaction nobody declared. If it is unsettled the answer is an
     error or a rejection; nobody can have the message. Another connection goes on."""
-    failed, unseen = target.cited
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -427,11 +448,13 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
         )
         said = trouble.brief() if trouble else peer.instead()
         target.record_finding(
-            failed, fine, f"a post in an unknown transaction, settled: {settled}: {said}"
+            DISCHARGE_FAILS, fine, f"a post in an unknown transaction, settled: {settled}: {said}"
         )
         peer.leave()
         posted = waiting(target, node, 0)
-        target.record_finding(unseen, not posted, f"then {posted} could be had")
+        target.record_finding(
+            POST_INVISIBLE_BEFORE_COMMIT, not posted, f"then {posted} could be had"
+        )
 
 
 def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
@@ -442,7 +465,7 @@ def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
     return found.kind("state") == "rejected" or "rejected" in str(outcome)
 
 
-@case("AMQP10-TXN-08", needs={"amqp", "amqp-transactions"})
+@case(DISCHARGE_OF_INCOMPLETE_DELIVERY, needs={"amqp", "amqp-transactions"})
 def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> None:
     """A transaction is discharged while the last transfer of a message posted in it is still to
     come. The control link ends with amqp:transaction:rollback, and nothing of it can be had."""
@@ -465,11 +488,13 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
             and came.condition == "amqp:transaction:rollback"
         )
         target.record_finding(
-            "AMQP10-TXN-08", fine, f"a discharge before the last transfer was answered with {said}"
+            DISCHARGE_OF_INCOMPLETE_DELIVERY,
+            fine,
+            f"a discharge before the last transfer was answered with {said}",
         )
 
 
-@case("AMQP10-TXN-11", needs={"amqp", "amqp-transactions"})
+@case(OUTCOME_IN_SECOND_TRANSACTION, needs={"amqp", "amqp-transactions"})
 def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None:
     """A message is accepted, unsettled, in one transaction and then in another while the first is
     live. The control link ends with amqp:transaction:rollback; another connection goes on."""
@@ -489,11 +514,13 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
             and came.condition == "amqp:transaction:rollback"
         )
         target.record_finding(
-            "AMQP10-TXN-11", fine, f"outcomes in two transactions were answered with {said}"
+            OUTCOME_IN_SECOND_TRANSACTION,
+            fine,
+            f"outcomes in two transactions were answered with {said}",
         )
 
 
-@case("AMQP10-TXN-12", needs={"amqp", "amqp-transactions"})
+@case(TRANSACTIONAL_ACQUISITION, needs={"amqp", "amqp-transactions"})
 def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
     """A flow of a receiver has a txn-id in its properties. A broker that can acquire in
     transactions sends with that transactional-state; one that cannot ends the link with
@@ -514,7 +541,9 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
             came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
         )
         target.record_finding(
-            "AMQP10-TXN-12", acquired or refused, f"a flow with a txn-id was answered with {said}"
+            TRANSACTIONAL_ACQUISITION,
+            acquired or refused,
+            f"a flow with a txn-id was answered with {said}",
         )
 
 
@@ -524,7 +553,7 @@ def plain_id(state: dict[str, object]) -> bytes | None:
     return found if isinstance(found, bytes) else None
 
 
-@case("AMQP10-TXN-15", needs={"amqp", "amqp-transactions"})
+@case(FAILED_SETTLED_POST, needs={"amqp", "amqp-transactions"})
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
     """A producer without an address posts a message that names none either, settled, in a
     transaction. The discharge does not succeed, or something has ended before it; the other post of
@@ -546,17 +575,19 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             found = coordinator.link.session.outcomes.get(number)
             said = found.brief() if found else peer.instead()
             target.record_finding(
-                "AMQP10-TXN-15",
+                FAILED_SETTLED_POST,
                 found is None or found.kind("state") != "accepted",
                 f"the discharge was answered: {said}",
             )
         else:
             target.record_finding(
-                "AMQP10-TXN-15", True, f"the broker ended it before the discharge: {said}"
+                FAILED_SETTLED_POST, True, f"the broker ended it before the discharge: {said}"
             )
             peer.leave()
         target.advance(QUIET)
         came = waiting(target, node, 0)
         target.record_finding(
-            "AMQP10-TXN-15", b"good" not in came, f"of the failed transaction {came} could be had"
+            FAILED_SETTLED_POST,
+            b"good" not in came,
+            f"of the failed transaction {came} could be had",
         )

@@ -30,12 +30,26 @@ from brokerproof.suites.amqp.steps import (
     refused,
 )
 
+DELIVERY_ID_REPEATED = "AMQP10-XFER-03"
+DELIVERY_TAG_REPEATED = "AMQP10-XFER-25"
+MESSAGE_FORMAT_REPEATED = "AMQP10-XFER-26"
+UNSETTLED_BY_DEFAULT = "AMQP10-XFER-08"
+SETTLED_PERSISTS = "AMQP10-XFER-09"
+ALL_SETTLED = "AMQP10-XFER-10"
+ALL_UNSETTLED = "AMQP10-XFER-11"
+ABORTED_BEFORE_MORE = "AMQP10-XFER-12"
+ABORTED_DELIVERY = "AMQP10-XFER-18"
+MODE_FIRST_SETTLES = "AMQP10-XFER-14"
+MODE_SECOND_ILLEGAL = "AMQP10-XFER-16"
+MODE_OF_SETTLED_IGNORED = "AMQP10-XFER-17"
+SENDERS_STATE_KEPT = "AMQP10-XFER-24"
+
 UNSETTLED, SETTLED = 0, 1
 FIRST, SECOND = 0, 1
 OTHERS = {
-    "delivery-id": "AMQP10-XFER-03",
-    "delivery-tag": "AMQP10-XFER-25",
-    "message-format": "AMQP10-XFER-26",
+    "delivery-id": DELIVERY_ID_REPEATED,
+    "delivery-tag": DELIVERY_TAG_REPEATED,
+    "message-format": MESSAGE_FORMAT_REPEATED,
 }
 """The fields that a later transfer may repeat, not change, with the requirement that says so."""
 
@@ -106,7 +120,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         )
 
 
-@case("AMQP10-XFER-08", "AMQP10-XFER-09", needs={"amqp", "amqp-multi-transfer"})
+@case(UNSETTLED_BY_DEFAULT, SETTLED_PERSISTS, needs={"amqp", "amqp-multi-transfer"})
 @over(
     always=lambda target: [
         {"flags": [None]},
@@ -123,7 +137,6 @@ def test_settled_on_one_transfer_is_settled_for_good(
     """A message comes in one to four transfers, each of which may say that it is settled. If one
     does the broker takes the message and says nothing of it; if none does, it settles it. The first
     is unsettled where nothing is said."""
-    unsaid, kept = target.cited
     flags = [
         flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)
     ]  # no going back
@@ -137,7 +150,13 @@ def test_settled_on_one_transfer_is_settled_for_good(
     for at, (piece, flag) in enumerate(zip(pieces, flags, strict=True)):
         delivery = peer.transfer(link, piece, settled=flag, more=at < len(flags) - 1 or None)
     said = f"settled is {', '.join(map(str, flags))}"
-    judged = (unsaid,) if len(flags) == 1 else (kept,) if flags[0] else (unsaid, kept)
+    judged = (
+        (UNSETTLED_BY_DEFAULT,)
+        if len(flags) == 1
+        else (SETTLED_PERSISTS,)
+        if flags[0]
+        else (UNSETTLED_BY_DEFAULT, SETTLED_PERSISTS)
+    )
     if True in flags:
         error = objection(peer)
         target.require(
@@ -153,7 +172,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
     target.record_finding(judged, came == [b"in parts"], f"{said}, and the queue has {came}")
 
 
-@case("AMQP10-XFER-10", "AMQP10-XFER-11", needs={"amqp"})
+@case(ALL_SETTLED, ALL_UNSETTLED, needs={"amqp"})
 @over(
     always=lambda target: [
         {"mode": SETTLED, "sizes": [10, 1500]},
@@ -168,7 +187,6 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
 ) -> None:
     """A receiver asks for messages that are all settled, or all unsettled. Where the broker's
     attach agrees, one transfer of each delivery at least is settled, or none is."""
-    all_, none = target.cited
     node = target.node()
     fill(target, node, [bytes(size) for size in sizes])
     peer = target.amqp(max_frame_size=512)
@@ -183,11 +201,13 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     flags = [[each.get("settled") for each in delivery.frames] for delivery in got]
     if agreed == SETTLED:
         target.record_finding(
-            all_, all(True in each for each in flags), f"agreed as settled: settled was {flags}"
+            ALL_SETTLED,
+            all(True in each for each in flags),
+            f"agreed as settled: settled was {flags}",
         )
     elif agreed == UNSETTLED:
         target.record_finding(
-            none,
+            ALL_UNSETTLED,
             not any(True in each for each in flags),
             f"agreed as unsettled: settled was {flags}",
         )
@@ -198,7 +218,7 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
         )
 
 
-@case("AMQP10-XFER-12", "AMQP10-XFER-18", needs={"amqp"})
+@case(ABORTED_BEFORE_MORE, ABORTED_DELIVERY, needs={"amqp"})
 @over(
     always=lambda target: [
         {"parts": 1, "more": True, "junk": b"\x00", "settled": None},
@@ -216,7 +236,6 @@ def test_an_aborted_delivery_never_was(
     """Some transfers of a message came, and the next one is aborted: with octets of its own or
     none, and whether or not it also says more. The broker says nothing of that delivery. The next
     message is taken, and it alone is in the queue."""
-    both, void = target.cited
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -225,11 +244,13 @@ def test_an_aborted_delivery_never_was(
     for at in range(parts):
         peer.transfer(link, whole[at : at + 1], more=True)
     aborted = peer.transfer(link, junk, aborted=True, more=more, settled=settled)
-    judged = (both, void) if more else (void,)
+    judged = (ABORTED_BEFORE_MORE, ABORTED_DELIVERY) if more else (ABORTED_DELIVERY,)
     peer.publish(link, b"whole", proves=judged)
     peer.settle()
     word = spoken_of(target, peer, aborted)
-    target.record_finding(void, not word, f"of the aborted delivery {len(word)} dispositions spoke")
+    target.record_finding(
+        ABORTED_DELIVERY, not word, f"of the aborted delivery {len(word)} dispositions spoke"
+    )
     came = [_carried(each) for each in collect(target, peer, peer.receiver(node, credit=5), 1)]
     target.record_finding(
         judged, came == [b"whole"], f"an aborted delivery, more={more}, and the queue has {came}"
@@ -245,7 +266,7 @@ def _carried(delivery: Delivery) -> bytes:
         return delivery.payload
 
 
-@case("AMQP10-XFER-14", "AMQP10-XFER-16", needs={"amqp"})
+@case(MODE_FIRST_SETTLES, MODE_SECOND_ILLEGAL, needs={"amqp"})
 @over(
     examples=16,
     count=st.integers(1, 4),
@@ -258,24 +279,23 @@ def test_a_receiver_of_mode_first_settles_at_once(
     """A producer asks for rcv-settle-mode first, or for none, which means the same. The broker
     settles each delivery though the producer never says a word of it. Where a receiver asks for
     first, no transfer of the broker says second."""
-    settles_first, illegal = target.cited
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     link = peer.attach(SENDER, node, rcv_settle_mode=asked)
     for body in numbered(count, size):
         granted(target, peer, link)
-        peer.publish(link, body, proves=settles_first)
+        peer.publish(link, body, proves=MODE_FIRST_SETTLES)
     receiver = peer.attach(RECEIVER, node, rcv_settle_mode=asked)
     peer.flow(receiver, link_credit=count)
     got = collect(target, peer, receiver, count, quiet=0)
     target.control(len(got) == count, f"{len(got)} of {count} messages came; {peer.instead()}")
     modes = [each.get("rcv-settle-mode") for delivery in got for each in delivery.frames]
     target.record_finding(
-        illegal, SECOND not in modes, f"on a link agreed as first transfers say {modes}"
+        MODE_SECOND_ILLEGAL, SECOND not in modes, f"on a link agreed as first transfers say {modes}"
     )
 
 
-@case("AMQP10-XFER-17", needs={"amqp", "amqp-multi-transfer"})
+@case(MODE_OF_SETTLED_IGNORED, needs={"amqp", "amqp-multi-transfer"})
 @over(examples=8, parts=st.integers(1, 3))
 def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) -> None:
     """A settled message says rcv-settle-mode second on a link that was agreed as first. That means
@@ -289,8 +309,8 @@ def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) ->
         last = at == parts - 1
         piece = payload[at:] if last else payload[at : at + 1]
         peer.transfer(link, piece, settled=True, rcv_settle_mode=SECOND, more=not last or None)
-    receiver = peer.receiver(node, credit=1, proves="AMQP10-XFER-17")
-    peer.delivery(receiver, body=b"settled", proves="AMQP10-XFER-17")
+    receiver = peer.receiver(node, credit=1, proves=MODE_OF_SETTLED_IGNORED)
+    peer.delivery(receiver, body=b"settled", proves=MODE_OF_SETTLED_IGNORED)
 
 
 def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
@@ -309,7 +329,7 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
     return Match(f"disposition of the sender of delivery {delivery}", accepts)
 
 
-@case("AMQP10-XFER-24", needs={"amqp", "amqp-sender-outcomes"})
+@case(SENDERS_STATE_KEPT, needs={"amqp", "amqp-sender-outcomes"})
 @over(
     examples=12,
     first=st.sampled_from(["accepted", "released"]),
@@ -342,5 +362,5 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
     later = [each.kind("state") for each in peer.inbox if words.accepts(each)]
     fine = all(each in (None, state) for each in later)
     target.record_finding(
-        "AMQP10-XFER-24", fine, f"the broker said {state}, and then {later or 'nothing more'}"
+        SENDERS_STATE_KEPT, fine, f"the broker said {state}, and then {later or 'nothing more'}"
     )

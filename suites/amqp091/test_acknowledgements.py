@@ -19,10 +19,19 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+UNKNOWN_TAG = "AMQP091-ACK-01"
+TAG_OF_ANOTHER_CHANNEL = "AMQP091-ACK-03"
+MULTIPLE_ACKS = "AMQP091-ACK-02"
+REJECT_REQUEUE = "AMQP091-REJ-01"
+NACK = "RABBITMQ-AMQP091-NACK-01"
+REDELIVERED_FLAG = "AMQP091-RED-01"
+RECOVER_SETS_REDELIVERED = "AMQP091-REC-01"
+REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
+
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
 
 
-@case("AMQP091-ACK-01", "AMQP091-ACK-03", needs={"amqp091"})
+@case(UNKNOWN_TAG, TAG_OF_ANOTHER_CHANNEL, needs={"amqp091"})
 @over(
     examples=12,
     always=lambda target: [{"fault": each, "name": "basic.ack"} for each in FAULTS],
@@ -32,20 +41,19 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
 def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, name: str) -> None:
     """A tag is acknowledged or rejected that was never delivered, was acknowledged before, or is
     another channel's."""
-    unknown, elsewhere = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1"])
     peer.consume(queue, channel=2)
     (delivery,) = arrive(peer, 1, channel=2)
     tag = delivery["delivery-tag"]
-    channel, proves = 2, unknown
+    channel, proves = 2, UNKNOWN_TAG
     if fault == "never delivered":
         tag += 1
     elif fault == "twice":
         peer.ack(tag, channel=2)
     elif fault == "another channel's":
-        channel, proves = 1, elsewhere
+        channel, proves = 1, TAG_OF_ANOTHER_CHANNEL
     else:
         tag = 0
     peer.send(name, {"delivery-tag": tag}, channel=channel)
@@ -60,7 +68,7 @@ STEP = st.tuples(
 )
 
 
-@case("AMQP091-ACK-02", "AMQP091-REJ-01", "RABBITMQ-AMQP091-NACK-01", needs={"amqp091"})
+@case(MULTIPLE_ACKS, REJECT_REQUEUE, NACK, needs={"amqp091"})
 @over(
     examples=60,
     always=lambda target: [{"count": 3, "steps": [("nack", 1, True, False)]}],
@@ -74,7 +82,6 @@ def test_acknowledgements_reach_as_far_as_they_say(
     a tag, or all by the tag
     0. What is left when the channel ends, and what was requeued, comes back; the rest is gone.
       Oldest first."""
-    multiple_acks, rejects, nacks = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -108,12 +115,12 @@ def test_acknowledgements_reach_as_far_as_they_say(
     found = [int(each) for each in bodies(drained(peer, queue))]
     told = f"of {count} messages, with {steps}, {found} came back, should be {left}"
     used = {what for what, *_ in steps}
-    target.record_finding(multiple_acks, found == left, told)
+    target.record_finding(MULTIPLE_ACKS, found == left, told)
     if used - {"ack"}:
-        target.record_finding((rejects, nacks), found == left, told)
+        target.record_finding((REJECT_REQUEUE, NACK), found == left, told)
 
 
-@case("AMQP091-RED-01", "AMQP091-REC-01", "RABBITMQ-AMQP091-NACK-02", needs={"amqp091"})
+@case(REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED, REQUEUE_POSITION, needs={"amqp091"})
 @over(
     examples=20,
     always=lambda target: [{"count": 4, "back": {1, 2}, "way": "recover"}],
@@ -126,7 +133,6 @@ def test_what_is_requeued_comes_in_its_old_place(
 ) -> None:
     """Of several messages some are delivered and requeued. They come again before those behind
     them, in their order, with the flag redelivered, which the others do not have."""
-    flag, recovered, place = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -147,10 +153,12 @@ def test_what_is_requeued_comes_in_its_old_place(
     again = drained(peer, queue)
     found = [int(each) for each in bodies(again)]
     target.record_finding(
-        place, found == wanted, f"{way} of {chosen} of {count}: {found} came, should be {wanted}"
+        REQUEUE_POSITION,
+        found == wanted,
+        f"{way} of {chosen} of {count}: {found} came, should be {wanted}",
     )
     flags = {int(each.body): each["redelivered"] for each in again}
-    proves = (flag, recovered) if way == "recover" else flag
+    proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
     target.record_finding(
         proves,
         all(flags[at] is (at in chosen) for at in flags),
@@ -158,11 +166,10 @@ def test_what_is_requeued_comes_in_its_old_place(
     )
 
 
-@case("AMQP091-REJ-01", needs={"amqp091"})
+@case(REJECT_REQUEUE, needs={"amqp091"})
 def test_what_one_rejects_another_gets(target: Bench) -> None:
     """A consumer with a prefetch of 1 gives each message back; another one gets them all, and
     acknowledges."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     peer.call("basic.qos", {"prefetch-count": 1}, channel=2)
@@ -179,7 +186,7 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
         *bodies(peer.deliveries(2)),
     }
     target.record_finding(
-        proves,
+        REJECT_REQUEUE,
         found == {b"0", b"1", b"2"},
         f"in the end {sorted(found)} had come again or to the other",
     )

@@ -21,6 +21,10 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+SERVER_METHOD_FROM_CLIENT = "AMQP091-FRAME-09"
+MESSAGE_SIZE_LIMIT = "RABBITMQ-AMQP091-SIZE-01"
+OTHER_CHANNELS_CONTINUE = "AMQP091-CHAN-02"
+
 LIMIT = 100_000
 """Octets of a body on brokers that can be told how many there may be."""
 OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
@@ -34,7 +38,7 @@ OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
 """Methods without content that only a server sends."""
 
 
-@case("AMQP091-FRAME-09", needs={"amqp091"})
+@case(SERVER_METHOD_FROM_CLIENT, needs={"amqp091"})
 @over(
     examples=6,
     always=lambda target: [{"name": each} for each in ("queue.declare-ok", "basic.get-empty")],
@@ -43,10 +47,9 @@ OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
 def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> None:
     """A client sends an answer of the server on an open channel. The connection ends; another one
     works as before."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send(name, OF_THE_SERVER[name], channel=1)
-    peer.refused(CONNECTION, 503, proves=proves)
+    peer.refused(CONNECTION, 503, proves=SERVER_METHOD_FROM_CLIENT)
     others_work(target)
 
 
@@ -60,12 +63,11 @@ def places(target: Target) -> st.SearchStrategy[Where]:
     return st.just(Where(target.identity.default_amqp_acceptor, limited))
 
 
-@case("RABBITMQ-AMQP091-SIZE-01", "AMQP091-CHAN-02", needs={"amqp091", "amqp091-message-limit"})
+@case(MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE, needs={"amqp091", "amqp091-message-limit"})
 @over(examples=1, where=places)
 def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> None:
     """A message of exactly as many octets as there may be is kept; one octet more ends the channel
     with 406, and the message is nowhere. Other channels of the connection go on."""
-    proves, others = target.cited
     limit = (
         LIMIT
         if where.overrides
@@ -76,12 +78,12 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     peer.publish(bytes(limit), queue)
     peer.settle()
     kept = eventually(peer, lambda: peer.count(queue, channel=2) == 1)
-    target.record_finding(proves, kept, f"a message of {limit} octets should be kept")
+    target.record_finding(MESSAGE_SIZE_LIMIT, kept, f"a message of {limit} octets should be kept")
     peer.publish(bytes(limit + 1), queue)
-    peer.refused(CHANNEL, 406, channel=1, proves=proves)
+    peer.refused(CHANNEL, 406, channel=1, proves=MESSAGE_SIZE_LIMIT)
     found = [len(each) for each in bodies(drained(peer, queue, channel=2))]
     target.record_finding(
-        (proves, others),
+        (MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE),
         found == [limit],
         f"messages of {found} octets could be had on another channel",
     )

@@ -17,17 +17,24 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+CHANNEL_OPENED_TWICE = "AMQP091-CHAN-01"
+CHANNEL_NOT_OPEN = "AMQP091-CHAN-03"
+OTHER_CHANNELS_CONTINUE = "AMQP091-CHAN-02"
+CHANNEL_MAX_EXCEEDED = "AMQP091-TUNE-06"
+CLOSED_CHANNEL_REDELIVERS = "AMQP091-CHAN-04"
+REDELIVERED_FLAG = "AMQP091-RED-01"
+CHANNEL_FLOW = "AMQP091-CHAN-05"
 
-@case("AMQP091-CHAN-01", needs={"amqp091"})
+
+@case(CHANNEL_OPENED_TWICE, needs={"amqp091"})
 def test_a_channel_is_opened_once(target: Bench) -> None:
     """A channel that is open is opened again."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send("channel.open", channel=1)
-    peer.refused(CONNECTION, 504, proves=proves)
+    peer.refused(CONNECTION, 504, proves=CHANNEL_OPENED_TWICE)
 
 
-@case("AMQP091-CHAN-03", needs={"amqp091"})
+@case(CHANNEL_NOT_OPEN, needs={"amqp091"})
 @over(
     examples=6,
     name=st.sampled_from(["basic.qos", "queue.declare", "basic.get", "tx.select"]),
@@ -37,47 +44,45 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
     target: Bench, name: str, closed: bool
 ) -> None:
     """A method comes on a channel that was never opened, or is closed."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     if closed:
         peer.close_channel(2)
     peer.send(name, {}, channel=2 if closed else 9)
-    peer.refused(CONNECTION, 504, proves=proves)
+    peer.refused(CONNECTION, 504, proves=CHANNEL_NOT_OPEN)
 
 
-@case("AMQP091-CHAN-02", needs={"amqp091"})
+@case(OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
 def test_other_channels_go_on(target: Bench) -> None:
     """A channel ends with an exception; another one of the connection publishes and consumes as
     before."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.consume(queue, channel=2, no_ack=True)
     peer.send("queue.declare", {"queue": target.fresh_name(), "passive": True}, channel=1)
     peer.refused(CHANNEL, 404, channel=1)
     peer.publish(b"after", queue, channel=2)
-    delivery = peer.delivery(channel=2, proves=proves)
+    delivery = peer.delivery(channel=2, proves=OTHER_CHANNELS_CONTINUE)
     target.record_finding(
-        proves, delivery.body == b"after", f"channel 2 delivered {delivery.brief()}"
+        OTHER_CHANNELS_CONTINUE,
+        delivery.body == b"after",
+        f"channel 2 delivered {delivery.brief()}",
     )
 
 
-@case("AMQP091-TUNE-06", needs={"amqp091"})
+@case(CHANNEL_MAX_EXCEEDED, needs={"amqp091"})
 @over(examples=3, most=st.sampled_from([1, 2, 5]))
 def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None:
     """As many channels as were agreed on can be opened; one more ends the connection."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=most, channel_max=most)
     peer.send("channel.open", channel=most + 1)
-    peer.expect(method("connection.close", channel=0), proves=proves)
+    peer.expect(method("connection.close", channel=0), proves=CHANNEL_MAX_EXCEEDED)
 
 
-@case("AMQP091-CHAN-04", "AMQP091-RED-01", needs={"amqp091"})
+@case(CLOSED_CHANNEL_REDELIVERS, REDELIVERED_FLAG, needs={"amqp091"})
 @over(examples=4, way=st.sampled_from(["channel.close", "exception", "connection.close", "gone"]))
 def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -> None:
     """Three messages are delivered and one is acknowledged; then the channel ends, in any way.
     Somebody else gets the other two, as redelivered, and before a third that nobody had."""
-    again, flag = target.cited
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name)
@@ -100,27 +105,32 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
             peer.leave()
     owner.consume(name, no_ack=True)
     found = arrive(owner, 2)
-    target.record_finding(again, bodies(found) == [b"2", b"3"], f"afterwards {bodies(found)} came")
+    target.record_finding(
+        CLOSED_CHANNEL_REDELIVERS, bodies(found) == [b"2", b"3"], f"afterwards {bodies(found)} came"
+    )
     flags = [each["redelivered"] for each in found]
-    target.record_finding(flag, flags == [True] * len(found), f"the flags redelivered are {flags}")
+    target.record_finding(
+        REDELIVERED_FLAG, flags == [True] * len(found), f"the flags redelivered are {flags}"
+    )
     owner.call("queue.delete", {"queue": name})
 
 
-@case("AMQP091-CHAN-05", needs={"amqp091"})
+@case(CHANNEL_FLOW, needs={"amqp091"})
 def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
     """The client asks the server to send no content, and later to go on."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.consume(queue, no_ack=True)
-    answer = peer.call("channel.flow", {"active": False}, proves=proves)
+    answer = peer.call("channel.flow", {"active": False}, proves=CHANNEL_FLOW)
     target.record_finding(
-        proves, answer["active"] is False, f"flow-ok says active={answer['active']}"
+        CHANNEL_FLOW, answer["active"] is False, f"flow-ok says active={answer['active']}"
     )
     peer.publish(b"later", queue)
     peer.expect_nothing(
-        for_=QUIET, of=method("basic.deliver"), proves=proves, why="the flow is stopped"
+        for_=QUIET, of=method("basic.deliver"), proves=CHANNEL_FLOW, why="the flow is stopped"
     )
-    peer.call("channel.flow", {"active": True}, proves=proves)
-    delivery = peer.delivery(proves=proves)
-    target.record_finding(proves, delivery.body == b"later", f"afterwards {delivery.brief()} came")
+    peer.call("channel.flow", {"active": True}, proves=CHANNEL_FLOW)
+    delivery = peer.delivery(proves=CHANNEL_FLOW)
+    target.record_finding(
+        CHANNEL_FLOW, delivery.body == b"later", f"afterwards {delivery.brief()} came"
+    )

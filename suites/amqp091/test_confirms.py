@@ -13,6 +13,13 @@ from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import CHANNEL, QUIET, arrive, bodies, drained, fill, queue_of
 
+PUBLISHER_CONFIRMS = "RABBITMQ-AMQP091-CONF-01"
+RETURN_BEFORE_CONFIRM = "RABBITMQ-AMQP091-CONF-02"
+CONFIRM_OR_TX = "RABBITMQ-AMQP091-CONF-03"
+TX_PUBLISH = "AMQP091-TX-01"
+TX_ACK = "AMQP091-TX-02"
+TX_NOT_SELECTED = "AMQP091-TX-03"
+
 ANSWERS = ("basic.ack", "basic.nack")
 
 
@@ -40,7 +47,7 @@ def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int
     return found, wrong
 
 
-@case("RABBITMQ-AMQP091-CONF-01", needs={"amqp091"})
+@case(PUBLISHER_CONFIRMS, needs={"amqp091"})
 @over(
     examples=10,
     counts=st.lists(st.sampled_from([1, 2, 7, 100]), min_size=1, max_size=3),
@@ -50,11 +57,10 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
     """Messages are published in runs on a channel in confirm mode, to a queue or to nowhere; the
     messages of a run are written in one go, so that one answer can be for several. Each is
     acknowledged, once; those published before the mode was chosen do not count."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(b"before", queue)
-    peer.call("confirm.select", proves=proves)
+    peer.call("confirm.select", proves=PUBLISHER_CONFIRMS)
     last = 0
     for count in counts:
         peer.write(peer.publication(b"x", queue if routed else target.fresh_name()) * count)
@@ -62,17 +68,18 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
     found, wrong = answers(peer, last)
     acked = [number for number, name in found.items() if name == "basic.ack"]
     target.record_finding(
-        proves,
+        PUBLISHER_CONFIRMS,
         sorted(acked) == list(range(1, last + 1)),
         f"of {last} messages {len(acked)} were acknowledged",
     )
-    target.record_finding(proves, not wrong, f"answered twice, or never published: {wrong}")
+    target.record_finding(
+        PUBLISHER_CONFIRMS, not wrong, f"answered twice, or never published: {wrong}"
+    )
 
 
-@case("RABBITMQ-AMQP091-CONF-02", needs={"amqp091"})
+@case(RETURN_BEFORE_CONFIRM, needs={"amqp091"})
 def test_a_return_comes_before_its_confirm(target: Bench) -> None:
     """Mandatory messages that nobody gets are returned, each before it is confirmed."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.call("confirm.select")
     for at in range(3):
@@ -86,11 +93,11 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
         else:
             last = each["delivery-tag"]
             target.record_finding(
-                proves,
+                RETURN_BEFORE_CONFIRM,
                 returned >= last,
                 f"message {last} is confirmed when {returned} were returned: {names}",
             )
-    target.record_finding(proves, names.count("basic.return") == 3, f"{names} came")
+    target.record_finding(RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{names} came")
 
 
 def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
@@ -102,19 +109,18 @@ def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
     return [each for each in peer.inbox if each.name in (*ANSWERS, "basic.return")]
 
 
-@case("RABBITMQ-AMQP091-CONF-03", needs={"amqp091"})
+@case(CONFIRM_OR_TX, needs={"amqp091"})
 @over(examples=2, first=st.sampled_from(["confirm.select", "tx.select"]))
 def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> None:
     """A channel in one mode is put in the other. Twice the same is no mistake."""
-    (proves,) = target.cited
     peer = target.amqp091()
     for _ in range(2):
         peer.call(first)
     peer.send("tx.select" if first == "confirm.select" else "confirm.select", channel=1)
-    peer.refused(CHANNEL, 406, proves=proves)
+    peer.refused(CHANNEL, 406, proves=CONFIRM_OR_TX)
 
 
-@case("AMQP091-TX-01", needs={"amqp091"})
+@case(TX_PUBLISH, needs={"amqp091"})
 @over(
     examples=8, runs=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3)
 )
@@ -122,7 +128,6 @@ def test_messages_of_a_transaction_come_with_its_commit(
     target: Bench, runs: list[tuple[int, bool]]
 ) -> None:
     """Messages are published in transactions, which are committed or rolled back."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.call("tx.select")
@@ -134,28 +139,27 @@ def test_messages_of_a_transaction_come_with_its_commit(
         peer.settle()
         waiting = peer.count(queue, channel=2)
         target.record_finding(
-            proves,
+            TX_PUBLISH,
             waiting == len(wanted),
             f"before its end {waiting - len(wanted)} messages of one waited",
         )
-        peer.call("tx.commit" if commit else "tx.rollback", proves=proves)
+        peer.call("tx.commit" if commit else "tx.rollback", proves=TX_PUBLISH)
         wanted += sent if commit else []
         waiting = peer.count(queue, channel=2)
         target.record_finding(
-            proves, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}"
+            TX_PUBLISH, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}"
         )
     found = bodies(drained(peer, queue, channel=2))
-    target.record_finding(proves, found == wanted, f"{found} came, should be {wanted}")
+    target.record_finding(TX_PUBLISH, found == wanted, f"{found} came, should be {wanted}")
 
 
-@case("AMQP091-TX-02", needs={"amqp091"})
+@case(TX_ACK, needs={"amqp091"})
 @over(examples=4, commit=st.booleans(), multiple=st.booleans())
 def test_acknowledgements_of_a_transaction_count_with_its_commit(
     target: Bench, commit: bool, multiple: bool
 ) -> None:
     """Deliveries are acknowledged in a transaction. After a rollback they can be acknowledged
     again, and come back when the channel ends; after a commit they are gone."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
@@ -164,21 +168,20 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     tags = [each["delivery-tag"] for each in arrive(peer, 2, channel=2)]
     for tag in tags[1:] if multiple else tags:
         peer.ack(tag, multiple=multiple, channel=2)
-    peer.call("tx.commit" if commit else "tx.rollback", channel=2, proves=proves)
+    peer.call("tx.commit" if commit else "tx.rollback", channel=2, proves=TX_ACK)
     if not commit:
         peer.ack(tags[0], channel=2)
-        peer.call("tx.rollback", channel=2, proves=proves)
+        peer.call("tx.rollback", channel=2, proves=TX_ACK)
     peer.close_channel(2)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     found = bodies(drained(peer, queue))
-    target.record_finding(proves, found == ([] if commit else [b"1", b"2"]), f"{found} came back")
+    target.record_finding(TX_ACK, found == ([] if commit else [b"1", b"2"]), f"{found} came back")
 
 
-@case("AMQP091-TX-03", needs={"amqp091"})
+@case(TX_NOT_SELECTED, needs={"amqp091"})
 @over(examples=2, name=st.sampled_from(["tx.commit", "tx.rollback"]))
 def test_only_transactional_channels_have_transactions(target: Bench, name: str) -> None:
     """A commit or rollback comes on a channel that never had tx.select."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send(name, channel=1)
-    peer.refused(CHANNEL, 406, proves=proves)
+    peer.refused(CHANNEL, 406, proves=TX_NOT_SELECTED)

@@ -17,29 +17,44 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+STANDARD_EXCHANGES = "AMQP091-EXCH-01"
+DEFAULT_EXCHANGE = "AMQP091-EXCH-02"
+DIRECT_ROUTING = "AMQP091-EXCH-03"
+FANOUT_ROUTING = "AMQP091-EXCH-04"
+TOPIC_ROUTING = "AMQP091-EXCH-05"
+ONE_COPY_PER_QUEUE = "AMQP091-EXCH-11"
+EXCHANGE_MISSING = "AMQP091-EXCH-06"
+EXCHANGE_REDECLARED = "AMQP091-EXCH-07"
+EXCHANGE_NAME_RESERVED = "AMQP091-EXCH-08"
+EXCHANGE_TYPE_UNKNOWN = "AMQP091-EXCH-09"
+EXCHANGE_IF_UNUSED = "AMQP091-EXCH-10"
+BINDING_END_MISSING = "AMQP091-EXCH-12"
+UNBIND_STOPS_ROUTING = "AMQP091-EXCH-13"
+EXCHANGE_TO_EXCHANGE = "RABBITMQ-AMQP091-E2E-01"
 
-@case("AMQP091-EXCH-01", needs={"amqp091"})
+
+@case(STANDARD_EXCHANGES, needs={"amqp091"})
 def test_standard_exchanges_are_there(target: Bench) -> None:
     """amq.direct, amq.fanout and amq.topic can be declared passively."""
-    (proves,) = target.cited
     peer = target.amqp091()
     for kind in ("direct", "fanout", "topic"):
         about = {"exchange": f"amq.{kind}", "type": kind, "passive": True}
-        peer.call("exchange.declare", about, proves=proves)
+        peer.call("exchange.declare", about, proves=STANDARD_EXCHANGES)
 
 
-@case("AMQP091-EXCH-02", needs={"amqp091"})
+@case(DEFAULT_EXCHANGE, needs={"amqp091"})
 def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
     """Messages for the exchange without a name go to the queue that has their routing key as its
     name."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue, other = queue_of(peer), queue_of(peer)
     peer.publish(b"mine", queue)
     peer.publish(b"nobody's", f"{queue}x")
     peer.settle()
     found = bodies(drained(peer, queue)), bodies(drained(peer, other))
-    target.record_finding(proves, found == ([b"mine"], []), f"the two queues have {found}")
+    target.record_finding(
+        DEFAULT_EXCHANGE, found == ([b"mine"], []), f"the two queues have {found}"
+    )
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "*", "#"]), max_size=3).map(".".join)
@@ -59,7 +74,7 @@ def fits(pattern: str, key: str) -> bool:
     return rest(pattern.split(".") if pattern else [], key.split(".") if key else [])
 
 
-@case("AMQP091-EXCH-03", "AMQP091-EXCH-04", "AMQP091-EXCH-05", "AMQP091-EXCH-11", needs={"amqp091"})
+@case(DIRECT_ROUTING, FANOUT_ROUTING, TOPIC_ROUTING, ONE_COPY_PER_QUEUE, needs={"amqp091"})
 @over(
     examples=60,
     always=lambda target: [
@@ -75,7 +90,6 @@ def test_messages_pass_by_their_keys(
 ) -> None:
     """A queue is bound by several keys, some twice. Of messages with other keys it gets those that
     fit any of them, each once."""
-    direct, fanout, topic, once = target.cited
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, kind)
     for key in [*bindings, bindings[0]]:
@@ -95,25 +109,23 @@ def test_messages_pass_by_their_keys(
     ]
     found = bodies(drained(peer, queue))
     told = f"{kind}, bound by {bindings}: of messages with {keys} came {found}, should be {wanted}"
-    proves = {"direct": direct, "fanout": fanout, "topic": topic}[kind]
+    proves = {"direct": DIRECT_ROUTING, "fanout": FANOUT_ROUTING, "topic": TOPIC_ROUTING}[kind]
     target.record_finding(proves, set(found) == set(wanted), told)
-    target.record_finding(once, len(found) == len(set(found)), told)
+    target.record_finding(ONE_COPY_PER_QUEUE, len(found) == len(set(found)), told)
 
 
-@case("AMQP091-EXCH-06", needs={"amqp091"})
+@case(EXCHANGE_MISSING, needs={"amqp091"})
 def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
     """A passive declaration of an exchange that does not exist."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send("exchange.declare", {"exchange": target.fresh_name(), "passive": True}, channel=1)
-    peer.refused(CHANNEL, 404, proves=proves)
+    peer.refused(CHANNEL, 404, proves=EXCHANGE_MISSING)
 
 
-@case("AMQP091-EXCH-07", needs={"amqp091"})
+@case(EXCHANGE_REDECLARED, needs={"amqp091"})
 @over(examples=5, other=st.sampled_from(["", "type", "durable", "auto-delete", "arguments"]))
 def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> None:
     """An exchange is declared again: alike, or with one property otherwise."""
-    (proves,) = target.cited
     peer = target.amqp091()
     about = {
         "exchange": target.fresh_name(),
@@ -139,7 +151,9 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
             else None
         )
         target.record_finding(
-            proves, answer is not None or refused is not None, f"the same again: {peer.instead()}"
+            EXCHANGE_REDECLARED,
+            answer is not None or refused is not None,
+            f"the same again: {peer.instead()}",
         )
     else:
         closes = [
@@ -148,91 +162,102 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
             if peer.watch_for(method(f"{each}.close")) is not None
         ]
         target.record_finding(
-            proves, bool(closes), f"declared with another {other}: {peer.instead()}"
+            EXCHANGE_REDECLARED, bool(closes), f"declared with another {other}: {peer.instead()}"
         )
     again = target.amqp091()
     again.call("exchange.delete", {"exchange": about["exchange"]})
 
 
-@case("AMQP091-EXCH-08", "AMQP091-EXCH-09", needs={"amqp091"})
+@case(EXCHANGE_NAME_RESERVED, EXCHANGE_TYPE_UNKNOWN, needs={"amqp091"})
 def test_names_and_types_that_cannot_be(target: Bench) -> None:
     """A new exchange whose name begins with amq., and one of a type that nobody has."""
-    reserved, unknown = target.cited
     peer = target.amqp091()
     peer.send(
         "exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1
     )
-    peer.refused(CHANNEL, 403, proves=reserved)
+    peer.refused(CHANNEL, 403, proves=EXCHANGE_NAME_RESERVED)
     peer.open_channel(1)
     peer.send("exchange.declare", {"exchange": target.fresh_name(), "type": "x-nobodys"}, channel=1)
-    peer.refused(CONNECTION, 503, proves=unknown)
+    peer.refused(CONNECTION, 503, proves=EXCHANGE_TYPE_UNKNOWN)
 
 
-@case("AMQP091-EXCH-10", needs={"amqp091"})
+@case(EXCHANGE_IF_UNUSED, needs={"amqp091"})
 def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
     """With a binding the exchange stays, without it goes."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct", **{"auto-delete": False})
     bind(peer, queue, exchange, "k")
     peer.send("exchange.delete", {"exchange": exchange, "if-unused": True}, channel=1)
-    peer.refused(CHANNEL, 406, proves=proves)
+    peer.refused(CHANNEL, 406, proves=EXCHANGE_IF_UNUSED)
     peer.open_channel(1)
     peer.call("queue.unbind", {"queue": queue, "exchange": exchange, "routing-key": "k"})
-    peer.call("exchange.delete", {"exchange": exchange, "if-unused": True}, proves=proves)
+    peer.call(
+        "exchange.delete", {"exchange": exchange, "if-unused": True}, proves=EXCHANGE_IF_UNUSED
+    )
 
 
-@case("AMQP091-EXCH-12", needs={"amqp091"})
+@case(BINDING_END_MISSING, needs={"amqp091"})
 @over(examples=4, missing=st.sampled_from(["queue", "exchange"]))
 def test_bindings_need_both_ends(target: Bench, missing: str) -> None:
     """A queue that does not exist is bound, or to an exchange that does not exist."""
-    (proves,) = target.cited
     peer = target.amqp091()
     about = {"queue": queue_of(peer), "exchange": "amq.direct", "routing-key": target.fresh_name()}
     peer.send("queue.bind", {**about, missing: target.fresh_name()}, channel=1)
-    peer.refused(CHANNEL, 404, proves=proves)
+    peer.refused(CHANNEL, 404, proves=BINDING_END_MISSING)
 
 
-@case("AMQP091-EXCH-13", needs={"amqp091"})
+@case(UNBIND_STOPS_ROUTING, needs={"amqp091"})
 def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
     """A queue is bound by two keys, and one binding is taken away."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct")
     for key in ("a", "b"):
         bind(peer, queue, exchange, key)
     peer.call(
-        "queue.unbind", {"queue": queue, "exchange": exchange, "routing-key": "a"}, proves=proves
+        "queue.unbind",
+        {"queue": queue, "exchange": exchange, "routing-key": "a"},
+        proves=UNBIND_STOPS_ROUTING,
     )
     for key in ("a", "b"):
         peer.publish(key.encode(), key, exchange=exchange)
     peer.settle()
     found = bodies(drained(peer, queue))
-    target.record_finding(proves, found == [b"b"], f"behind unbind-ok of a {found} came")
+    target.record_finding(
+        UNBIND_STOPS_ROUTING, found == [b"b"], f"behind unbind-ok of a {found} came"
+    )
 
 
-@case("RABBITMQ-AMQP091-E2E-01", needs={"amqp091"})
+@case(EXCHANGE_TO_EXCHANGE, needs={"amqp091"})
 def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     """Two exchanges are bound to each other in a circle, and a queue to both: it gets a message of
     either once. A binding that is taken away lets nothing pass."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
     first, second = (
         exchange_of(target, peer, "fanout", **{"auto-delete": False}) for _ in range(2)
     )
     for source, destination in ((first, second), (second, first)):
-        peer.call("exchange.bind", {"source": source, "destination": destination}, proves=proves)
+        peer.call(
+            "exchange.bind",
+            {"source": source, "destination": destination},
+            proves=EXCHANGE_TO_EXCHANGE,
+        )
     bind(peer, queue, second)
     peer.publish(b"round", "", exchange=first)
     peer.settle()
     found = bodies(drained(peer, queue))
-    target.record_finding(proves, found == [b"round"], f"{found} came, should be one message")
-    peer.call("exchange.unbind", {"source": first, "destination": second}, proves=proves)
+    target.record_finding(
+        EXCHANGE_TO_EXCHANGE, found == [b"round"], f"{found} came, should be one message"
+    )
+    peer.call(
+        "exchange.unbind", {"source": first, "destination": second}, proves=EXCHANGE_TO_EXCHANGE
+    )
     peer.publish(b"no more", "", exchange=first)
     peer.settle()
     target.record_finding(
-        proves, not drained(peer, queue), "nothing should pass by a binding that is gone"
+        EXCHANGE_TO_EXCHANGE,
+        not drained(peer, queue),
+        "nothing should pass by a binding that is gone",
     )
     for each in (first, second):
         peer.call("exchange.delete", {"exchange": each})

@@ -21,14 +21,29 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+UNKNOWN_FRAME_TYPE = "AMQP091-FRAME-01"
+SILENT_AFTER_FRAME_TYPE = "AMQP091-FRAME-02"
+WRONG_FRAME_END = "AMQP091-FRAME-03"
+SILENT_AFTER_FRAME_END = "AMQP091-FRAME-04"
+FRAME_TOO_LARGE = "AMQP091-FRAME-05"
+FRAME_MAX_KEPT = "AMQP091-TUNE-05"
+BODY_IN_ANY_FRAMES = "AMQP091-CONTENT-03"
+BODY_UNCHANGED = "AMQP091-CONTENT-04"
+CONNECTION_METHOD_CHANNEL = "AMQP091-FRAME-06"
+CONTENT_ON_CHANNEL_0 = "AMQP091-CONTENT-02"
+MALFORMED_CONTENT = "AMQP091-CONTENT-01"
+UNKNOWN_METHOD = "AMQP091-FRAME-07"
+UNREADABLE_ARGUMENTS = "AMQP091-FRAME-08"
+HEARTBEAT_CHANNEL = "AMQP091-HB-01"
+
 BODY, HEADER, METHOD, HEARTBEAT = codec.BODY, codec.HEADER, codec.METHOD, codec.HEARTBEAT
 
 
 @case(
-    "AMQP091-FRAME-01",
-    "AMQP091-FRAME-02",
-    "AMQP091-FRAME-03",
-    "AMQP091-FRAME-04",
+    UNKNOWN_FRAME_TYPE,
+    SILENT_AFTER_FRAME_TYPE,
+    WRONG_FRAME_END,
+    SILENT_AFTER_FRAME_END,
     needs={"amqp091"},
 )
 @over(
@@ -39,7 +54,6 @@ BODY, HEADER, METHOD, HEARTBEAT = codec.BODY, codec.HEADER, codec.METHOD, codec.
 def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
     """A frame of an unknown type, or with another octet in place of its end. The connection ends
     without another word."""
-    types, silent, ends, quiet = target.cited
     peer = target.amqp091()
     what, _, number = fault.partition(" ")
     if what == "type":
@@ -48,7 +62,11 @@ def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
         peer.send_frame(
             METHOD, 1, codec.encode_method("basic.qos"), end=0 if number == "0" else 207
         )
-    proves, word = (types, silent) if what == "type" else (ends, quiet)
+    proves, word = (
+        (UNKNOWN_FRAME_TYPE, SILENT_AFTER_FRAME_TYPE)
+        if what == "type"
+        else (WRONG_FRAME_END, SILENT_AFTER_FRAME_END)
+    )
     told = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
     target.record_finding(proves, told, f"a frame with {fault}: {peer.instead()}")
     target.record_finding(
@@ -61,7 +79,7 @@ def _closes(peer: Amqp091Peer) -> bool:
     return any(each.name == "connection.close" for each in peer.inbox)
 
 
-@case("AMQP091-FRAME-05", "AMQP091-TUNE-05", needs={"amqp091"})
+@case(FRAME_TOO_LARGE, FRAME_MAX_KEPT, needs={"amqp091"})
 @over(
     examples=8,
     frame_max=st.sampled_from([4096, 5000, 131072]),
@@ -71,7 +89,6 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     """With a frame-max agreed on, a frame of that size goes through, and a larger one is refused
     with 501. A frame that is only a few octets too long is not tried: RabbitMQ forgives 8 of them
     on purpose."""
-    refused, agreed = target.cited
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
     whole = b"x" * (frame_max - codec.OVERHEAD)
@@ -83,11 +100,14 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     size = frame_max - codec.OVERHEAD + beyond
     peer.send_frame(HEADER, 1, codec.encode_content_header(size))
     peer.send_frame(BODY, 1, b"x" * size)
-    peer.expect(method("connection.close", channel=0, reply_code=501), proves=(refused, agreed))
+    peer.expect(
+        method("connection.close", channel=0, reply_code=501),
+        proves=(FRAME_TOO_LARGE, FRAME_MAX_KEPT),
+    )
     others_work(target)
 
 
-@case("AMQP091-TUNE-05", "AMQP091-CONTENT-03", "AMQP091-CONTENT-04", needs={"amqp091"})
+@case(FRAME_MAX_KEPT, BODY_IN_ANY_FRAMES, BODY_UNCHANGED, needs={"amqp091"})
 @over(
     examples=12,
     frame_max=st.sampled_from([4096, 4097, 10_000]),
@@ -99,7 +119,6 @@ def test_contents_are_cut_as_agreed(
 ) -> None:
     """A body comes in frames of any sizes, and leaves in frames that are none too large, with the
     same octets."""
-    agreed, any_number, same = target.cited
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
     body = bytes(each % 251 for each in range(size))
@@ -111,19 +130,21 @@ def test_contents_are_cut_as_agreed(
             peer.send_frame(BODY, 1, body[at : at + piece])
             at += piece
     peer.consume(queue, no_ack=True)
-    delivery = peer.delivery(proves=any_number)
+    delivery = peer.delivery(proves=BODY_IN_ANY_FRAMES)
     target.record_finding(
-        same, delivery.body == body, f"of {size} octets {len(delivery.body)} came, or others"
+        BODY_UNCHANGED,
+        delivery.body == body,
+        f"of {size} octets {len(delivery.body)} came, or others",
     )
     largest = max(delivery.frames)
     target.record_finding(
-        agreed,
+        FRAME_MAX_KEPT,
         largest <= frame_max,
         f"the largest frame has {largest} octets, and frame-max is {frame_max}",
     )
 
 
-@case("AMQP091-FRAME-06", needs={"amqp091"})
+@case(CONNECTION_METHOD_CHANNEL, needs={"amqp091"})
 @over(
     examples=5,
     name=st.sampled_from(
@@ -132,20 +153,18 @@ def test_contents_are_cut_as_agreed(
 )
 def test_methods_of_class_connection_belong_to_channel_0(target: Bench, name: str) -> None:
     """A method of class connection comes on a channel that is open."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send(name, {}, channel=1)
-    peer.refused(CONNECTION, 503, proves=proves)
+    peer.refused(CONNECTION, 503, proves=CONNECTION_METHOD_CHANNEL)
 
 
-@case("AMQP091-CONTENT-02", needs={"amqp091"})
+@case(CONTENT_ON_CHANNEL_0, needs={"amqp091"})
 @over(examples=4, type=st.sampled_from([HEADER, BODY]))
 def test_content_on_channel_0_is_an_error(target: Bench, type: int) -> None:
     """A content header or body comes on channel 0."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send_frame(type, 0, codec.encode_content_header(0) if type == HEADER else b"body")
-    peer.refused(CONNECTION, 504, proves=proves)
+    peer.refused(CONNECTION, 504, proves=CONTENT_ON_CHANNEL_0)
     others_work(target)
 
 
@@ -161,12 +180,11 @@ CONTENTS = [
 ]
 
 
-@case("AMQP091-CONTENT-01", needs={"amqp091"})
+@case(MALFORMED_CONTENT, needs={"amqp091"})
 @over(examples=16, fault=st.sampled_from(CONTENTS))
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
     """A content without its method, or a method without its content, or something else in its
     midst."""
-    (proves,) = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
     publish = (METHOD, codec.encode_method("basic.publish", {"routing-key": queue}))
@@ -185,31 +203,29 @@ def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> No
     for type, payload in frames:
         peer.send_frame(type, 1, payload)
     codes = (505, 501) if fault == "wrong class" else (505,)
-    peer.refused(CONNECTION, *codes, proves=proves)
+    peer.refused(CONNECTION, *codes, proves=MALFORMED_CONTENT)
     others_work(target)
 
 
-@case("AMQP091-FRAME-07", needs={"amqp091"})
+@case(UNKNOWN_METHOD, needs={"amqp091"})
 @over(
     examples=4,
     numbers=st.sampled_from([b"\0\x63\0\x0a", b"\0\x32\0\x63", b"\0\x3c\xff\xff", b"\0\0\0\0"]),
 )
 def test_methods_that_nobody_knows_are_errors(target: Bench, numbers: bytes) -> None:
     """A method frame has the numbers of no class, or of no method of its class."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send_frame(METHOD, 1, numbers)
-    peer.refused(CONNECTION, proves=proves)
+    peer.refused(CONNECTION, proves=UNKNOWN_METHOD)
     others_work(target)
 
 
-@case("AMQP091-FRAME-08", needs={"amqp091"})
+@case(UNREADABLE_ARGUMENTS, needs={"amqp091"})
 @pytest.mark.parametrize(
     "fault", ["short", "too short", "string", "table", "nested", "value", "cut"]
 )
 def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> None:
     """The arguments of a method end too early, or say that they are longer than they are."""
-    (proves,) = target.cited
     peer = target.amqp091()
     declare = codec.encode_method("queue.declare", {"queue": "q"})
     table = {"arguments": {"x-max-length": Typed("I", 5)}}
@@ -225,22 +241,21 @@ def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> No
         "cut": codec.encode_method("queue.declare", {"queue": "q", **table})[:-1],
     }[fault]
     peer.send_frame(METHOD, 1, payload)
-    peer.refused(CONNECTION, proves=proves)
+    peer.refused(CONNECTION, proves=UNREADABLE_ARGUMENTS)
     others_work(target)
 
 
-@case("AMQP091-HB-01", needs={"amqp091"})
+@case(HEARTBEAT_CHANNEL, needs={"amqp091"})
 def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
     """A heart-beat comes on channel 1. On channel 0 it is none, asked for or not (the control)."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.beat()
     peer.settle()
     peer.beat(codec.encode_frame(HEARTBEAT, 1))
-    peer.refused(CONNECTION, 501, 503, proves=proves)
+    peer.refused(CONNECTION, 501, 503, proves=HEARTBEAT_CHANNEL)
 
 
-@case("AMQP091-FRAME-08", needs={"amqp091"})
+@case(UNREADABLE_ARGUMENTS, needs={"amqp091"})
 @over(
     examples=30,
     octets=st.binary(min_size=1, max_size=60),
@@ -249,13 +264,12 @@ def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
 def test_any_octets_are_survived(target: Bench, octets: bytes, type: int) -> None:
     """Any octets come in a frame: the connection is closed with a reply code, or goes on; others do
     not notice."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send_frame(type, 1, octets)
     peer.send("channel.flow", {"active": True}, channel=1)
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, PATIENCE)
     target.record_finding(
-        proves,
+        UNREADABLE_ARGUMENTS,
         bool(peer.inbox) or peer.ended is not None,
         f"to {octets!r} in a frame of type {type}: {peer.instead()}",
     )

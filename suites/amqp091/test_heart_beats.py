@@ -13,6 +13,13 @@ from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.suites.amqp091.steps import QUIET
 
+SERVER_HEARTBEATS = "AMQP091-HB-02"
+RABBITMQ_HEARTBEATS = "RABBITMQ-AMQP091-HB-01"
+SILENT_CLIENT_DISCONNECTED = "AMQP091-HB-03"
+NO_CLOSE_AFTER_SILENCE = "AMQP091-HB-04"
+ANY_BYTE_KEEPS_ALIVE = "AMQP091-HB-05"
+HEARTBEATS_DISABLED = "AMQP091-HB-06"
+
 REAL_S = 1
 """Seconds: the interval in real time. One second is the least there is."""
 
@@ -29,13 +36,12 @@ def _interval(target: Bench, virtual_s: int) -> int:
     return virtual_s if target.virtual else REAL_S
 
 
-@case("AMQP091-HB-02", "RABBITMQ-AMQP091-HB-01", needs={"amqp091"})
+@case(SERVER_HEARTBEATS, RABBITMQ_HEARTBEATS, needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 2, 7, 60]))
 def test_the_server_beats(target: Bench, virtual_s: int) -> None:
     """An interval is agreed on, and the client keeps it and says nothing else: the server's
     heart-beats come every half of it (what RabbitMQ documents), and never further apart than the
     whole."""
-    within, halves = target.cited
     interval = _interval(target, virtual_s)
     peer = target.amqp091(heartbeat=interval)
     since = target.now()
@@ -45,10 +51,14 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
         peer.beat()
     beats = _beats(target, peer, since)
     target.judge_count(
-        halves, "heart-beats in seven halves of the interval", len(beats), (6, 8), "heart-beats"
+        RABBITMQ_HEARTBEATS,
+        "heart-beats in seven halves of the interval",
+        len(beats),
+        (6, 8),
+        "heart-beats",
     )
     target.record_finding(
-        within,
+        SERVER_HEARTBEATS,
         len(beats) >= 3,
         f"{len(beats)} heart-beats came in seven halves of an interval of {interval} s",
     )
@@ -56,16 +66,15 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
     late = target.punctuality(seconds(interval))
     for at, gap in zip(beats, gaps, strict=False):
         target.judge_duration(
-            within, "between two heart-beats", gap, (0, seconds(interval) + late), at
+            SERVER_HEARTBEATS, "between two heart-beats", gap, (0, seconds(interval) + late), at
         )
 
 
-@case("AMQP091-HB-03", "AMQP091-HB-04", "RABBITMQ-AMQP091-HB-01", needs={"amqp091"})
+@case(SILENT_CLIENT_DISCONNECTED, NO_CLOSE_AFTER_SILENCE, RABBITMQ_HEARTBEATS, needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 3, 60]), speaks=st.sampled_from([0, 1, 2]))
 def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int) -> None:
     """The client falls silent, at once or after some heart-beats: it is disconnected after two to
     three intervals, and not told."""
-    gives_up, silent, between = target.cited
     interval = seconds(_interval(target, virtual_s))
     peer = target.amqp091(heartbeat=interval // seconds(1))
     for _ in range(speaks):
@@ -73,26 +82,37 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         peer.beat()
     assert peer.spoke_at is not None
     since = peer.spoke_at
-    peer.expect_end(within=interval * 4 + seconds(2), proves=(gives_up, between))
+    peer.expect_end(
+        within=interval * 4 + seconds(2), proves=(SILENT_CLIENT_DISCONNECTED, RABBITMQ_HEARTBEATS)
+    )
     assert peer.ended is not None
     gone = peer.ended.at - since
     target.judge_duration(
-        gives_up, "from the last octet to the end", gone, (2 * interval, None), since
+        SILENT_CLIENT_DISCONNECTED,
+        "from the last octet to the end",
+        gone,
+        (2 * interval, None),
+        since,
     )
     late = target.punctuality(interval)
     target.judge_duration(
-        between, "until it is given up", gone, (2 * interval, 3 * interval + late), since
+        RABBITMQ_HEARTBEATS,
+        "until it is given up",
+        gone,
+        (2 * interval, 3 * interval + late),
+        since,
     )
     said = [each.brief() for each in peer.inbox]
-    target.record_finding(silent, not said, f"before the end came {said or 'nothing'}")
+    target.record_finding(
+        NO_CLOSE_AFTER_SILENCE, not said, f"before the end came {said or 'nothing'}"
+    )
 
 
-@case("AMQP091-HB-05", needs={"amqp091"})
+@case(ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})
 @over(examples=4, what=st.sampled_from(["heart-beats", "methods", "octets"]))
 def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
     """A client sends heart-beats, or methods instead, or one octet of a frame after the other: it
     stays for five intervals."""
-    (proves,) = target.cited
     interval: Duration = seconds(_interval(target, 2))
     peer = target.amqp091(heartbeat=interval // seconds(1))
     frame = (  # the beginning of a method, octet by octet
@@ -109,21 +129,26 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
         else:
             peer.write(frame[step : step + 1])
     target.record_finding(
-        proves, peer.ended is None, f"with {what} every half interval: {peer.instead()}"
+        ANY_BYTE_KEEPS_ALIVE,
+        peer.ended is None,
+        f"with {what} every half interval: {peer.instead()}",
     )
 
 
-@case("AMQP091-HB-06", needs={"amqp091"})
+@case(HEARTBEATS_DISABLED, needs={"amqp091"})
 @over(examples=2, virtual_s=st.sampled_from([180, 1000]))
 def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: int) -> None:
     """The client wants no heart-beats: none come, and it may be silent."""
-    (proves,) = target.cited
     peer = target.amqp091(heartbeat=0)
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
     beats = _beats(target, peer, since)
-    target.record_finding(proves, not beats, f"{len(beats)} heart-beats came, and none was wanted")
-    target.record_finding(proves, peer.ended is None, f"a silent client: {peer.instead()}")
+    target.record_finding(
+        HEARTBEATS_DISABLED, not beats, f"{len(beats)} heart-beats came, and none was wanted"
+    )
+    target.record_finding(
+        HEARTBEATS_DISABLED, peer.ended is None, f"a silent client: {peer.instead()}"
+    )
     if peer.ended is None:
         peer.settle()
         peer.expect_nothing(for_=QUIET)

@@ -11,19 +11,38 @@ from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of
 
+HEADER_ANSWERED_WITH_START = "AMQP091-VER-01"
+LOCALE_EN_US = "AMQP091-START-01"
+SERVER_PROPERTIES = "AMQP091-START-02"
+UNSUPPORTED_VERSION = "AMQP091-VER-02"
+NOT_A_PROTOCOL_HEADER = "AMQP091-VER-03"
+MECHANISM_NOT_OFFERED = "AMQP091-START-03"
+LOGIN_REFUSED = "RABBITMQ-AMQP091-AUTH-01"
+FRAME_MAX_PROPOSED = "AMQP091-TUNE-01"
+CHANNEL_MAX_ABOVE_SERVERS = "AMQP091-TUNE-02"
+FRAME_MAX_ABOVE_SERVERS = "AMQP091-TUNE-03"
+FRAME_MAX_BELOW_4096 = "AMQP091-TUNE-04"
+VIRTUAL_HOST_REFUSED = "AMQP091-OPEN-01"
+ERROR_BEFORE_OPEN = "AMQP091-START-04"
+CONNECTION_CLOSE_OK = "AMQP091-CLOSE-01"
+DISCARDS_AFTER_CONNECTION_CLOSE = "AMQP091-CLOSE-02"
+CHANNEL_CLOSE_OK = "AMQP091-CLOSE-03"
+DISCARDS_AFTER_CHANNEL_CLOSE = "AMQP091-CLOSE-04"
+
 HEADER = "protocol-header"
 
 
-@case("AMQP091-VER-01", "AMQP091-START-01", "AMQP091-START-02", needs={"amqp091"})
+@case(HEADER_ANSWERED_WITH_START, LOCALE_EN_US, SERVER_PROPERTIES, needs={"amqp091"})
 def test_the_header_is_answered_with_start(target: Bench) -> None:
     """The client begins with AMQP 0 0 9 1."""
-    begins, locale, about = target.cited
     peer = target.amqp091_peer()
-    start = peer.start(proves=begins)
+    start = peer.start(proves=HEADER_ANSWERED_WITH_START)
     told = f"start says version {start['version-major']}-{start['version-minor']}"
-    target.record_finding(begins, (start["version-major"], start["version-minor"]) == (0, 9), told)
     target.record_finding(
-        locale, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
+        HEADER_ANSWERED_WITH_START, (start["version-major"], start["version-minor"]) == (0, 9), told
+    )
+    target.record_finding(
+        LOCALE_EN_US, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
     )
     known = start["server-properties"]
     missing = [
@@ -32,11 +51,11 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
         if not known.get(each)
     ]
     target.record_finding(
-        about, not missing, f"the server's properties lack {missing or 'nothing'}"
+        SERVER_PROPERTIES, not missing, f"the server's properties lack {missing or 'nothing'}"
     )
 
 
-@case("AMQP091-VER-02", "AMQP091-VER-03", needs={"amqp091"})
+@case(UNSUPPORTED_VERSION, NOT_A_PROTOCOL_HEADER, needs={"amqp091"})
 @over(
     examples=12,
     always=lambda target: [{"octets": b"AMQP\0\0\x09\x02"}, {"octets": b"HTTP/1.1"}],
@@ -61,8 +80,7 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
 )
 def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octets: bytes) -> None:
     """The client begins with a version that nobody has, or with something else."""
-    version, other = target.cited
-    proves = version if octets.startswith(b"AMQP") else other
+    proves = UNSUPPORTED_VERSION if octets.startswith(b"AMQP") else NOT_A_PROTOCOL_HEADER
     peer = target.amqp091_peer()
     peer.write(octets)
     header = peer.expect(method(HEADER), proves=proves)
@@ -75,29 +93,29 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octet
     target.record_finding(proves, not peer.inbox, f"behind the header came {peer.instead()}")
 
 
-@case("AMQP091-START-03", needs={"amqp091"})
+@case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
 def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     """The client chooses a mechanism that start does not name: the connection ends, and nothing
     more comes."""
-    (proves,) = target.cited
     peer = target.amqp091_peer()
     start = peer.start()
     target.control(
         "NOBODYS" not in start["mechanisms"].split(), "there should be no mechanism NOBODYS"
     )
     peer.start_ok("NOBODYS", b"")
-    peer.expect_end(proves=proves)
-    target.record_finding(proves, not peer.inbox, f"before the end came {peer.instead()}")
+    peer.expect_end(proves=MECHANISM_NOT_OFFERED)
+    target.record_finding(
+        MECHANISM_NOT_OFFERED, not peer.inbox, f"before the end came {peer.instead()}"
+    )
 
 
-@case("RABBITMQ-AMQP091-AUTH-01", needs={"amqp091", "login"})
+@case(LOGIN_REFUSED, needs={"amqp091", "login"})
 @over(examples=4, understands=st.booleans(), mechanism=st.sampled_from(["PLAIN", "AMQPLAIN"]))
 def test_a_login_that_is_refused_is_told_to_whom_understands(
     target: Bench, understands: bool, mechanism: str
 ) -> None:
     """The passcode is wrong. The client is told with 403, if it has the capability; else there is
     the end alone."""
-    (proves,) = target.cited
     peer = target.amqp091_peer()
     target.control(
         mechanism in peer.start()["mechanisms"].split(), f"{mechanism} should be offered"
@@ -109,19 +127,18 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
         mechanism, response, {"capabilities": {"authentication_failure_close": understands}}
     )
     if understands:
-        peer.refused(CONNECTION, 403, proves=proves)
-    peer.expect_end(proves=proves)
-    target.record_finding(proves, not peer.inbox, f"behind that came {peer.instead()}")
+        peer.refused(CONNECTION, 403, proves=LOGIN_REFUSED)
+    peer.expect_end(proves=LOGIN_REFUSED)
+    target.record_finding(LOGIN_REFUSED, not peer.inbox, f"behind that came {peer.instead()}")
 
 
-@case("AMQP091-TUNE-01", needs={"amqp091"})
+@case(FRAME_MAX_PROPOSED, needs={"amqp091"})
 def test_the_server_proposes_limits(target: Bench) -> None:
     """frame-max is no limit or at least 4096."""
-    (proves,) = target.cited
     tuned = target.amqp091().tuned
     assert tuned is not None
     target.record_finding(
-        proves,
+        FRAME_MAX_PROPOSED,
         tuned["frame-max"] == 0 or tuned["frame-max"] >= 4096,
         f"frame-max is {tuned['frame-max']}",
     )
@@ -136,7 +153,7 @@ def _wrong(what: str, tuned: int) -> list[int]:
     return [tuned + 1, 2**32 - 1] if tuned else []
 
 
-@case("AMQP091-TUNE-02", "AMQP091-TUNE-03", "AMQP091-TUNE-04", needs={"amqp091"})
+@case(CHANNEL_MAX_ABOVE_SERVERS, FRAME_MAX_ABOVE_SERVERS, FRAME_MAX_BELOW_4096, needs={"amqp091"})
 @over(
     examples=8,
     always=lambda target: [{"what": what, "most": False} for what in LIMITS],
@@ -146,15 +163,14 @@ def _wrong(what: str, tuned: int) -> list[int]:
 def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most: bool) -> None:
     """The client answers with more than the server proposed, or with a frame-max below 4096: it is
     not let in."""
-    channels, frames, least = target.cited
     peer = target.amqp091_peer()
     peer.start()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     assert peer.tuned is not None
     if what == "frame_max least":
-        proves, choices = least, [4095, 8]
+        proves, choices = FRAME_MAX_BELOW_4096, [4095, 8]
     else:
-        proves = channels if what == "channel_max" else frames
+        proves = CHANNEL_MAX_ABOVE_SERVERS if what == "channel_max" else FRAME_MAX_ABOVE_SERVERS
         choices = _wrong(what, peer.tuned[what])
     if not choices:
         return
@@ -164,19 +180,18 @@ def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most:
     never_opens(target, peer, proves, f"{what} {value}")
 
 
-@case("AMQP091-OPEN-01", needs={"amqp091"})
+@case(VIRTUAL_HOST_REFUSED, needs={"amqp091"})
 def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
     """The client opens a virtual host that nobody has made."""
-    (proves,) = target.cited
     peer = target.amqp091_peer()
     peer.start()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.tune_ok()
     peer.send("connection.open", {"virtual-host": f"/{target.fresh_name()}"})
-    never_opens(target, peer, proves, "a virtual host that does not exist")
+    never_opens(target, peer, VIRTUAL_HOST_REFUSED, "a virtual host that does not exist")
 
 
-@case("AMQP091-START-04", needs={"amqp091"})
+@case(ERROR_BEFORE_OPEN, needs={"amqp091"})
 @over(
     examples=10,
     after=st.sampled_from(["start", "tune", "tune-ok"]),
@@ -193,7 +208,6 @@ def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
 )
 def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str) -> None:
     """Before the connection is open a method comes that is not due: it never is."""
-    (proves,) = target.cited
     peer = target.amqp091_peer()
     peer.start()
     due = {
@@ -208,15 +222,14 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
     if after == "tune-ok":
         peer.tune_ok()
     peer.send(name, {}, channel=0 if name.startswith("connection") else 1)
-    never_opens(target, peer, proves, f"{name} behind {after}")
+    never_opens(target, peer, ERROR_BEFORE_OPEN, f"{name} behind {after}")
 
 
-@case("AMQP091-CLOSE-01", needs={"amqp091"})
+@case(CONNECTION_CLOSE_OK, needs={"amqp091"})
 @over(examples=4, busy=st.booleans())
 def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     """The client closes while messages are on their way to it, or not: close-ok comes, and then
     nothing but the end."""
-    (proves,) = target.cited
     peer = target.amqp091()
     if busy:
         queue = queue_of(peer)
@@ -224,52 +237,54 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
             peer.publish(b"x" * 100, queue)
         peer.consume(queue, no_ack=True)
     peer.send("connection.close", {"reply-code": 200, "reply-text": "done"})
-    peer.expect(method("connection.close-ok", channel=0), proves=proves)
+    peer.expect(method("connection.close-ok", channel=0), proves=CONNECTION_CLOSE_OK)
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     late = [each.brief() for each in peer.inbox if each.name != "basic.deliver"]
-    target.record_finding(proves, not late, f"with close-ok came {late or 'nothing'}")
+    target.record_finding(CONNECTION_CLOSE_OK, not late, f"with close-ok came {late or 'nothing'}")
 
 
 def _hard_error(peer: Amqp091Peer) -> None:
     peer.send("channel.open", {}, channel=1)
 
 
-@case("AMQP091-CLOSE-02", needs={"amqp091"})
+@case(DISCARDS_AFTER_CONNECTION_CLOSE, needs={"amqp091"})
 def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     """The server closes the connection for a mistake. Behind that a queue is declared and a message
     published: nobody answers, and the queue is not there. A close of the client's own is answered
     with close-ok."""
-    (proves,) = target.cited
     name = target.fresh_name()
     peer = target.amqp091()
     _hard_error(peer)
     peer.expect(method("connection.close", channel=0))
     peer.send("queue.declare", {"queue": name}, channel=1)
     peer.send("connection.close", {"reply-code": 200})
-    peer.expect(method("connection.close-ok", channel=0), proves=proves)
+    peer.expect(method("connection.close-ok", channel=0), proves=DISCARDS_AFTER_CONNECTION_CLOSE)
     answers = [each.brief() for each in peer.inbox if each.name == "queue.declare-ok"]
     target.record_finding(
-        proves, not answers, f"a method behind close was answered with {answers or 'nothing'}"
+        DISCARDS_AFTER_CONNECTION_CLOSE,
+        not answers,
+        f"a method behind close was answered with {answers or 'nothing'}",
     )
     other = target.amqp091()
     other.send("queue.declare", {"queue": name, "passive": True}, channel=1)
-    other.refused(CHANNEL, 404, proves=proves)
+    other.refused(CHANNEL, 404, proves=DISCARDS_AFTER_CONNECTION_CLOSE)
 
 
-@case("AMQP091-CLOSE-03", "AMQP091-CLOSE-04", needs={"amqp091"})
+@case(CHANNEL_CLOSE_OK, DISCARDS_AFTER_CHANNEL_CLOSE, needs={"amqp091"})
 def test_channels_are_closed_by_both(target: Bench) -> None:
     """The client closes a channel and gets close-ok; the server closes one, discards what comes on
     it, and forgets it with the client's close-ok: it can be opened anew."""
-    answered, discards = target.cited
     peer = target.amqp091(channels=2)
-    peer.close_channel(1, proves=answered)
-    peer.open_channel(1, proves=answered)
+    peer.close_channel(1, proves=CHANNEL_CLOSE_OK)
+    peer.open_channel(1, proves=CHANNEL_CLOSE_OK)
     name = target.fresh_name()
     peer.send("queue.declare", {"queue": name, "passive": True}, channel=2)
     peer.expect(method("channel.close", channel=2))
     peer.send("queue.declare", {"queue": name}, channel=2)
-    peer.expect_nothing(for_=QUIET, proves=discards, why="the channel is closed")
+    peer.expect_nothing(
+        for_=QUIET, proves=DISCARDS_AFTER_CHANNEL_CLOSE, why="the channel is closed"
+    )
     peer.send("channel.close-ok", channel=2)
-    peer.open_channel(2, proves=discards)
+    peer.open_channel(2, proves=DISCARDS_AFTER_CHANNEL_CLOSE)
     peer.send("queue.declare", {"queue": name, "passive": True}, channel=2)
-    peer.refused(CHANNEL, 404, proves=discards)
+    peer.refused(CHANNEL, 404, proves=DISCARDS_AFTER_CHANNEL_CLOSE)

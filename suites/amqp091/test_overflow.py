@@ -17,6 +17,10 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.suites.amqp091.steps import bind, bodies, drained, eventually, queue_of
 from brokerproof.suites.amqp091.test_confirms import answers
 
+QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
+REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
+OVERFLOW_DEAD_LETTERS = "RABBITMQ-AMQP091-LEN-03"
+
 SIZES = st.lists(st.sampled_from([0, 1, 10, 50, 99, 100, 101, 200]), min_size=1, max_size=10)
 
 
@@ -45,7 +49,7 @@ def expected(
     return kept, taken
 
 
-@case("RABBITMQ-AMQP091-LEN-01", "RABBITMQ-AMQP091-LEN-02", needs={"amqp091"})
+@case(QUEUE_LENGTH_LIMIT, REJECT_PUBLISH, needs={"amqp091"})
 @over(
     examples=40,
     always=lambda target: [
@@ -62,7 +66,6 @@ def test_a_queue_keeps_what_its_limits_say(
 ) -> None:
     """Messages of different sizes are published to a queue with limits, with confirms. Nobody
     consumes."""
-    keeps, refuses = target.cited
     given: dict[str, Any] = {
         "x-max-length": length,
         "x-max-length-bytes": octets,
@@ -84,23 +87,22 @@ def test_a_queue_keeps_what_its_limits_say(
     told = [found.get(at + 1) for at in range(len(sizes))]
     wanted = ["basic.ack" if each else "basic.nack" for each in taken]
     target.record_finding(
-        refuses,
+        REJECT_PUBLISH,
         told == wanted,
         f"{arguments}, sizes {sizes}: the answers are {told}, should be {wanted}",
     )
     left = [each["priority"] for each in drained(peer, queue)]
     target.record_finding(
-        keeps,
+        QUEUE_LENGTH_LIMIT,
         left == kept,
         f"{arguments}, sizes {sizes}: messages {left} are kept, should be {kept}",
     )
 
 
-@case("RABBITMQ-AMQP091-LEN-01", needs={"amqp091"})
+@case(QUEUE_LENGTH_LIMIT, needs={"amqp091"})
 def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
     """A queue of at most 2 messages has 2 with a consumer: 2 more can wait, and a third drops the
     oldest of them."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, arguments={"x-max-length": 2})
     for at in range(2):
@@ -113,10 +115,12 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
         peer.publish(b"%d" % at, queue)
     peer.settle()
     found = bodies(drained(peer, queue))
-    target.record_finding(proves, found == [b"3", b"4"], f"{found} waited, should be the last two")
+    target.record_finding(
+        QUEUE_LENGTH_LIMIT, found == [b"3", b"4"], f"{found} waited, should be the last two"
+    )
 
 
-@case("RABBITMQ-AMQP091-LEN-03", needs={"amqp091"})
+@case(OVERFLOW_DEAD_LETTERS, needs={"amqp091"})
 @over(
     examples=6,
     overflow=st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
@@ -128,7 +132,6 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     """A queue of at most 2 messages with a dead letter exchange gets 5: the first or the last three
     go there, by the key of the queue's arguments or by their own, and tell why. With reject-publish
     none does."""
-    (proves,) = target.cited
     peer = target.amqp091()
     dead = queue_of(peer)
     route = target.fresh_name()
@@ -153,7 +156,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     eventually(peer, lambda: peer.count(dead) == len(wanted))
     letters = drained(peer, dead)
     target.record_finding(
-        proves,
+        OVERFLOW_DEAD_LETTERS,
         bodies(letters) == wanted,
         f"{overflow}: the dead letters are {bodies(letters)}, should be {wanted}",
     )
@@ -162,5 +165,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
         for each in letters
     ]
     target.record_finding(
-        proves, reasons == [("maxlen", queue)] * len(letters), f"{overflow}: they tell {reasons}"
+        OVERFLOW_DEAD_LETTERS,
+        reasons == [("maxlen", queue)] * len(letters),
+        f"{overflow}: they tell {reasons}",
     )

@@ -20,6 +20,11 @@ from brokerproof.harness.targets.target import Target
 from brokerproof.suites.amqp.steps import granted
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually
 
+REJECT_PUBLISH = "RABBITMQ-AMQP091-LEN-02"
+QUEUE_LENGTH_LIMIT = "RABBITMQ-AMQP091-LEN-01"
+STOMP_RECEIPT = "STOMP12-RCPT-01"
+STOMP_SEND_ERROR = "STOMP12-SEND-07"
+
 LIMIT = 3
 
 
@@ -45,7 +50,10 @@ def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
 
 
 @case(
-    *("RABBITMQ-AMQP091-LEN-02", "RABBITMQ-AMQP091-LEN-01", "STOMP12-RCPT-01", "STOMP12-SEND-07"),
+    REJECT_PUBLISH,
+    QUEUE_LENGTH_LIMIT,
+    STOMP_RECEIPT,
+    STOMP_SEND_ERROR,
     needs={"amqp091"},
 )
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
@@ -53,18 +61,17 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     """Five messages go to the queue over STOMP, each with a receipt. With reject-publish the first
     three are confirmed and kept; the fourth is answered with ERROR, and never with a RECEIPT. With
     drop-head all are confirmed, the last three kept."""
-    refuses, drops, receipts, errors = target.cited
     owner, queue = full_queue(target, overflow)
     peer = target.stomp()
     to = Destination(f"/amq/queue/{queue}")
     for at in range(LIMIT):
-        peer.publish(to, b"%d" % at, proves=refuses)
+        peer.publish(to, b"%d" % at, proves=REJECT_PUBLISH)
     if overflow == "drop-head":
         for at in (3, 4):
-            peer.publish(to, b"%d" % at, proves=drops)
+            peer.publish(to, b"%d" % at, proves=QUEUE_LENGTH_LIMIT)
         found = kept(owner, queue)
         target.record_finding(
-            drops,
+            QUEUE_LENGTH_LIMIT,
             found == [b"2", b"3", b"4"],
             f"{overflow}: {found} were kept, should be the last three",
         )
@@ -74,19 +81,19 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     told = peer.watch_for(ERROR)
     confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
     target.record_finding(
-        receipts,
+        STOMP_RECEIPT,
         not confirmed,
         "the fourth message was refused by the queue and confirmed to the client",
     )
     said = "an ERROR" if told is not None else peer.instead()
     target.record_finding(
-        (refuses, errors),
+        (REJECT_PUBLISH, STOMP_SEND_ERROR),
         told is not None,
         f"the fourth message was refused: expected ERROR, {said}",
     )
     found = kept(owner, queue)
     target.record_finding(
-        refuses,
+        REJECT_PUBLISH,
         found == [b"0", b"1", b"2"],
         f"{overflow}: {found} were kept, should be the first three",
     )
@@ -111,13 +118,12 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
     return outcomes
 
 
-@case("RABBITMQ-AMQP091-LEN-02", "RABBITMQ-AMQP091-LEN-01", needs={"amqp091"})
+@case(REJECT_PUBLISH, QUEUE_LENGTH_LIMIT, needs={"amqp091"})
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages go to the queue over AMQP 1.0. With reject-publish the first three are accepted
     and kept, the others rejected, and the link lives on: when there is room the next is accepted.
     With drop-head all are accepted."""
-    refuses, drops = target.cited
     owner, queue = full_queue(target, overflow)
     about = target.profile.parameters
     peer = target.amqp()
@@ -125,25 +131,27 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     outcomes = _sent(target, peer, link, 5)
     if overflow == "drop-head":
         target.record_finding(
-            drops,
+            QUEUE_LENGTH_LIMIT,
             outcomes == ["accepted"] * 5,
             f"{overflow}: the outcomes are {outcomes}, should be accepted",
         )
         found = kept(owner, queue)
         target.record_finding(
-            drops,
+            QUEUE_LENGTH_LIMIT,
             found == [b"2", b"3", b"4"],
             f"{overflow}: {found} were kept, should be the last three",
         )
         return
     wanted = ["accepted"] * 3 + ["rejected"] * 2
     target.record_finding(
-        refuses, outcomes == wanted, f"{overflow}: the outcomes are {outcomes}, should be {wanted}"
+        REJECT_PUBLISH,
+        outcomes == wanted,
+        f"{overflow}: the outcomes are {outcomes}, should be {wanted}",
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     found = bodies(drained(owner, queue))
     target.record_finding(
-        refuses,
+        REJECT_PUBLISH,
         found == [b"0", b"1", b"2"],
         f"{overflow}: {found} were kept, should be the first three",
     )
@@ -151,6 +159,8 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)
         target.record_finding(
-            refuses, again == ["accepted"], f"with room in the queue again the outcome is {again}"
+            REJECT_PUBLISH,
+            again == ["accepted"],
+            f"with room in the queue again the outcome is {again}",
         )
     owner.call("queue.delete", {"queue": queue})

@@ -12,10 +12,15 @@ from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp091.steps import QUIET, arrive, fill, queue_of
 
+PREFETCH_LIMIT = "AMQP091-QOS-01"
+PREFETCH_REPLENISHED = "AMQP091-QOS-02"
+PREFETCH_PER_CONSUMER = "RABBITMQ-AMQP091-QOS-01"
+PREFETCH_NOT_FOR_NO_ACK = "AMQP091-QOS-03"
+
 LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
 
 
-@case("AMQP091-QOS-01", "AMQP091-QOS-02", "RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
+@case(PREFETCH_LIMIT, PREFETCH_REPLENISHED, PREFETCH_PER_CONSUMER, needs={"amqp091"})
 @over(
     examples=25,
     limit=LIMITS,
@@ -27,7 +32,6 @@ def test_a_consumer_has_as_much_as_its_prefetch(
 ) -> None:
     """More messages wait than a consumer may have: as many come, and with every acknowledgement as
     many more."""
-    not_more, as_many, each_consumer = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -48,9 +52,11 @@ def test_a_consumer_has_as_much_as_its_prefetch(
             f"prefetch {limit}, {count} messages: {len(found)} came, {len(waiting)} wait for their"
             " acknowledgement"
         )
-        target.record_finding(not_more, not limit or len(waiting) <= limit, told)
+        target.record_finding(PREFETCH_LIMIT, not limit or len(waiting) <= limit, told)
         target.record_finding(
-            (as_many, each_consumer), len(found) == should, f"{told}; {should} should have come"
+            (PREFETCH_REPLENISHED, PREFETCH_PER_CONSUMER),
+            len(found) == should,
+            f"{told}; {should} should have come",
         )
 
 
@@ -60,7 +66,7 @@ class _Consumer:
     waiting: list[int] = field(default_factory=list)
 
 
-@case("AMQP091-QOS-01", "RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
+@case(PREFETCH_LIMIT, PREFETCH_PER_CONSUMER, needs={"amqp091"})
 @over(
     examples=12,
     limits=st.lists(st.sampled_from([1, 2, 4]), min_size=2, max_size=3),
@@ -73,7 +79,6 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
     none. None has more than its own, nor all together more than theirs; and while messages wait
     they have as much as they may. The channel's is set last, as in the document: RabbitMQ's channel
     forgets it when one for consumers is set."""
-    not_more, both = target.cited
     peer = target.amqp091(channels=2)
     limits = [limits[0]] * len(limits) if whole else limits
     queues = [queue_of(peer) for _ in limits]
@@ -98,22 +103,25 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
             f" {have}"
         )
         target.record_finding(
-            not_more, all(len(each.waiting) <= each.limit for each in consumers.values()), told
+            PREFETCH_LIMIT,
+            all(len(each.waiting) <= each.limit for each in consumers.values()),
+            told,
         )
-        target.record_finding(not_more, not whole or sum(have) <= whole, told)
+        target.record_finding(PREFETCH_LIMIT, not whole or sum(have) <= whole, told)
         target.record_finding(
-            both, sum(have) == together, f"{told}; together they should have {together}"
+            PREFETCH_PER_CONSUMER,
+            sum(have) == together,
+            f"{told}; together they should have {together}",
         )
         first = next((each for each in consumers.values() if each.waiting), None)
         if first is not None:
             peer.ack(first.waiting.pop(0), channel=2)
 
 
-@case("RABBITMQ-AMQP091-QOS-01", needs={"amqp091"})
+@case(PREFETCH_PER_CONSUMER, needs={"amqp091"})
 def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> None:
     """A consumer began with a prefetch of 2; then it is set to 5. The consumer keeps 2, one that
     begins now has 5."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     first, second = queue_of(peer), queue_of(peer)
     for queue in (first, second):
@@ -125,27 +133,26 @@ def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> Non
     peer.consume(second, channel=2)
     after = len(arrive(peer, 5, channel=2))
     target.record_finding(
-        proves,
+        PREFETCH_PER_CONSUMER,
         (before, after) == (2, 5),
         f"the consumers have {before} and {after}, should be 2 and 5",
     )
 
 
-@case("AMQP091-QOS-03", needs={"amqp091"})
+@case(PREFETCH_NOT_FOR_NO_ACK, needs={"amqp091"})
 @over(examples=3, whole=st.booleans())
 def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool) -> None:
     """A consumer without acknowledgement on a channel with a prefetch of 1 gets everything."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"x"] * 10)
     peer.call("basic.qos", {"prefetch-count": 1, "global": whole}, channel=2)
     peer.consume(queue, channel=2, no_ack=True)
     found = len(arrive(peer, 10, channel=2))
-    target.record_finding(proves, found == 10, f"{found} of 10 messages came")
+    target.record_finding(PREFETCH_NOT_FOR_NO_ACK, found == 10, f"{found} of 10 messages came")
 
 
-@case("AMQP091-QOS-02", needs={"amqp091"})
+@case(PREFETCH_REPLENISHED, needs={"amqp091"})
 @over(
     examples=6,
     limit=st.sampled_from([1, 3, 10]),
@@ -157,7 +164,6 @@ def test_all_messages_come_as_they_are_settled(
 ) -> None:
     """A consumer with a prefetch settles what it has, again and again: in the end it had
     everything, and never too much."""
-    (proves,) = target.cited
     count = 40
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -180,7 +186,9 @@ def test_all_messages_come_as_they_are_settled(
     told = (
         f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
     )
-    target.record_finding(proves, sorted(bodies) == list(range(count)) and most <= limit, told)
+    target.record_finding(
+        PREFETCH_REPLENISHED, sorted(bodies) == list(range(count)) and most <= limit, told
+    )
 
 
 def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
@@ -189,12 +197,11 @@ def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
     return [(int(each.body), each["delivery-tag"]) for each in peer.deliveries(2)]
 
 
-@case("AMQP091-QOS-01", needs={"amqp091"})
+@case(PREFETCH_LIMIT, needs={"amqp091"})
 @over(examples=4, limit=st.sampled_from([1, 4]))
 def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, limit: int) -> None:
     """Nobody acknowledges: nothing more comes, however long it takes; another consumer gets the
     rest."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     fill(peer, queue, [b"x"] * 10)
@@ -204,7 +211,7 @@ def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, li
     peer.expect_nothing(
         for_=QUIET * 3,
         of=method("basic.deliver", channel=2),
-        proves=proves,
+        proves=PREFETCH_LIMIT,
         why="nothing was acknowledged",
     )
     peer.consume(queue, channel=3, no_ack=True)

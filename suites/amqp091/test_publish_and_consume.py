@@ -24,8 +24,26 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+PUBLISH_EXCHANGE_MISSING = "AMQP091-PUB-01"
+PUBLISH_EXCHANGE_INTERNAL = "AMQP091-PUB-02"
+IMMEDIATE_NOT_IMPLEMENTED = "RABBITMQ-AMQP091-PUB-01"
+PREFETCH_SIZE_NOT_IMPLEMENTED = "RABBITMQ-AMQP091-QOS-02"
+MANDATORY_RETURNED = "AMQP091-PUB-03"
+BODY_UNCHANGED = "AMQP091-CONTENT-04"
+PROPERTIES_UNCHANGED = "AMQP091-CONTENT-05"
+PUBLISH_ORDER = "AMQP091-PUB-04"
+DELIVERY_TAGS = "AMQP091-TAG-01"
+CONSUMER_TAG_IN_USE = "AMQP091-CONS-01"
+EXCLUSIVE_CONSUMER = "AMQP091-CONS-02"
+NO_DELIVERY_AFTER_CANCEL_OK = "AMQP091-CONS-03"
+CANCEL_OF_UNKNOWN_TAG = "AMQP091-CONS-05"
+NO_DELIVERY_BEFORE_CONSUME_OK = "AMQP091-CONS-06"
+NO_ACK_REMOVES = "AMQP091-CONS-04"
+GET = "AMQP091-GET-01"
+REDELIVERED_FLAG = "AMQP091-RED-01"
 
-@case("AMQP091-PUB-01", "AMQP091-PUB-02", needs={"amqp091"})
+
+@case(PUBLISH_EXCHANGE_MISSING, PUBLISH_EXCHANGE_INTERNAL, needs={"amqp091"})
 @over(
     examples=2,
     always=lambda target: [{"internal": each} for each in (False, True)],
@@ -33,19 +51,21 @@ from brokerproof.suites.amqp091.steps import (
 )
 def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
     """A message for an exchange that does not exist, or for an internal one."""
-    missing, forbidden = target.cited
     peer = target.amqp091(channels=2)
     name = target.fresh_name()
     if internal:
         peer.call("exchange.declare", {"exchange": name, "type": "fanout", "internal": True})
     peer.publish(b"x", "k", exchange=name, channel=2)
     peer.refused(
-        CHANNEL, 403 if internal else 404, channel=2, proves=forbidden if internal else missing
+        CHANNEL,
+        403 if internal else 404,
+        channel=2,
+        proves=PUBLISH_EXCHANGE_INTERNAL if internal else PUBLISH_EXCHANGE_MISSING,
     )
     peer.call("exchange.delete", {"exchange": name})
 
 
-@case("RABBITMQ-AMQP091-PUB-01", "RABBITMQ-AMQP091-QOS-02", needs={"amqp091"})
+@case(IMMEDIATE_NOT_IMPLEMENTED, PREFETCH_SIZE_NOT_IMPLEMENTED, needs={"amqp091"})
 @over(
     examples=2,
     always=lambda target: [{"immediate": each} for each in (False, True)],
@@ -53,24 +73,22 @@ def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
 )
 def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None:
     """A message with the flag immediate, or a prefetch by size."""
-    flag, size = target.cited
     peer = target.amqp091()
     if immediate:
         peer.publish(b"x", queue_of(peer), immediate=True)
-        peer.refused(CONNECTION, 540, proves=flag)
+        peer.refused(CONNECTION, 540, proves=IMMEDIATE_NOT_IMPLEMENTED)
     else:
         peer.send("basic.qos", {"prefetch-size": 1000}, channel=1)
-        peer.refused(CONNECTION, 540, proves=size)
+        peer.refused(CONNECTION, 540, proves=PREFETCH_SIZE_NOT_IMPLEMENTED)
 
 
-@case("AMQP091-PUB-03", needs={"amqp091"})
+@case(MANDATORY_RETURNED, needs={"amqp091"})
 @over(examples=6, size=st.sampled_from([0, 5, 5000]), mandatory=st.booleans())
 def test_a_mandatory_message_that_nobody_gets_is_returned(
     target: Bench, size: int, mandatory: bool
 ) -> None:
     """A message whose routing key leads nowhere comes back whole, if it is mandatory. One that
     leads somewhere does not."""
-    (proves,) = target.cited
     peer = target.amqp091(frame_max=4096)
     queue, key = queue_of(peer), target.fresh_name()
     body = b"r" * size
@@ -79,16 +97,18 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
         body, key, exchange="amq.direct", mandatory=mandatory, properties={"message-id": "m1"}
     )
     if mandatory:
-        came = peer.expect(method("basic.return", channel=1), proves=proves)
+        came = peer.expect(method("basic.return", channel=1), proves=MANDATORY_RETURNED)
         told = (came["reply-code"], came["exchange"], came["routing-key"], came.get("message-id"))
         target.record_finding(
-            proves, told == (312, "amq.direct", key, "m1"), f"returned with {told}"
+            MANDATORY_RETURNED, told == (312, "amq.direct", key, "m1"), f"returned with {told}"
         )
         target.record_finding(
-            proves, came.body == body, f"{len(came.body)} octets came back of {size}"
+            MANDATORY_RETURNED, came.body == body, f"{len(came.body)} octets came back of {size}"
         )
     peer.settle()
-    target.record_finding(proves, not peer.taken("basic.return"), "nothing else should be returned")
+    target.record_finding(
+        MANDATORY_RETURNED, not peer.taken("basic.return"), "nothing else should be returned"
+    )
     target.control(
         bodies(drained(peer, queue)) == [b"goes"],
         "the message that leads somewhere should be there",
@@ -144,13 +164,12 @@ def _plain(value: Any) -> Any:
     )
 
 
-@case("AMQP091-CONTENT-04", "AMQP091-CONTENT-05", needs={"amqp091"})
+@case(BODY_UNCHANGED, PROPERTIES_UNCHANGED, needs={"amqp091"})
 @over(examples=60, properties=PROPERTIES, body=st.binary(max_size=300), get=st.booleans())
 def test_messages_arrive_as_they_were_sent(
     target: Bench, properties: dict[str, Any], body: bytes, get: bool
 ) -> None:
     """Properties and body of a message are those that its producer gave."""
-    same, kept = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(body, queue, properties=properties)
@@ -160,13 +179,13 @@ def test_messages_arrive_as_they_were_sent(
     else:
         peer.consume(queue, no_ack=True)
         came = peer.delivery()
-    target.record_finding(same, came.body == body, f"{body!r} arrived as {came.body!r}")
+    target.record_finding(BODY_UNCHANGED, came.body == body, f"{body!r} arrived as {came.body!r}")
     wanted = {name: _plain(value) for name, value in properties.items()}
     found = {name: came.get(name) for name in wanted}
-    target.record_finding(kept, found == wanted, f"{wanted} arrived as {found}")
+    target.record_finding(PROPERTIES_UNCHANGED, found == wanted, f"{wanted} arrived as {found}")
 
 
-@case("AMQP091-PUB-04", "AMQP091-TAG-01", needs={"amqp091"})
+@case(PUBLISH_ORDER, DELIVERY_TAGS, needs={"amqp091"})
 @over(
     examples=10,
     count=st.sampled_from([1, 10, 200]),
@@ -177,7 +196,6 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
     """Messages of one or two channels, by one exchange and one queue, to one consumer, at once or
     as it acknowledges them: those of each channel are in order, and delivery tags are all
     different."""
-    ordered, tags = target.cited
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     for at in range(count):
@@ -194,11 +212,15 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
     for way in range(ways):
         mine = [int(each.split()[1]) for each in bodies(found) if each.startswith(b"%d " % way)]
         target.record_finding(
-            ordered, mine == list(range(way, count, ways)), f"of channel {2 + way} came {mine[:20]}"
+            PUBLISH_ORDER,
+            mine == list(range(way, count, ways)),
+            f"of channel {2 + way} came {mine[:20]}",
         )
     numbers = [each["delivery-tag"] for each in found]
     target.record_finding(
-        tags, 0 not in numbers and len(set(numbers)) == len(numbers), f"the tags are {numbers[:20]}"
+        DELIVERY_TAGS,
+        0 not in numbers and len(set(numbers)) == len(numbers),
+        f"the tags are {numbers[:20]}",
     )
 
 
@@ -209,39 +231,41 @@ def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
     return peer.deliveries()
 
 
-@case("AMQP091-CONS-01", needs={"amqp091"})
+@case(CONSUMER_TAG_IN_USE, needs={"amqp091"})
 def test_a_consumer_tag_is_used_once(target: Bench) -> None:
     """A consumer begins with the tag of another one of the channel. On another channel that is no
     mistake."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     peer.consume(queue, "mine")
     peer.consume(queue, "mine", channel=2)
     peer.send("basic.consume", {"queue": queue, "consumer-tag": "mine"}, channel=1)
-    peer.refused(CONNECTION, 530, proves=proves)
+    peer.refused(CONNECTION, 530, proves=CONSUMER_TAG_IN_USE)
 
 
-@case("AMQP091-CONS-02", needs={"amqp091"})
+@case(EXCLUSIVE_CONSUMER, needs={"amqp091"})
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
     """Of two consumers one wants to be the only one: the second to come is refused. When the first
     leaves, one can come."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     tag = peer.consume(queue, exclusive=first)
     peer.send("basic.consume", {"queue": queue, "exclusive": not first}, channel=2)
-    peer.refused(CHANNEL, 403, channel=2, proves=proves)
+    peer.refused(CHANNEL, 403, channel=2, proves=EXCLUSIVE_CONSUMER)
     peer.call("basic.cancel", {"consumer-tag": tag})
-    peer.consume(queue, exclusive=True, proves=proves)
+    peer.consume(queue, exclusive=True, proves=EXCLUSIVE_CONSUMER)
 
 
-@case("AMQP091-CONS-03", "AMQP091-CONS-05", "AMQP091-CONS-06", needs={"amqp091"})
+@case(
+    NO_DELIVERY_AFTER_CANCEL_OK,
+    CANCEL_OF_UNKNOWN_TAG,
+    NO_DELIVERY_BEFORE_CONSUME_OK,
+    needs={"amqp091"},
+)
 def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     """Deliveries come behind consume-ok and not behind cancel-ok. A tag that nobody has is
     cancelled like any other."""
-    ends, nobody, begins = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(20)])
@@ -251,7 +275,9 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
         (each.name for each in peer.inbox if each.name in ("basic.consume-ok", "basic.deliver")),
         "nothing",
     )
-    target.record_finding(begins, first == "basic.consume-ok", f"first came {first}")
+    target.record_finding(
+        NO_DELIVERY_BEFORE_CONSUME_OK, first == "basic.consume-ok", f"first came {first}"
+    )
     peer.send("basic.cancel", {"consumer-tag": "c"}, channel=1)
     peer.watch_for(method("basic.cancel-ok", channel=1))
     peer.deliveries()
@@ -260,35 +286,33 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     peer.expect_nothing(
         for_=QUIET,
         of=method("basic.deliver", channel=1),
-        proves=ends,
+        proves=NO_DELIVERY_AFTER_CANCEL_OK,
         why="the consumer was cancelled",
     )
-    peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=nobody)
+    peer.call("basic.cancel", {"consumer-tag": target.fresh_name()}, proves=CANCEL_OF_UNKNOWN_TAG)
     left = bodies(drained(peer, queue))
-    target.record_finding(ends, left == [b"late"], f"{left} is left")
+    target.record_finding(NO_DELIVERY_AFTER_CANCEL_OK, left == [b"late"], f"{left} is left")
 
 
-@case("AMQP091-CONS-04", needs={"amqp091"})
+@case(NO_ACK_REMOVES, needs={"amqp091"})
 def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
     """A consumer without acknowledgement gets messages and goes: nothing is left."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     found = bodies(arrive(peer, 2, channel=2))
-    target.record_finding(proves, found == [b"1", b"2"], f"{found} came")
+    target.record_finding(NO_ACK_REMOVES, found == [b"1", b"2"], f"{found} came")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     target.record_finding(
-        proves, peer.count(queue) == 0, f"{peer.count(queue)} messages wait afterwards"
+        NO_ACK_REMOVES, peer.count(queue) == 0, f"{peer.count(queue)} messages wait afterwards"
     )
 
 
-@case("AMQP091-GET-01", "AMQP091-RED-01", needs={"amqp091"})
+@case(GET, REDELIVERED_FLAG, needs={"amqp091"})
 def test_messages_can_be_got_one_by_one(target: Bench) -> None:
     """basic.get takes the oldest, and tells what is left; an empty queue is told as such."""
-    proves, flag = target.cited
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct")
     peer.call("queue.bind", {"queue": queue, "exchange": exchange, "routing-key": "k"})
@@ -296,17 +320,19 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
         peer.publish(b"%d" % at, "k", exchange=exchange)
     peer.settle()
     for at in range(3):
-        came = peer.get(queue, proves=proves)
+        came = peer.get(queue, proves=GET)
         told = (came.body, came.get("message-count"), came.get("exchange"), came.get("routing-key"))
         target.record_finding(
-            proves, told == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {told}"
+            GET, told == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {told}"
         )
         target.record_finding(
-            flag, came.get("redelivered") is False, "what nobody had should not be redelivered"
+            REDELIVERED_FLAG,
+            came.get("redelivered") is False,
+            "what nobody had should not be redelivered",
         )
-    came = peer.get(queue, proves=proves)
+    came = peer.get(queue, proves=GET)
     target.record_finding(
-        proves,
+        GET,
         came.name == "basic.get-empty",
         f"with all delivered and none acknowledged came {came.brief()}",
     )

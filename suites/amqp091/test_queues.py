@@ -20,15 +20,31 @@ from brokerproof.suites.amqp091.steps import (
     queue_of,
 )
 
+SERVER_NAMED_QUEUE = "AMQP091-QUEUE-01"
+DECLARE_OK_COUNTS = "AMQP091-QUEUE-12"
+QUEUE_MISSING = "AMQP091-QUEUE-02"
+QUEUE_REDECLARED = "AMQP091-QUEUE-03"
+QUEUE_EXCLUSIVE = "AMQP091-QUEUE-04"
+EXCLUSIVE_QUEUE_DELETED = "AMQP091-QUEUE-05"
+AUTO_DELETE_QUEUE = "AMQP091-QUEUE-06"
+QUEUE_NAME_RESERVED = "AMQP091-QUEUE-07"
+PURGE = "AMQP091-QUEUE-08"
+QUEUE_IF_UNUSED = "AMQP091-QUEUE-09"
+QUEUE_IF_EMPTY = "AMQP091-QUEUE-10"
+LAST_DECLARED_QUEUE = "AMQP091-QUEUE-11"
+QUEUE_ARGUMENT_INVALID = "RABBITMQ-AMQP091-ARG-01"
+CONSUMER_CANCEL_NOTIFY = "RABBITMQ-AMQP091-CANCEL-01"
 
-@case("AMQP091-QUEUE-01", "AMQP091-QUEUE-12", needs={"amqp091"})
+
+@case(SERVER_NAMED_QUEUE, DECLARE_OK_COUNTS, needs={"amqp091"})
 def test_the_server_names_queues(target: Bench) -> None:
     """Queues are declared without a name; declare-ok has one, and another each time, and counts
     what is there."""
-    names, counts = target.cited
     peer = target.amqp091()
-    found = [peer.declare(exclusive=True, proves=names)["queue"] for _ in range(3)]
-    target.record_finding(names, all(found) and len(set(found)) == 3, f"the names are {found}")
+    found = [peer.declare(exclusive=True, proves=SERVER_NAMED_QUEUE)["queue"] for _ in range(3)]
+    target.record_finding(
+        SERVER_NAMED_QUEUE, all(found) and len(set(found)) == 3, f"the names are {found}"
+    )
     fill(peer, found[0], [b"1", b"2"])
     peer.consume(found[1])
     told = [
@@ -36,7 +52,7 @@ def test_the_server_names_queues(target: Bench) -> None:
         for each in (peer.declare(name, passive=True) for name in found)
     ]
     target.record_finding(
-        counts, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}"
+        DECLARE_OK_COUNTS, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}"
     )
 
 
@@ -51,19 +67,18 @@ def _exists(target: Bench, name: str) -> bool:
     return answer.get("reply-code") != 404
 
 
-@case("AMQP091-QUEUE-02", needs={"amqp091"})
+@case(QUEUE_MISSING, needs={"amqp091"})
 def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
     """A passive declaration of a queue that does not exist; it does not make it."""
-    (proves,) = target.cited
     peer = target.amqp091()
     name = target.fresh_name()
     for _ in range(2):
         peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)
-        peer.refused(CHANNEL, 404, proves=proves)
+        peer.refused(CHANNEL, 404, proves=QUEUE_MISSING)
         peer.open_channel(1)
 
 
-@case("AMQP091-QUEUE-03", needs={"amqp091"})
+@case(QUEUE_REDECLARED, needs={"amqp091"})
 @over(
     examples=6,
     other=st.sampled_from(
@@ -72,7 +87,6 @@ def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
 )
 def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     """A queue is declared again, alike or with one property otherwise."""
-    (proves,) = target.cited
     peer = target.amqp091()
     name = target.fresh_name()
     arguments = {"x-max-length": 10}
@@ -91,14 +105,14 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
         channel=1,
     )
     if other:
-        peer.refused(CHANNEL, 406, 405, proves=proves)
+        peer.refused(CHANNEL, 406, 405, proves=QUEUE_REDECLARED)
         peer.open_channel(1)
     else:
-        peer.expect(method("queue.declare-ok", channel=1), proves=proves)
+        peer.expect(method("queue.declare-ok", channel=1), proves=QUEUE_REDECLARED)
     peer.call("queue.delete", {"queue": name})
 
 
-@case("AMQP091-QUEUE-04", "AMQP091-QUEUE-05", needs={"amqp091"})
+@case(QUEUE_EXCLUSIVE, EXCLUSIVE_QUEUE_DELETED, needs={"amqp091"})
 @over(
     examples=5,
     name=st.sampled_from(
@@ -109,14 +123,13 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
 def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
     """Another connection cannot use an exclusive queue; when its own connection ends, in order or
     not, it is gone."""
-    locked, deleted = target.cited
     owner, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue, exclusive=True)
     other.send(
         name, {"queue": queue, **({"passive": True} if name == "queue.declare" else {})}, channel=1
     )
-    other.refused(CHANNEL, 405, proves=locked)
+    other.refused(CHANNEL, 405, proves=QUEUE_EXCLUSIVE)
     owner.publish(b"mine", queue)
     owner.settle()
     target.control(owner.count(queue) == 1, "its owner should be able to use it")
@@ -126,26 +139,29 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
         owner.close()
     left = eventually(other, lambda: not _exists(target, queue))
     target.record_finding(
-        deleted, left, "an exclusive queue is there after its connection has ended"
+        EXCLUSIVE_QUEUE_DELETED, left, "an exclusive queue is there after its connection has ended"
     )
 
 
-@case("AMQP091-QUEUE-06", needs={"amqp091"})
+@case(AUTO_DELETE_QUEUE, needs={"amqp091"})
 @over(examples=4, way=st.sampled_from(["cancel", "channel", "connection", "gone"]))
 def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: str) -> None:
     """It is there before it has a consumer, and while one of two is left; it goes with the last,
     however that leaves."""
-    (proves,) = target.cited
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
     peer.declare(name, **{"auto-delete": True})
     target.record_finding(
-        proves, _exists(target, name), "before it had a consumer the queue should be there"
+        AUTO_DELETE_QUEUE,
+        _exists(target, name),
+        "before it had a consumer the queue should be there",
     )
     tags = [peer.consume(name, channel=channel) for channel in (1, 2)]
     peer.call("basic.cancel", {"consumer-tag": tags[0]})
     target.record_finding(
-        proves, _exists(target, name), "with one of two consumers the queue should be there"
+        AUTO_DELETE_QUEUE,
+        _exists(target, name),
+        "with one of two consumers the queue should be there",
     )
     match way:
         case "cancel":
@@ -158,71 +174,67 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
             peer.leave()
     left = eventually(watcher, lambda: not _exists(target, name))
     target.record_finding(
-        proves, left, f"its last consumer has left ({way}), and the queue is there"
+        AUTO_DELETE_QUEUE, left, f"its last consumer has left ({way}), and the queue is there"
     )
 
 
-@case("AMQP091-QUEUE-07", needs={"amqp091"})
+@case(QUEUE_NAME_RESERVED, needs={"amqp091"})
 def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
     """A new queue whose name begins with amq."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": f"amq.{target.fresh_name()}"}, channel=1)
-    peer.refused(CHANNEL, 403, proves=proves)
+    peer.refused(CHANNEL, 403, proves=QUEUE_NAME_RESERVED)
 
 
-@case("AMQP091-QUEUE-08", needs={"amqp091"})
+@case(PURGE, needs={"amqp091"})
 def test_a_purge_takes_what_waits(target: Bench) -> None:
     """Of five messages two were delivered and wait for their acknowledgement; a purge takes three.
     The two come back."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2", b"3", b"4", b"5"])
     for _ in range(2):
         target.control(peer.get(queue, channel=2).name == "basic.get-ok", "a message should wait")
-    answer = peer.call("queue.purge", {"queue": queue}, proves=proves)
+    answer = peer.call("queue.purge", {"queue": queue}, proves=PURGE)
     target.record_finding(
-        proves, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}"
+        PURGE, answer["message-count"] == 3, f"purge-ok counts {answer['message-count']}"
     )
-    target.record_finding(proves, not drained(peer, queue), "behind purge-ok nothing should wait")
+    target.record_finding(PURGE, not drained(peer, queue), "behind purge-ok nothing should wait")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     found = bodies(drained(peer, queue))
     target.record_finding(
-        proves, found == [b"1", b"2"], f"what was not acknowledged came back as {found}"
+        PURGE, found == [b"1", b"2"], f"what was not acknowledged came back as {found}"
     )
 
 
-@case("AMQP091-QUEUE-09", "AMQP091-QUEUE-10", needs={"amqp091"})
+@case(QUEUE_IF_UNUSED, QUEUE_IF_EMPTY, needs={"amqp091"})
 def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None:
     """A queue with a consumer is not deleted if-unused, one with a message not if-empty; deleted
     otherwise, it tells how many messages it had."""
-    unused, empty = target.cited
     peer = target.amqp091()
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
     peer.send("queue.delete", {"queue": queue, "if-empty": True}, channel=1)
-    peer.refused(CHANNEL, 406, proves=empty)
+    peer.refused(CHANNEL, 406, proves=QUEUE_IF_EMPTY)
     peer.open_channel(1)
     other = queue_of(peer)
     peer.open_channel(2)
     peer.consume(other, channel=2)
     peer.send("queue.delete", {"queue": other, "if-unused": True}, channel=1)
-    peer.refused(CHANNEL, 406, proves=unused)
+    peer.refused(CHANNEL, 406, proves=QUEUE_IF_UNUSED)
     peer.open_channel(1)
-    peer.call("queue.delete", {"queue": other, "if-empty": True}, proves=empty)
-    answer = peer.call("queue.delete", {"queue": queue, "if-unused": True}, proves=unused)
+    peer.call("queue.delete", {"queue": other, "if-empty": True}, proves=QUEUE_IF_EMPTY)
+    answer = peer.call("queue.delete", {"queue": queue, "if-unused": True}, proves=QUEUE_IF_UNUSED)
     target.record_finding(
-        unused, answer["message-count"] == 2, f"delete-ok counts {answer['message-count']}"
+        QUEUE_IF_UNUSED, answer["message-count"] == 2, f"delete-ok counts {answer['message-count']}"
     )
 
 
-@case("AMQP091-QUEUE-11", needs={"amqp091"})
+@case(LAST_DECLARED_QUEUE, needs={"amqp091"})
 def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     """Two queues are declared; then one is bound, consumed and purged without a name. On a channel
     that has declared none it is 404."""
-    (proves,) = target.cited
     peer = target.amqp091(channels=2)
     queue_of(peer)
     queue = queue_of(peer)
@@ -231,11 +243,13 @@ def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     peer.publish(b"here", key, exchange="amq.direct")
     peer.settle()
     target.record_finding(
-        proves, peer.count(queue) == 1, "the last queue should be the one that was bound"
+        LAST_DECLARED_QUEUE,
+        peer.count(queue) == 1,
+        "the last queue should be the one that was bound",
     )
-    peer.call("queue.purge", {}, proves=proves)
+    peer.call("queue.purge", {}, proves=LAST_DECLARED_QUEUE)
     peer.send("queue.purge", {}, channel=2)
-    peer.refused(CHANNEL, 404, channel=2, proves=proves)
+    peer.refused(CHANNEL, 404, channel=2, proves=LAST_DECLARED_QUEUE)
 
 
 BAD: list[dict[str, object]] = [
@@ -253,35 +267,32 @@ BAD: list[dict[str, object]] = [
 ]
 
 
-@case("RABBITMQ-AMQP091-ARG-01", needs={"amqp091"})
+@case(QUEUE_ARGUMENT_INVALID, needs={"amqp091"})
 @over(examples=12, arguments=st.sampled_from(BAD))
 def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str, object]) -> None:
     """An argument has a value of another type, or one that makes no sense. One that nobody knows is
     no mistake."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send("queue.declare", {"exclusive": True, "arguments": arguments}, channel=1)
-    peer.refused(CHANNEL, 406, proves=proves)
+    peer.refused(CHANNEL, 406, proves=QUEUE_ARGUMENT_INVALID)
     peer.open_channel(1)
-    peer.declare(exclusive=True, arguments={"x-nobody-knows": 5}, proves=proves)
+    peer.declare(exclusive=True, arguments={"x-nobody-knows": 5}, proves=QUEUE_ARGUMENT_INVALID)
 
 
-@case("RABBITMQ-AMQP091-ARG-01", needs={"amqp091"})
+@case(QUEUE_ARGUMENT_INVALID, needs={"amqp091"})
 def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
     """A queue is declared with x-queue-type = nobodys."""
-    (proves,) = target.cited
     peer = target.amqp091()
     peer.send(
         "queue.declare", {"exclusive": True, "arguments": {"x-queue-type": "nobodys"}}, channel=1
     )
-    peer.refused(CHANNEL, 406, proves=proves)
+    peer.refused(CHANNEL, 406, proves=QUEUE_ARGUMENT_INVALID)
 
 
-@case("RABBITMQ-AMQP091-CANCEL-01", needs={"amqp091"})
+@case(CONSUMER_CANCEL_NOTIFY, needs={"amqp091"})
 @over(examples=2, understands=st.booleans())
 def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
     """The queue of a consumer is deleted by another connection; the channel goes on."""
-    (proves,) = target.cited
     name = target.fresh_name()
     peer = target.amqp091(capabilities={"consumer_cancel_notify": understands})
     other = target.amqp091()
@@ -289,12 +300,14 @@ def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: b
     tag = peer.consume(name)
     other.call("queue.delete", {"queue": name})
     if understands:
-        peer.expect(method("basic.cancel", channel=1, consumer_tag=tag), proves=proves)
+        peer.expect(
+            method("basic.cancel", channel=1, consumer_tag=tag), proves=CONSUMER_CANCEL_NOTIFY
+        )
     else:
         peer.expect_nothing(
             for_=QUIET,
             of=method("basic.cancel"),
-            proves=proves,
+            proves=CONSUMER_CANCEL_NOTIFY,
             why="the client does not understand it",
         )
     _works(target, peer)

@@ -14,9 +14,9 @@ from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
 
-ACCEPTED = "ARTEMIS-STOMP-ws-1"
-SERVER_BEATS = "ARTEMIS-STOMP-ttl-9"
-CLIENT_BEATS = "ARTEMIS-STOMP-ttl-3"
+WEBSOCKET_ACCEPTED = "ARTEMIS-STOMP-ws-1"
+SERVER_HEARTBEATS = "ARTEMIS-STOMP-ttl-9"
+CLIENT_HEARTBEATS = "ARTEMIS-STOMP-ttl-3"
 INCOMING_MS, OUTGOING_MS = 500, 1000
 
 
@@ -30,10 +30,12 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
         incoming=INCOMING_MS,
         outgoing=OUTGOING_MS,
     )
-    connected = page.expect(said("connected"), proves=ACCEPTED)
+    connected = page.expect(said("connected"), proves=WEBSOCKET_ACCEPTED)
     version, protocol = connected.detail["headers"].get("version"), connected.detail["protocol"]
     held = version == "1.2" and protocol in ("", "v12.stomp", "v11.stomp", "v10.stomp")
-    target.record_finding(ACCEPTED, held, f"STOMP {version} over the sub-protocol {protocol!r}")
+    target.record_finding(
+        WEBSOCKET_ACCEPTED, held, f"STOMP {version} over the sub-protocol {protocol!r}"
+    )
     return page
 
 
@@ -42,10 +44,10 @@ def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object)
     page.do(
         "publish", destination=to.name, headers=dict(to.send_headers), receipt=receipt, **content
     )
-    page.expect(said("receipt", id=receipt), proves=ACCEPTED)
+    page.expect(said("receipt", id=receipt), proves=WEBSOCKET_ACCEPTED)
 
 
-@case(ACCEPTED, needs={"websocket"})
+@case(WEBSOCKET_ACCEPTED, needs={"websocket"})
 def test_a_page_sends_and_receives(target: Bench) -> None:
     """A page connects, sends text and octets, which reach a plain client; subscribes, gets what a
     plain client sends, and acknowledges one message of three. After it has left in order, the
@@ -56,38 +58,38 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     page = open_page(target)
     plain.subscribe(there)
     publish(page, there, "text", body="größer ☕")
-    plain.message(body="größer ☕".encode(), proves=ACCEPTED)
+    plain.message(body="größer ☕".encode(), proves=WEBSOCKET_ACCEPTED)
     octets = bytes([0, 1, 254, 255, 10, 0])
     publish(page, there, "octets", octets=list(octets))
-    plain.message(body=octets, proves=ACCEPTED)
+    plain.message(body=octets, proves=WEBSOCKET_ACCEPTED)
     large = "x" * 100_000
     publish(page, there, "large", body=large)
-    plain.message(body=large.encode(), proves=ACCEPTED)
+    plain.message(body=large.encode(), proves=WEBSOCKET_ACCEPTED)
 
     page.do(
         "subscribe",
         destination=back.name,
         headers={"ack": "client-individual", **dict(back.subscribe_headers)},
     )
-    page.expect(said("receipt", id="subscribed"), proves=ACCEPTED)
+    page.expect(said("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
     for body in ("first ☕", "second", large):
         plain.publish(back, body.encode())
-    first: Said = page.expect(said("message", body="first ☕"), proves=ACCEPTED)
-    page.expect(said("message", body="second"), proves=ACCEPTED)
-    page.expect(said("message", body=large), proves=ACCEPTED)
+    first: Said = page.expect(said("message", body="first ☕"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(said("message", body="second"), proves=WEBSOCKET_ACCEPTED)
+    page.expect(said("message", body=large), proves=WEBSOCKET_ACCEPTED)
     page.do("ack", id=first.detail["id"], receipt="acknowledged")
-    page.expect(said("receipt", id="acknowledged"), proves=ACCEPTED)
+    page.expect(said("receipt", id="acknowledged"), proves=WEBSOCKET_ACCEPTED)
     page.do("deactivate")
-    page.expect(said("closed"), proves=ACCEPTED)
+    page.expect(said("closed"), proves=WEBSOCKET_ACCEPTED)
     page.expect(said("deactivated"))
     plain.subscribe(back, "after", ack="client")
     left = plain.message()
     target.record_finding(
-        ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}"
+        WEBSOCKET_ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}"
     )
 
 
-@case(ACCEPTED, needs={"websocket", "tls-fixtures"})
+@case(WEBSOCKET_ACCEPTED, needs={"websocket", "tls-fixtures"})
 def test_a_page_speaks_over_tls(target: Bench) -> None:
     """A page connects by wss, sends, subscribes and gets what a plain client sends, a message of
     several frames too."""
@@ -97,20 +99,25 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
     target.control(page.url.startswith("wss://"), f"the page was sent to {page.url}")
     plain.subscribe(there)
     publish(page, there, "text", body="größer ☕")
-    plain.message(body="größer ☕".encode(), proves=ACCEPTED)
+    plain.message(body="größer ☕".encode(), proves=WEBSOCKET_ACCEPTED)
     page.do(
         "subscribe", destination=back.name, headers={"ack": "auto", **dict(back.subscribe_headers)}
     )
-    page.expect(said("receipt", id="subscribed"), proves=ACCEPTED)
+    page.expect(said("receipt", id="subscribed"), proves=WEBSOCKET_ACCEPTED)
     for body in ("one", "x" * 100_000):
         plain.publish(back, body.encode())
-        page.expect(said("message", body=body), proves=ACCEPTED)
+        page.expect(said("message", body=body), proves=WEBSOCKET_ACCEPTED)
     page.do("deactivate")
-    page.expect(said("closed"), proves=ACCEPTED)
+    page.expect(said("closed"), proves=WEBSOCKET_ACCEPTED)
     page.expect(said("deactivated"))
 
 
-@case(ACCEPTED, SERVER_BEATS, CLIENT_BEATS, needs={"websocket", "heart-beat", "connection-ttl"})
+@case(
+    WEBSOCKET_ACCEPTED,
+    SERVER_HEARTBEATS,
+    CLIENT_HEARTBEATS,
+    needs={"websocket", "heart-beat", "connection-ttl"},
+)
 def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     """A page says nothing but its heart-beats for six seconds, more than the TTL that they imply.
     The server's beats arrive: the client, which would close the connection otherwise, does not, nor
@@ -126,9 +133,9 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     detail = f"in 6 s {arrived} beats came and {sent} went; {ended or 'the connection stands'}"
     # At least every other beat that was agreed: a page has no more than the timers of its browser.
     target.record_finding(
-        SERVER_BEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail
+        SERVER_HEARTBEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail
     )
-    target.record_finding(CLIENT_BEATS, not ended, detail)
+    target.record_finding(CLIENT_HEARTBEATS, not ended, detail)
     publish_after = "after the silence"
     page.do(
         "publish",
@@ -137,7 +144,7 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
         receipt="after",
         body=publish_after,
     )
-    page.expect(said("receipt", id="after"), proves=CLIENT_BEATS)
+    page.expect(said("receipt", id="after"), proves=CLIENT_HEARTBEATS)
     plain.message(body=publish_after.encode())
     page.do("deactivate")
     page.expect(said("closed"))

@@ -14,9 +14,16 @@ from brokerproof.harness.protocols.amqp10.types import Value, symbol, uint
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE
 from brokerproof.suites.crossing.protocol_pairs import message, post, queue, send, to_amqp, to_stomp
 
-BODY, OTHERS, COUNTED = "ARTEMIS-CROSSING-body-1", "ARTEMIS-CROSSING-body-2", "ARTEMIS-STOMP-jms-1"
+STOMP_SUBSCRIPTION = "STOMP12-SUB-02"
+BARE_MESSAGE = "AMQP10-MSG-02"
+STOMP_HEADERS_KEPT = "STOMP12-MSG-08"
+LARGE_STOMP_MESSAGE = "ARTEMIS-STOMP-large-1"
+
+BODY_CONVERSION = "ARTEMIS-CROSSING-body-1"
+OTHER_BODIES_ARE_BYTES = "ARTEMIS-CROSSING-body-2"
+CONTENT_LENGTH_MEANS_BYTES = "ARTEMIS-STOMP-jms-1"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
-OCTETS = st.one_of(
+BODIES = st.one_of(
     st.binary(max_size=60), st.sampled_from([b"", b"text", b"a\0b", b"\xff\xfe", bytes(range(256))])
 )
 
@@ -30,7 +37,7 @@ def kind(delivery: Delivery) -> str:
     )
 
 
-@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"text": ""}, {"text": "text"}, {"text": "ü€" * 200}],
@@ -44,50 +51,58 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
         :300
     ]
     target.record_finding(
-        target.cited, kind(came) == "amqp-value" and came.message.body == text, detail
+        (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
+        kind(came) == "amqp-value" and came.message.body == text,
+        detail,
     )
 
 
-@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"body": b"text"}, {"body": b"a\0b"}, {"body": b"\xff" * 3000}],
-    body=OCTETS,
+    body=BODIES,
 )
 def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     """A body with content-length goes in by STOMP. By AMQP it is data, the same octets."""
     came = to_amqp(target, body)
     detail = f"{body[:40]!r} with content-length came as {kind(came)}, {came.message.body!r}"[:300]
-    target.record_finding(target.cited, kind(came) == "data" and came.message.body == body, detail)
+    target.record_finding(
+        (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
+        kind(came) == "data" and came.message.body == body,
+        detail,
+    )
 
 
-@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
 @over(
     examples=30,
     always=lambda target: [{"body": "text"}, {"body": b"octets"}, {"body": ""}],
-    body=st.one_of(TEXTS, OCTETS),
+    body=st.one_of(TEXTS, BODIES),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
     """A string or data goes in by AMQP. By STOMP 1.0 it has the same octets, and a content-length
     if it was data."""
     came = to_stomp(target, message(body), "1.0")
     octets = body if isinstance(body, bytes) else body.encode()
-    target.record_finding(BODY, came.body == octets, f"{body!r} came as {came.body[:80]!r}")
+    target.record_finding(
+        BODY_CONVERSION, came.body == octets, f"{body!r} came as {came.body[:80]!r}"
+    )
     has = came.get("content-length")
     fine = (has == str(len(octets))) if isinstance(body, bytes) else has is None
     target.record_finding(
-        COUNTED,
+        CONTENT_LENGTH_MEANS_BYTES,
         fine,
         f"{type(body).__name__} of {len(octets)} octets came with content-length {has}",
     )
 
 
-@case(BODY, needs={"stomp", "amqp", "crossing"})
+@case(BODY_CONVERSION, needs={"stomp", "amqp", "crossing"})
 @over(
     always=lambda target: [{"spoken": "1.2", "body": b"in three parts", "parts": 3}],
     examples=20,
     spoken=st.sampled_from(["1.1", "1.2"]),
-    body=st.one_of(TEXTS, OCTETS, st.sampled_from([b"x" * 100_000, "ü" * 60_000])),
+    body=st.one_of(TEXTS, BODIES, st.sampled_from([b"x" * 100_000, "ü" * 60_000])),
     parts=st.integers(1, 3),
 )
 def test_bodies_of_amqp_come_whole(
@@ -106,7 +121,9 @@ def test_bodies_of_amqp_come_whole(
     came = to_stomp(target, payload, spoken)
     what = f"{len(octets)} octets ({type(body).__name__}, in {parts} parts)"
     target.record_finding(
-        BODY, came.body == octets, f"{what} came as {len(came.body)} octets: {came.body[:60]!r}"
+        BODY_CONVERSION,
+        came.body == octets,
+        f"{what} came as {len(came.body)} octets: {came.body[:60]!r}",
     )
 
 
@@ -125,7 +142,7 @@ STRANGE: Mapping[str, Any] = {
 }
 
 
-@case("STOMP12-SUB-02", needs={"stomp", "amqp", "crossing"})
+@case(STOMP_SUBSCRIPTION, needs={"stomp", "amqp", "crossing"})
 @over(
     always=lambda target: [{"kind": each} for each in STRANGE],
     examples=7,
@@ -140,13 +157,17 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     post(target, through, message(STRANGE[kind]))
     came = peer.watch_for(MESSAGE)
     said = peer.instead() if came is None else came.brief()
-    target.record_finding("STOMP12-SUB-02", came is not None, f"{kind} as amqp-value: {said}")
+    target.record_finding(STOMP_SUBSCRIPTION, came is not None, f"{kind} as amqp-value: {said}")
     if peer.ended is None:
         post(target, through, message(b"behind"))
-        peer.message(body=b"behind", proves="STOMP12-SUB-02")
+        peer.message(body=b"behind", proves=STOMP_SUBSCRIPTION)
 
 
-@case(OTHERS, COUNTED, needs={"stomp", "amqp", "crossing", "stomp-1.0"})
+@case(
+    OTHER_BODIES_ARE_BYTES,
+    CONTENT_LENGTH_MEANS_BYTES,
+    needs={"stomp", "amqp", "crossing", "stomp-1.0"},
+)
 @over(
     always=lambda target: [{"kind": each} for each in UNKNOWN],
     examples=4,
@@ -158,14 +179,14 @@ def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind:
     came = to_stomp(target, message(UNKNOWN[kind]), "1.0")
     has = came.get("content-length")
     target.record_finding(
-        target.cited,
+        (OTHER_BODIES_ARE_BYTES, CONTENT_LENGTH_MEANS_BYTES),
         has == str(len(came.body)),
         f"{kind} came as {came.body!r} with content-length {has}",
     )
 
 
-@case(BODY, COUNTED, needs={"stomp", "amqp", "crossing"})
-@over(examples=16, body=st.one_of(TEXTS, OCTETS))
+@case(BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES, needs={"stomp", "amqp", "crossing"})
+@over(examples=16, body=st.one_of(TEXTS, BODIES))
 def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes) -> None:
     """A body goes in by STOMP and out by AMQP; what came goes in by AMQP and out by STOMP. It is
     what it was."""
@@ -173,19 +194,18 @@ def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes
     first = to_amqp(target, octets, counted=isinstance(body, bytes))
     came = to_stomp(target, first.message.bare)
     target.record_finding(
-        target.cited,
+        (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
         came.body == octets,
         f"{body!r} became {kind(first)} and then {came.body[:80]!r}",
     )
 
 
-@case("AMQP10-MSG-02", "STOMP12-MSG-08", needs={"stomp", "amqp", "crossing"})
+@case(BARE_MESSAGE, STOMP_HEADERS_KEPT, needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 6), first=st.sampled_from(["stomp", "amqp"]))
 def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first: str) -> None:
     """A STOMP producer and an AMQP producer take turns on one queue, and so do a STOMP and an AMQP
     consumer. Each message comes once, to one of the two, by whatever protocol it came, and none is
     changed."""
-    bare, whole = target.cited
     through = queue(target)
     stomp = target.stomp()
     sent = []
@@ -206,19 +226,19 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     rest = [stomp.message() for _ in range(count // 2)]
     came = [each.message.body for each in half] + [each.body for each in rest]
     target.record_finding(
-        (bare, whole),
+        (BARE_MESSAGE, STOMP_HEADERS_KEPT),
         came == sent,
         f"{len(half)} by AMQP and {len(rest)} by STOMP: {came}, sent {sent}",
     )
     kept = all(each.get("kind") == "odd" for each in rest)
     target.record_finding(
-        whole,
+        STOMP_HEADERS_KEPT,
         kept,
         f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}",
     )
 
 
-@case(BODY, "ARTEMIS-STOMP-large-1", needs={"stomp", "amqp", "crossing", "large-messages"})
+@case(BODY_CONVERSION, LARGE_STOMP_MESSAGE, needs={"stomp", "amqp", "crossing", "large-messages"})
 @over(
     examples=0, always=lambda target: [{"counted": True}, {"counted": False}], counted=st.booleans()
 )
@@ -232,11 +252,13 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     what = f"{len(body)} octets {'with' if counted else 'without'} content-length"
     right = kind(came) == ("data" if counted else "amqp-value") and came.message.body == wanted
     target.record_finding(
-        target.cited, right, f"{what} came as {kind(came)} of {len(came.payload)} octets"
+        (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
+        right,
+        f"{what} came as {kind(came)} of {len(came.payload)} octets",
     )
     back = to_stomp(target, message(wanted))
     target.record_finding(
-        target.cited,
+        (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         back.body == body,
         f"{len(body)} octets as {type(wanted).__name__}: {len(back.body)} came",
     )

@@ -12,9 +12,12 @@ from brokerproof.harness.model.time import NS_PER_MS
 from brokerproof.harness.protocols.amqp10.types import Value, uint
 from brokerproof.suites.crossing.protocol_pairs import message, to_amqp, to_stomp
 
-HEADER, PROPERTIES, OWN = (
-    f"ARTEMIS-CROSSING-{each}" for each in ("header-1", "properties-1", "properties-2")
-)
+HEADER_DEFAULTS = "AMQP10-MSG-01"
+TTL_REMAINING = "AMQP10-MSG-08"
+
+HEADER_CONVERSION = "ARTEMIS-CROSSING-header-1"
+PROPERTY_CONVERSION = "ARTEMIS-CROSSING-properties-1"
+APPLICATION_PROPERTIES = "ARTEMIS-CROSSING-properties-2"
 WORDS = st.text("abcxyz-ü .", min_size=1, max_size=12).map(str.strip).filter(bool)
 FAR = 4_000_000_000_000
 """Milliseconds since 1970: in the year 2096."""
@@ -23,7 +26,7 @@ PROPERTY = {"correlation-id": "correlation-id", "reply-to": "reply-to", "type": 
 """STOMP headers and the AMQP properties that they are."""
 
 
-@case(HEADER, "AMQP10-MSG-01", needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, HEADER_DEFAULTS, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"durable": None, "priority": None}, {"durable": True, "priority": 9}],
@@ -35,21 +38,24 @@ def test_durability_and_priority_go_to_amqp(
 ) -> None:
     """A message goes in by STOMP with persistent and priority, or without. By AMQP its header says
     the same, and where STOMP said nothing it is not durable and has priority 4."""
-    crosses, defaults = target.cited
     headers = {} if durable is None else {"persistent": str(durable).lower()}
     headers |= {} if priority is None else {"priority": str(priority)}
     found = to_amqp(target, b"x", headers).message.fields("header")
     have = (found.get("durable", False), found.get("priority", 4))
     wanted = (bool(durable), 4 if priority is None else priority)
-    target.record_finding(crosses, have == wanted, f"{headers} came with the header {dict(found)}")
-    if not headers:
-        target.record_finding(defaults, have == wanted, f"no header came as {dict(found)}")
     target.record_finding(
-        defaults, found.get("delivery-count", 0) == 0, f"at first the header is {dict(found)}"
+        HEADER_CONVERSION, have == wanted, f"{headers} came with the header {dict(found)}"
+    )
+    if not headers:
+        target.record_finding(HEADER_DEFAULTS, have == wanted, f"no header came as {dict(found)}")
+    target.record_finding(
+        HEADER_DEFAULTS,
+        found.get("delivery-count", 0) == 0,
+        f"at first the header is {dict(found)}",
     )
 
 
-@case(HEADER, needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"durable": True, "priority": 9}],
@@ -69,12 +75,16 @@ def test_durability_and_priority_go_to_stomp(
     )
     persistent, said = came.get("persistent"), came.get("priority")
     right = persistent == "true" if durable else persistent in (None, "false")
-    target.record_finding(HEADER, right, f"durable={durable} came with persistent:{persistent}")
+    target.record_finding(
+        HEADER_CONVERSION, right, f"durable={durable} came with persistent:{persistent}"
+    )
     right = said == str(priority) if priority not in (None, 4) else said in (None, "4")
-    target.record_finding(HEADER, right, f"priority={priority} came with priority:{said}")
+    target.record_finding(
+        HEADER_CONVERSION, right, f"priority={priority} came with priority:{said}"
+    )
 
 
-@case(HEADER, needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, needs={"stomp", "amqp", "crossing"})
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     """A message expires at an instant in the far future: expires of STOMP is absolute-expiry-time
@@ -82,17 +92,21 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     found = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     said = found.get("absolute-expiry-time")
     target.record_finding(
-        HEADER, said == expires, f"expires:{expires} came with the absolute-expiry-time {said}"
+        HEADER_CONVERSION,
+        said == expires,
+        f"expires:{expires} came with the absolute-expiry-time {said}",
     )
     told = to_stomp(target, message(b"x", properties={"absolute-expiry-time": expires})).get(
         "expires"
     )
     target.record_finding(
-        HEADER, told == str(expires), f"absolute-expiry-time {expires} came with expires:{told}"
+        HEADER_CONVERSION,
+        told == str(expires),
+        f"absolute-expiry-time {expires} came with expires:{told}",
     )
 
 
-@case(HEADER, "AMQP10-MSG-08", needs={"stomp", "amqp", "crossing"})
+@case(HEADER_CONVERSION, TTL_REMAINING, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=8,
     ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])),
@@ -101,21 +115,22 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     """Two messages with different ttls go in by AMQP. By STOMP expires is an instant for each, as
     far apart as the ttls and the messages were. One that goes in by STOMP with such an instant
     comes by AMQP with a ttl of what is left."""
-    crosses, left = target.cited
     sent: list[int] = []
     instants: list[int] = []
     for ttl in ttls:
         sent.append(target.now())
         told = to_stomp(target, message(b"x", header={"ttl": ttl})).get("expires") or ""
         target.require(
-            crosses, told.isdecimal() and int(told) > 0, f"a ttl of {ttl} came with expires:{told}"
+            HEADER_CONVERSION,
+            told.isdecimal() and int(told) > 0,
+            f"a ttl of {ttl} came with expires:{told}",
         )
         instants.append(int(told))
     done = target.now()
     apart = instants[1] - instants[0] - (ttls[1] - ttls[0])
     most = (done - sent[0]) // NS_PER_MS + 1
     target.record_finding(
-        crosses,
+        HEADER_CONVERSION,
         -1 <= apart <= most,
         f"ttls of {ttls} sent within {most} ms came with expires {instants}",
     )
@@ -123,11 +138,13 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     low = ttls[0] - (target.now() - sent[0]) // NS_PER_MS - 1
     fine = rest is not None and low <= rest <= ttls[0] + 1
     target.record_finding(
-        left, fine, f"a message that lives {low} to {ttls[0]} ms more came with the ttl {rest}"
+        TTL_REMAINING,
+        fine,
+        f"a message that lives {low} to {ttls[0]} ms more came with the ttl {rest}",
     )
 
 
-@case(PROPERTIES, needs={"stomp", "amqp", "crossing"})
+@case(PROPERTY_CONVERSION, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"headers": dict.fromkeys(PROPERTY, "word")}],
@@ -140,11 +157,11 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     for header, name in PROPERTY.items():
         said, wanted = found.get(name), headers.get(header)
         target.record_finding(
-            PROPERTIES, said == wanted, f"{header}:{wanted} came as {name}={said}"
+            PROPERTY_CONVERSION, said == wanted, f"{header}:{wanted} came as {name}={said}"
         )
 
 
-@case(PROPERTIES, needs={"stomp", "amqp", "crossing"})
+@case(PROPERTY_CONVERSION, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"texts": dict.fromkeys(PROPERTY, "word")}],
@@ -162,11 +179,11 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
             header == "reply-to" and wanted is not None and f"{said}".endswith(f"://{wanted}")
         )
         target.record_finding(
-            PROPERTIES, same, f"{PROPERTY[header]}={wanted} came as {header}:{said}"
+            PROPERTY_CONVERSION, same, f"{PROPERTY[header]}={wanted} came as {header}:{said}"
         )
 
 
-@case(OWN, needs={"stomp", "amqp", "crossing"})
+@case(APPLICATION_PROPERTIES, needs={"stomp", "amqp", "crossing"})
 @over(
     examples=30,
     always=lambda target: [{"headers": {"own_header": "ü: and\nnewline"}}],
@@ -181,7 +198,9 @@ def test_headers_of_an_application_are_application_properties(
     application-properties of these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
-    target.record_finding(OWN, kept == headers, f"the headers {headers} came as {dict(have)}")
+    target.record_finding(
+        APPLICATION_PROPERTIES, kept == headers, f"the headers {headers} came as {dict(have)}"
+    )
 
 
 VALUES: tuple[tuple[Any, str], ...] = (
@@ -195,7 +214,7 @@ VALUES: tuple[tuple[Any, str], ...] = (
 )
 
 
-@case(OWN, needs={"stomp", "amqp", "crossing"})
+@case(APPLICATION_PROPERTIES, needs={"stomp", "amqp", "crossing"})
 @over(
     always=lambda target: [{"chosen": {f"own_{at}": at for at in range(len(VALUES))}}],
     examples=20,
@@ -209,5 +228,7 @@ def test_application_properties_are_headers(target: Bench, chosen: dict[str, int
     wanted = {name: VALUES[which][1] for name, which in chosen.items()}
     have = {name: came.get(name) for name in chosen}
     target.record_finding(
-        OWN, have == wanted, f"application-properties {wanted} came as the headers {have}"
+        APPLICATION_PROPERTIES,
+        have == wanted,
+        f"application-properties {wanted} came as the headers {have}",
     )

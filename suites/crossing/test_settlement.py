@@ -12,14 +12,23 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.suites.amqp.steps import bodies, collect, numbered
 from brokerproof.suites.crossing.protocol_pairs import message, post, queue, send
 
+STOMP_CUMULATIVE_ACK = "STOMP12-SUB-11"
+STOMP_INDIVIDUAL_ACK = "STOMP12-SUB-13"
+STOMP_ACK_CONSUMES = "STOMP12-ACK-04"
+RELEASED_AVAILABLE = "AMQP10-OUT-09"
+DELIVERY_FAILED_COUNTED = "AMQP10-OUT-11"
+TERMINAL_STATE_KEPT = "AMQP10-OUT-02"
+FAILED_ATTEMPTS = "AMQP10-MSG-09"
+STOMP_AUTO_ACK = "STOMP12-SUB-08"
+
 MODES = ("auto", "client", "client-individual")
 
 
 @case(
-    "STOMP12-SUB-11",
-    "STOMP12-SUB-13",
-    "STOMP12-ACK-04",
-    "AMQP10-OUT-09",
+    STOMP_CUMULATIVE_ACK,
+    STOMP_INDIVIDUAL_ACK,
+    STOMP_ACK_CONSUMES,
+    RELEASED_AVAILABLE,
     needs={"stomp", "amqp", "crossing"},
 )
 @over(
@@ -38,7 +47,6 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     """Messages go in by AMQP. A STOMP subscription gets them, acknowledges some (in mode client
     each ACK covers those before) and goes. An AMQP receiver gets the others, in order, and no
     other."""
-    cumulative, single, kept, again = target.cited
     through = queue(target)
     sent = numbered(count)
     for body in sent:
@@ -64,15 +72,22 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     came = bodies(
         collect(target, other, other.receiver(through.node, credit=count + 1), len(expected))
     )
-    rule = cumulative if mode == "client" else single
+    rule = STOMP_CUMULATIVE_ACK if mode == "client" else STOMP_INDIVIDUAL_ACK
     detail = (
         f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP came"
         f" {came}"
     )
-    target.record_finding((rule, kept, again), sorted(came) == sorted(expected), detail)
+    target.record_finding(
+        (rule, STOMP_ACK_CONSUMES, RELEASED_AVAILABLE), sorted(came) == sorted(expected), detail
+    )
 
 
-@case("AMQP10-OUT-09", "AMQP10-OUT-11", "AMQP10-OUT-02", needs={"stomp", "amqp", "crossing"})
+@case(
+    RELEASED_AVAILABLE,
+    DELIVERY_FAILED_COUNTED,
+    TERMINAL_STATE_KEPT,
+    needs={"stomp", "amqp", "crossing"},
+)
 @over(
     examples=40,
     always=lambda target: [{"fates": ["accepted", "released", "failed", "kept"]}],
@@ -84,7 +99,6 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     """Messages go in by STOMP. An AMQP receiver accepts, releases or fails them, or keeps some and
     goes. A STOMP subscription gets all that were not accepted, whole; what failed says that it is
     redelivered, where STOMP says such things."""
-    again, counted, terminal = target.cited
     through = queue(target)
     sent = numbered(len(fates))
     producer = target.stomp()
@@ -112,13 +126,17 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     came = other.take_messages()
     mine = {each.body: each for each in came if each.body != b"last"}
     detail = f"{', '.join(fates)}: by STOMP came {[each.body for each in came]}"
-    target.record_finding(again, set(mine) == set(expected) and len(mine) == len(came) - 1, detail)
     target.record_finding(
-        terminal, not any(fates[int(body[:-1])] == "accepted" for body in mine), detail
+        RELEASED_AVAILABLE, set(mine) == set(expected) and len(mine) == len(came) - 1, detail
+    )
+    target.record_finding(
+        TERMINAL_STATE_KEPT, not any(fates[int(body[:-1])] == "accepted" for body in mine), detail
     )
     whole = all(each.get("own") == body.decode() for body, each in mine.items())
     target.record_finding(
-        again, whole, f"the headers of what came again are {'the same' if whole else 'others'}"
+        RELEASED_AVAILABLE,
+        whole,
+        f"the headers of what came again are {'the same' if whole else 'others'}",
     )
     if "redelivered-header" in target.capabilities:
         failed = {
@@ -127,13 +145,17 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
             if fate == "failed" and body in mine
         }
         target.record_finding(
-            counted, set(failed.values()) <= {"true"}, f"redelivered of what had failed: {failed}"
+            DELIVERY_FAILED_COUNTED,
+            set(failed.values()) <= {"true"},
+            f"redelivered of what had failed: {failed}",
         )
     else:
-        target.record_finding(counted, True, "this broker does not say what is redelivered")
+        target.record_finding(
+            DELIVERY_FAILED_COUNTED, True, "this broker does not say what is redelivered"
+        )
 
 
-@case("AMQP10-MSG-09", "AMQP10-OUT-09", needs={"stomp", "amqp", "crossing", "nack"})
+@case(FAILED_ATTEMPTS, RELEASED_AVAILABLE, needs={"stomp", "amqp", "crossing", "nack"})
 @over(examples=16, lost=st.integers(0, 3), how=st.sampled_from([CloseHow.EOF, CloseHow.RESET]))
 def test_deliveries_by_stomp_that_failed_count_by_amqp(
     target: Bench, lost: int, how: CloseHow
@@ -141,7 +163,6 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
     """A message goes to as many STOMP subscriptions one after the other, each of which is lost
     without acknowledging it. By AMQP it comes whole, and its delivery-count says no more failed
     attempts than there were."""
-    counts, again = target.cited
     through = queue(target)
     send(target.stomp(), through, b"unlucky", {"own": "header"})
     for _ in range(lost):
@@ -152,21 +173,24 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
     other = target.amqp()
     came = collect(target, other, other.receiver(through.node, credit=1), 1)
     target.record_finding(
-        again, bodies(came) == [b"unlucky"], f"after {lost} that were lost {bodies(came)} came"
+        RELEASED_AVAILABLE,
+        bodies(came) == [b"unlucky"],
+        f"after {lost} that were lost {bodies(came)} came",
     )
     if came:
         count = came[0].message.fields("header").get("delivery-count", 0)
         target.record_finding(
-            counts, 0 <= count <= lost, f"after {lost} that were lost the delivery-count is {count}"
+            FAILED_ATTEMPTS,
+            0 <= count <= lost,
+            f"after {lost} that were lost the delivery-count is {count}",
         )
 
 
-@case("STOMP12-SUB-08", "AMQP10-OUT-02", needs={"stomp", "amqp", "crossing"})
+@case(STOMP_AUTO_ACK, TERMINAL_STATE_KEPT, needs={"stomp", "amqp", "crossing"})
 @over(examples=12, count=st.integers(1, 5), how=st.sampled_from([CloseHow.EOF, CloseHow.RESET]))
 def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: CloseHow) -> None:
     """Messages go in by AMQP and out to a STOMP subscription of mode auto, whose connection is then
     lost. None comes by AMQP afterwards."""
-    received, terminal = target.cited
     through = queue(target)
     peer = target.stomp()
     peer.subscribe(through.destination, ack="auto")
@@ -179,5 +203,7 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     other = target.amqp()
     came = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
     target.record_finding(
-        (received, terminal), not came, f"after {count} went out in mode auto {came} came by AMQP"
+        (STOMP_AUTO_ACK, TERMINAL_STATE_KEPT),
+        not came,
+        f"after {count} went out in mode auto {came} came by AMQP",
     )

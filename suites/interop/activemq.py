@@ -11,13 +11,19 @@ from brokerproof.harness.cases.case import case
 from brokerproof.harness.clients import jms
 from brokerproof.suites.openwire.steps import OPENWIRE
 
+ENCODING_OPTIONS = "OPENWIRE-NEG-3"
+MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"
+COMMAND_FAILED = "OPENWIRE-RESP-2"
+PRODUCER_ACKS = "OPENWIRE-ACK-1"
+MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
+
 
 @case(
-    "OPENWIRE-NEG-3",
-    "OPENWIRE-ENC-1",
-    "OPENWIRE-RESP-2",
-    "OPENWIRE-ACK-1",
-    "OPENWIRE-PREFETCH-3",
+    ENCODING_OPTIONS,
+    MESSAGE_UNCHANGED,
+    COMMAND_FAILED,
+    PRODUCER_ACKS,
+    MESSAGE_PULL,
     needs={OPENWIRE},
 )
 def test_activemqs_own_client_goes_all_its_ways(target: Bench) -> None:
@@ -30,7 +36,7 @@ def test_activemqs_own_client_goes_all_its_ways(target: Bench) -> None:
     )
     held = tuple(went) == jms.STEPS and not wrong
     target.record_finding(
-        target.cited,
+        (ENCODING_OPTIONS, MESSAGE_UNCHANGED, COMMAND_FAILED, PRODUCER_ACKS, MESSAGE_PULL),
         held,
         f"it went through {', '.join(went) or 'nothing'}{'; ' if wrong else ''}{wrong}",
     )

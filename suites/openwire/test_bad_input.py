@@ -11,10 +11,12 @@ from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
 from brokerproof.harness.protocols.openwire.tables import BY_CODE
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
-SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
-NUMBERS = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
+COMMAND_SIZE = "OPENWIRE-CMD-1"
+COMMAND_TYPE_UNKNOWN = "OPENWIRE-CMD-2"
+MAX_FRAME_SIZE = "OPENWIRE-SIZE-1"
+KNOWN_TYPES = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
 """Types that somebody knows."""
-UNKNOWN = [each for each in range(1, 256) if each not in NUMBERS]
+UNKNOWN_TYPES = [each for each in range(1, 256) if each not in KNOWN_TYPES]
 
 
 def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
@@ -25,35 +27,33 @@ def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
     target.record_finding(proves, not answers, f"before the end came {answers}")
 
 
-@case(TYPES, needs={OPENWIRE})
+@case(COMMAND_TYPE_UNKNOWN, needs={OPENWIRE})
 @over(
     examples=24,
     always=lambda target: [{"code": 13, "content": bytes(8)}, {"code": 255, "content": b""}],
-    code=st.sampled_from(UNKNOWN),
+    code=st.sampled_from(UNKNOWN_TYPES),
     content=st.binary(max_size=40),
 )
 def test_a_type_that_nobody_knows_ends_it(target: Bench, code: int, content: bytes) -> None:
     """A command of an unknown type."""
-    (types,) = target.cited
     with bystander(target):
-        ends(target, target.openwire(), frame(code, content), types)
+        ends(target, target.openwire(), frame(code, content), COMMAND_TYPE_UNKNOWN)
 
 
-@case(TYPES, needs={OPENWIRE})
-@over(examples=6, code=st.sampled_from(UNKNOWN))
+@case(COMMAND_TYPE_UNKNOWN, needs={OPENWIRE})
+@over(examples=6, code=st.sampled_from(UNKNOWN_TYPES))
 def test_a_structure_that_nobody_knows_ends_it(target: Bench, code: int) -> None:
     """A session whose id is a structure of an unknown type."""
-    (types,) = target.cited
     with bystander(target):
         ends(
             target,
             target.openwire(),
             frame(4, bytes(4) + b"\1\1" + bytes((code,)) + b"\1\0\1x" + bytes(8)),
-            types,
+            COMMAND_TYPE_UNKNOWN,
         )
 
 
-@case(SIZES, needs={OPENWIRE})
+@case(COMMAND_SIZE, needs={OPENWIRE})
 @over(
     examples=12,
     always=lambda target: [{"size": -1}, {"size": -(2**31)}],
@@ -61,17 +61,15 @@ def test_a_structure_that_nobody_knows_ends_it(target: Bench, code: int) -> None
 )
 def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
     """A command says that fewer octets than none follow."""
-    (sizes,) = target.cited
     with bystander(target):
-        ends(target, target.openwire(), frame(10, bytes(5), size=size), sizes)
+        ends(target, target.openwire(), frame(10, bytes(5), size=size), COMMAND_SIZE)
 
 
-@case(SIZES, needs={OPENWIRE})
+@case(COMMAND_SIZE, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"left": 1}], left=st.integers(1, 200))
 def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     """The last octets of a message are late: it is not answered before they are here, and then it
     is."""
-    (sizes,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
@@ -79,12 +77,12 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
         message.name, {**message.fields, "commandId": 99, "responseRequired": True}
     )
     peer.write(octets[:-left])
-    peer.expect_nothing(for_=QUIET, proves=sizes, why="the command is not whole")
+    peer.expect_nothing(for_=QUIET, proves=COMMAND_SIZE, why="the command is not whole")
     peer.write(octets[-left:])
-    peer.answered(99, proves=sizes)
+    peer.answered(99, proves=COMMAND_SIZE)
 
 
-@case(LIMIT, needs={OPENWIRE})
+@case(MAX_FRAME_SIZE, needs={OPENWIRE})
 @over(
     examples=10,
     always=lambda target: [{"limit": 1000, "above": 0}, {"limit": 1000, "above": 1}],
@@ -94,7 +92,6 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
 def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, above: int) -> None:
     """A client says a maxFrameSize. A message of that size is taken, one of one octet more ends the
     connection."""
-    (proves,) = target.cited
     with bystander(target):
         peer, place = target.openwire(MaxFrameSize=limit), fresh_queue(target)
         producer = peer.open_producer(place)
@@ -108,16 +105,15 @@ def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, abov
             int.from_bytes(octets[:4]) == limit + above, f"the message has {len(octets) - 4} octets"
         )
         if above > 0:
-            ends(target, peer, octets, proves)
+            ends(target, peer, octets, MAX_FRAME_SIZE)
         else:
             peer.write(octets)
-            peer.answered(99, proves=proves)
+            peer.answered(99, proves=MAX_FRAME_SIZE)
 
 
-@case(SIZES, needs={OPENWIRE})
+@case(COMMAND_SIZE, needs={OPENWIRE})
 def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> None:
     """A client leaves in the middle of a command; others work on."""
-    (sizes,) = target.cited
     with bystander(target) as other:
         peer, place = target.openwire(), fresh_queue(target)
         producer = peer.open_producer(place)
@@ -129,5 +125,7 @@ def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> Non
         )
         peer.leave()
         consumer = other.open_consumer(place, prefetch=10)
-        other.expect_nothing(for_=QUIET, proves=sizes, why="only a part of a message was sent")
+        other.expect_nothing(
+            for_=QUIET, proves=COMMAND_SIZE, why="only a part of a message was sent"
+        )
         other.remove(consumer)

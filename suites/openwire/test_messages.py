@@ -14,6 +14,8 @@ from brokerproof.harness.protocols.openwire.raw_peer import dispatch
 from brokerproof.harness.protocols.openwire.values import Typed
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
+MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"
+
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
 NAMES = st.text("abcxyz019._-", min_size=1, max_size=20)
 """Names of destinations; blanks around one, and what stands behind ``?``, mean something else."""
@@ -40,7 +42,7 @@ HEADERS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@case("OPENWIRE-ENC-1", needs={OPENWIRE})
+@case(MESSAGE_UNCHANGED, needs={OPENWIRE})
 @over(
     examples=60,
     always=lambda target: [
@@ -59,20 +61,25 @@ def test_a_message_arrives_as_it_was_sent(
     said: int,
 ) -> None:
     """A message of octets or of text, with any properties and headers, goes through a queue."""
-    (same,) = target.cited
     peer, place = target.openwire(version=said), fresh_queue(target)
     producer = peer.open_producer(place)
     sent = peer.message(producer, place, content, properties=properties, **headers)
     peer.answered(peer.publish(sent, response=True))
     consumer = peer.open_consumer(place)
-    came = peer.expect(dispatch(consumer), proves=same)["message"]
-    target.record_finding(same, came.name == sent.name, f"a {sent.name} came as {came.name}")
+    came = peer.expect(dispatch(consumer), proves=MESSAGE_UNCHANGED)["message"]
+    target.record_finding(
+        MESSAGE_UNCHANGED, came.name == sent.name, f"a {sent.name} came as {came.name}"
+    )
     for field in ("content", "messageId", "destination", *headers):
         ours, theirs = sent.get(field), came.get(field)
         if isinstance(ours, Structure):
             ours, theirs = str(ours), str(theirs)
-        target.record_finding(same, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}")
+        target.record_finding(
+            MESSAGE_UNCHANGED, theirs == ours, f"{field} was {ours!r} and came as {theirs!r}"
+        )
     plain = sent.properties() if properties else {}
     target.record_finding(
-        same, came.properties() == plain, f"properties {plain!r} came as {came.properties()!r}"
+        MESSAGE_UNCHANGED,
+        came.properties() == plain,
+        f"properties {plain!r} came as {came.properties()!r}",
     )

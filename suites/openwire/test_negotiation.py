@@ -12,54 +12,68 @@ from brokerproof.harness.protocols.openwire.raw_peer import command
 from brokerproof.harness.protocols.openwire.values import read_map
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
 
+WIRE_FORMAT_FIRST = "OPENWIRE-NEG-1"
+COMMAND_SIZE = "OPENWIRE-CMD-1"
+LOWER_VERSION = "OPENWIRE-NEG-2"
+ENCODING_OPTIONS = "OPENWIRE-NEG-3"
+MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"
+
 NEWEST = 12
 ENCODINGS = ("TightEncodingEnabled", "CacheEnabled", "SizePrefixDisabled", "StackTraceEnabled")
 
 
-@case("OPENWIRE-NEG-1", "OPENWIRE-CMD-1", needs={OPENWIRE})
+@case(WIRE_FORMAT_FIRST, COMMAND_SIZE, needs={OPENWIRE})
 def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     """The broker says WireFormatInfo, loosely encoded, whether or not it was spoken to before."""
-    begins, sizes = target.cited
     peer = target.openwire_peer()
-    theirs = peer.negotiate(proves=begins)
-    target.record_finding(begins, theirs["magic"] == MAGIC, f"its magic is {theirs['magic']!r}")
-    target.record_finding(begins, theirs["version"] >= 1, f"its version is {theirs['version']}")
+    theirs = peer.negotiate(proves=WIRE_FORMAT_FIRST)
+    target.record_finding(
+        WIRE_FORMAT_FIRST, theirs["magic"] == MAGIC, f"its magic is {theirs['magic']!r}"
+    )
+    target.record_finding(
+        WIRE_FORMAT_FIRST, theirs["version"] >= 1, f"its version is {theirs['version']}"
+    )
     options = read_map(theirs["marshalledProperties"] or b"\0\0\0\0")
     kinds = {name: options[name].kind for name in ENCODINGS if name in options}
     target.record_finding(
-        begins, set(kinds.values()) <= {"boolean"}, f"its options of the encoding are {kinds}"
+        WIRE_FORMAT_FIRST,
+        set(kinds.values()) <= {"boolean"},
+        f"its options of the encoding are {kinds}",
     )
     identity = target.target.identity
-    peer.connect(identity.login, identity.passcode, proves=sizes)
-    target.record_finding(sizes, not peer.inbox, f"behind it came {peer.instead()}")
+    peer.connect(identity.login, identity.passcode, proves=COMMAND_SIZE)
+    target.record_finding(COMMAND_SIZE, not peer.inbox, f"behind it came {peer.instead()}")
 
 
-@case("OPENWIRE-NEG-2", "OPENWIRE-NEG-3", "OPENWIRE-ENC-1", needs={OPENWIRE})
+@case(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED, needs={OPENWIRE})
 @over(
     examples=6, always=lambda target: [{"said": 12}, {"said": 1}], said=st.integers(1, NEWEST + 1)
 )
 def test_the_smaller_version_is_spoken(target: Bench, said: int) -> None:
     """The client says a version; commands come with the fields that the smaller of both has, in
     every one of them."""
-    spoken, loose, _ = target.cited
     peer = target.openwire(version=said)
     target.record_finding(
-        spoken,
+        LOWER_VERSION,
         peer.version == min(said, peer.theirs["version"]),
         f"version {peer.version} is spoken",
     )
     place = fresh_queue(target)
-    producer = peer.open_producer(place, proves=spoken)
+    producer = peer.open_producer(place, proves=LOWER_VERSION)
     sent = peer.message(producer, place, b"octets", properties={"n": 5})
-    peer.answered(peer.publish(sent, response=True), proves=spoken)
-    peer.open_consumer(place, proves=spoken)
-    came = peer.expect(command("MessageDispatch"), proves=target.cited)["message"]
+    peer.answered(peer.publish(sent, response=True), proves=LOWER_VERSION)
+    peer.open_consumer(place, proves=LOWER_VERSION)
+    came = peer.expect(
+        command("MessageDispatch"), proves=(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED)
+    )["message"]
     same = (came["content"], came.properties(), str(came["messageId"])) == (
         b"octets",
         {"n": 5},
         str(sent["messageId"]),
     )
     target.record_finding(
-        target.cited, same, f"in version {peer.version} it came as {came.brief()}"
+        (LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED),
+        same,
+        f"in version {peer.version} it came as {came.brief()}",
     )
-    peer.close(proves=loose)
+    peer.close(proves=ENCODING_OPTIONS)

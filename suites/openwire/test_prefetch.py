@@ -10,10 +10,12 @@ from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD, dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
-BOUND, MORE, PULL = (f"OPENWIRE-PREFETCH-{each}" for each in (1, 2, 3))
+PREFETCH_LIMIT = "OPENWIRE-PREFETCH-1"
+PREFETCH_USED = "OPENWIRE-PREFETCH-2"
+MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
 
 
-@case(BOUND, MORE, needs={OPENWIRE})
+@case(PREFETCH_LIMIT, PREFETCH_USED, needs={OPENWIRE})
 @over(
     examples=24,
     always=lambda target: [
@@ -36,9 +38,13 @@ def test_no_more_than_the_limit_is_out(
     held, seen = take(target, peer, min(limit, waiting), consumer), 0
     while held:
         left = waiting - seen
-        target.judge_count(BOUND, "messages out", len(held), (0, limit), "messages")
+        target.judge_count(PREFETCH_LIMIT, "messages out", len(held), (0, limit), "messages")
         target.judge_count(
-            MORE, "messages out while some wait", len(held), (min(limit, left), None), "messages"
+            PREFETCH_USED,
+            "messages out while some wait",
+            len(held),
+            (min(limit, left), None),
+            "messages",
         )
         order = [number_of(each) for each in held]
         target.control(
@@ -56,37 +62,39 @@ def test_no_more_than_the_limit_is_out(
     target.control(seen == waiting, f"{seen} of {waiting} messages came")
 
 
-@case(BOUND, needs={OPENWIRE})
+@case(PREFETCH_LIMIT, needs={OPENWIRE})
 def test_two_consumers_have_a_limit_each(target: Bench) -> None:
     """Two consumers of one queue on one connection with limits of 2 and 5, and 20 messages: 2 and 5
     are out."""
-    (bound,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
     publish(peer, place, 20)
     for consumer, limit in ((one, 2), (two, 5)):
         held = take(target, peer, limit, consumer)
         target.judge_count(
-            bound, f"messages out with a limit of {limit}", len(held), (limit, limit), "messages"
+            PREFETCH_LIMIT,
+            f"messages out with a limit of {limit}",
+            len(held),
+            (limit, limit),
+            "messages",
         )
 
 
-@case(PULL, needs={OPENWIRE})
+@case(MESSAGE_PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
     """A consumer with a limit of 0: nothing comes until it is pulled, then one message each
     time."""
-    (pull,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, pulls + 2)
     consumer = peer.open_consumer(place, prefetch=0)
-    peer.expect_nothing(for_=QUIET, proves=pull, why="nothing was pulled")
+    peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="nothing was pulled")
     for number in range(pulls):
         peer.send("MessagePull", {"consumerId": consumer, "destination": place, "timeout": 0})
-        came = peer.expect(dispatch(consumer), within=PATIENCE, proves=pull)
+        came = peer.expect(dispatch(consumer), within=PATIENCE, proves=MESSAGE_PULL)
         target.record_finding(
-            pull, number_of(came) == number, f"pull {number} brought {came.brief()}"
+            MESSAGE_PULL, number_of(came) == number, f"pull {number} brought {came.brief()}"
         )
-        peer.expect_nothing(for_=QUIET, proves=pull, why="one was pulled, and came")
+        peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and came")
         peer.ack(came)
-    peer.expect_nothing(for_=QUIET, proves=pull, why="nothing more was pulled")
+    peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="nothing more was pulled")

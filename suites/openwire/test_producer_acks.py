@@ -13,7 +13,8 @@ from brokerproof.harness.protocols.openwire.codec import Structure
 from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer, command, topic
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, judge_trace
 
-TAKEN, ONLY = "OPENWIRE-ACK-1", "OPENWIRE-ACK-2"
+PRODUCER_ACKS = "OPENWIRE-ACK-1"
+ACKS_FOR_WINDOWS_ONLY = "OPENWIRE-ACK-2"
 SIZES = st.one_of(st.integers(0, 3), st.integers(0, 5000))
 
 
@@ -36,7 +37,7 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
     return done
 
 
-@case(TAKEN, ONLY, needs={OPENWIRE})
+@case(PRODUCER_ACKS, ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})
 @over(
     examples=40,
     always=lambda target: [
@@ -63,7 +64,7 @@ def test_all_that_was_sent_is_told(
     judge_trace(target, peer, acks)
 
 
-@case(TAKEN, ONLY, needs={OPENWIRE})
+@case(PRODUCER_ACKS, ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})
 @over(
     examples=30,
     always=lambda target: [
@@ -74,25 +75,23 @@ def test_all_that_was_sent_is_told(
 def test_each_producer_is_told_of_its_own(target: Bench, said: list[tuple[int, bool]]) -> None:
     """Three producers of one connection, the first without a window, send in turn; some messages
     ask for a response, and have that instead."""
-    told, only = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]
     for who, response in said:
         number = peer.publish(peer.message(made[who], place, b"x" * (100 * who)), response=response)
         if response:
-            peer.answered(number, proves=only)
+            peer.answered(number, proves=ACKS_FOR_WINDOWS_ONLY)
     _told(target, peer)
     judge_trace(target, peer, acks)
     others = [each.brief() for each in peer.inbox if each.name != "ProducerAck"]
-    target.record_finding(only, not others, f"besides ProducerAcks came {others}")
-    target.record_finding(told, peer.ended is None, "the connection ended")
+    target.record_finding(ACKS_FOR_WINDOWS_ONLY, not others, f"besides ProducerAcks came {others}")
+    target.record_finding(PRODUCER_ACKS, peer.ended is None, "the connection ended")
 
 
-@case(ONLY, needs={OPENWIRE})
+@case(ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})
 def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
     """A producer with a window sends, is told, and ends. Another one without a window sends: nobody
     is told anything."""
-    (only,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     first = peer.open_producer(place, window=2048)
     peer.publish(peer.message(first, place, b"one"))
@@ -103,6 +102,9 @@ def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
         peer.publish(peer.message(second, place, b"two"))
     peer.settle()
     peer.expect_nothing(
-        for_=QUIET, of=command("ProducerAck"), proves=only, why="the one with a window has ended"
+        for_=QUIET,
+        of=command("ProducerAck"),
+        proves=ACKS_FOR_WINDOWS_ONLY,
+        why="the one with a window has ended",
     )
     judge_trace(target, peer, acks)

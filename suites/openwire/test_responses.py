@@ -11,6 +11,10 @@ from brokerproof.harness.protocols.openwire.codec import Structure
 from brokerproof.harness.protocols.openwire.raw_peer import RESPONSES, OpenWirePeer, command
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, bystander, fresh_queue
 
+RESPONSE_IF_REQUIRED = "OPENWIRE-RESP-1"
+COMMAND_FAILED = "OPENWIRE-RESP-2"
+NO_STACK_TRACE = "OPENWIRE-ENC-2"
+
 COMMANDS = ("SessionInfo", "ProducerInfo", "ConsumerInfo", "message", "FlushCommand", "RemoveInfo")
 
 
@@ -40,7 +44,7 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
     return peer.send(kind, fields, response=response)
 
 
-@case("OPENWIRE-RESP-1", needs={OPENWIRE})
+@case(RESPONSE_IF_REQUIRED, needs={OPENWIRE})
 @over(
     examples=30,
     always=lambda target: [
@@ -51,7 +55,6 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
 def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, bool]]) -> None:
     """Commands of all kinds, some of which ask for a response: to these one comes each, in their
     order, to the others none."""
-    (proves,) = target.cited
     peer, place = target.openwire(), fresh_queue(target)
     asked = []
     for number, (kind, response) in enumerate(said):
@@ -59,13 +62,15 @@ def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, b
         if response:
             asked.append(sent)
     barrier = peer.send("FlushCommand", response=True)
-    peer.expect(command("Response", correlationId=barrier), proves=proves)
+    peer.expect(command("Response", correlationId=barrier), proves=RESPONSE_IF_REQUIRED)
     came = [each["correlationId"] for each in peer.inbox if each.name in RESPONSES]
     peer.inbox.clear()
     target.record_finding(
-        proves, came == asked, f"responses came to {came}, and {asked} had asked for one"
+        RESPONSE_IF_REQUIRED,
+        came == asked,
+        f"responses came to {came}, and {asked} had asked for one",
     )
-    peer.expect_nothing(for_=QUIET, proves=proves, why="everything has been answered")
+    peer.expect_nothing(for_=QUIET, proves=RESPONSE_IF_REQUIRED, why="everything has been answered")
 
 
 def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
@@ -118,7 +123,7 @@ STRANGE = (
 )
 
 
-@case("OPENWIRE-RESP-2", "OPENWIRE-ENC-2", needs={OPENWIRE})
+@case(COMMAND_FAILED, NO_STACK_TRACE, needs={OPENWIRE})
 @over(
     examples=14,
     always=lambda target: [
@@ -131,20 +136,23 @@ def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -
     """A command in the wrong state: its response is an exception, without a stack trace since that
     was not asked for; or there is none, and the connection is told. It works on, and so do
     others."""
-    told, plain = target.cited
     with bystander(target):
         peer = target.openwire()
         name, fields = _stranger(peer, kind)
         number = peer.send(name, fields, response=response)
         if response:
-            answer = peer.refused(number, proves=(told, plain))
+            answer = peer.refused(number, proves=(COMMAND_FAILED, NO_STACK_TRACE))
         else:
-            answer = peer.expect(command("ConnectionError"), proves=(told, plain))
+            answer = peer.expect(
+                command("ConnectionError"), proves=(COMMAND_FAILED, NO_STACK_TRACE)
+            )
         failed = answer["exception"]
         target.record_finding(
-            told, failed is not None, f"a {kind} was answered with {answer.brief()}"
+            COMMAND_FAILED, failed is not None, f"a {kind} was answered with {answer.brief()}"
         )
         peer.expect_nothing(
-            for_=QUIET, proves=told, why=f"a {kind} was answered, and the connection stays"
+            for_=QUIET,
+            proves=COMMAND_FAILED,
+            why=f"a {kind} was answered, and the connection stays",
         )
         peer.settle()

@@ -25,7 +25,11 @@ from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.openwire.steps import OPENWIRE
 from brokerproof.suites.steps.silence import judge_close
 
-CLOSED, SIGNS, LEAST, OFF, KEPT = (f"OPENWIRE-INACT-{each}" for each in (1, 2, 3, 4, 5))
+SILENT_CONNECTION_CLOSED = "OPENWIRE-INACT-1"
+BROKER_NEVER_SILENT = "OPENWIRE-INACT-2"
+LESSER_DURATION = "OPENWIRE-INACT-3"
+ZERO_DISABLES = "OPENWIRE-INACT-4"
+KEEPALIVE_KEEPS = "OPENWIRE-INACT-5"
 
 
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
@@ -78,7 +82,7 @@ def delays(target: Target) -> st.SearchStrategy[int]:
     return st.sampled_from([0, 300, 1500])
 
 
-@case(CLOSED, LEAST, needs={OPENWIRE})
+@case(SILENT_CONNECTION_CLOSED, LESSER_DURATION, needs={OPENWIRE})
 @over(
     examples=24,
     always=lambda target: [{"duration_ms": 1000, "delay_ms": 0, "after_ms": 0}],
@@ -95,14 +99,13 @@ def test_a_silent_connection_ends(
     peer = watched(target, duration_ms, delay_ms)
     target.advance(ms(min(after_ms, duration // 2)))
     peer.settle()
-    judge_silence(target, peer, duration, delay, *target.cited)
+    judge_silence(target, peer, duration, delay, *(SILENT_CONNECTION_CLOSED, LESSER_DURATION))
 
 
-@case(KEPT, CLOSED, needs={OPENWIRE})
+@case(KEEPALIVE_KEEPS, SILENT_CONNECTION_CLOSED, needs={OPENWIRE})
 def test_signs_of_life_keep_a_connection(target: Bench) -> None:
     """A client that sends KeepAliveInfo well within the duration is kept for several times as long,
     and its session works. When it stops, the connection ends."""
-    kept, closed = target.cited
     peer = watched(target, 1200, 0)
     began, longest = target.now(), 0
     for _ in range(8):
@@ -115,25 +118,24 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
         None if late < ms(1200) else f"our own signs of life may have been {late // ms(1)} ms apart"
     )
     detail = "a connection with a KeepAliveInfo every 400 ms and a duration of 1200 ms was closed"
-    target.record_finding(kept, peer.ended is None, detail, uncertain=uncertain)
+    target.record_finding(KEEPALIVE_KEEPS, peer.ended is None, detail, uncertain=uncertain)
     if peer.ended is None:
         peer.settle()
-        judge_silence(target, peer, 1200, 0, closed)
+        judge_silence(target, peer, 1200, 0, SILENT_CONNECTION_CLOSED)
 
 
-@case(KEPT, needs={OPENWIRE})
+@case(KEEPALIVE_KEEPS, needs={OPENWIRE})
 def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, also where nobody looks
     for silence."""
-    (kept,) = target.cited
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     came = target.wait_until(lambda: bool(peer.beats), seconds(5))
     target.record_finding(
-        kept, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms"
+        KEEPALIVE_KEEPS, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms"
     )
     target.record_finding(
-        kept,
+        KEEPALIVE_KEEPS,
         not any(each["responseRequired"] for each in peer.beats),
         "the answer asks for an answer",
     )
@@ -145,7 +147,7 @@ def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
     return [each.at_ns for each in events if each.at_ns >= since]
 
 
-@case(SIGNS, needs={OPENWIRE})
+@case(BROKER_NEVER_SILENT, needs={OPENWIRE})
 @over(
     examples=10,
     always=lambda target: [{"duration_ms": 900, "delay_ms": 0, "busy": False}],
@@ -158,7 +160,6 @@ def test_the_broker_is_never_silent_for_so_long(
 ) -> None:
     """Nothing happens for four durations, or a command is answered once in between: from the
     initial delay on there is no silence of the broker that its peer could take for death."""
-    (signs,) = target.cited
     peer = watched(target, duration_ms, delay_ms)
     begin = target.now() + ms(delay_ms)
     for number in range(16):
@@ -173,29 +174,32 @@ def test_the_broker_is_never_silent_for_so_long(
         f"{len(peer.beats)} KeepAliveInfo came in {(end - begin) // ms(1)} ms, of which {delay_ms}"
         " were the initial delay"
     )
-    target.record_finding(signs, bool(peer.beats), told)
+    target.record_finding(BROKER_NEVER_SILENT, bool(peer.beats), told)
     heard = [begin, *_heard(target, peer, begin), end]
     longest = max(after - before for before, after in pairwise(heard))
     target.judge_duration(
-        signs, "longest silence of the broker", longest, (0, longest_silence(duration_ms)), begin
+        BROKER_NEVER_SILENT,
+        "longest silence of the broker",
+        longest,
+        (0, longest_silence(duration_ms)),
+        begin,
     )
 
 
-@case(OFF, needs={OPENWIRE})
+@case(ZERO_DISABLES, needs={OPENWIRE})
 @over(examples=2, always=lambda target: [{"duration_ms": 0}], duration_ms=st.sampled_from([0, -1]))
 def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> None:
     """A client says 0 and is silent: in virtual time for a day. It is not closed, and nobody sends
     KeepAliveInfo."""
-    (off,) = target.cited
     peer = watched(target, duration_ms, 0)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
     target.record_finding(
-        off,
+        ZERO_DISABLES,
         peer.ended is None,
         f"a connection with a duration of {duration_ms} was closed for being silent",
     )
     target.record_finding(
-        off,
+        ZERO_DISABLES,
         not peer.beats,
         f"{len(peer.beats)} KeepAliveInfo came with a duration of {duration_ms}",
     )
