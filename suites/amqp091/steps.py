@@ -1,4 +1,4 @@
-"""Steps that cases over AMQP 0-9-1 share."""
+"""Steps shared by AMQP 0-9-1 cases."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CHANNEL, CONNECTION = "channel", "connection"
 
 
 def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
-    """A new queue that is exclusive to the peer's connection."""
+    """Declare a queue that is exclusive to the peer's connection; return its name."""
     return str(peer.declare(channel=channel, **{"exclusive": True, **fields})["queue"])
 
 
 def exchange_of(
     target: Bench, peer: Amqp091Peer, kind: str, *, channel: int = 1, **fields: Any
 ) -> str:
-    """A new exchange that goes with its last binding."""
+    """Declare an exchange that is deleted with its last binding; return its name."""
     name = target.fresh_name()
     about = {"exchange": name, "type": kind, "auto-delete": True, **fields}
     peer.call("exchange.declare", about, channel=channel)
@@ -34,7 +34,7 @@ def exchange_of(
 def bind(
     peer: Amqp091Peer, queue: str, exchange: str, key: str = "", *, channel: int = 1, **fields: Any
 ) -> None:
-    """Binds a queue."""
+    """Bind a queue to an exchange."""
     peer.call(
         "queue.bind",
         {"queue": queue, "exchange": exchange, "routing-key": key, **fields},
@@ -43,7 +43,7 @@ def bind(
 
 
 def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int = 1) -> None:
-    """Publishes to the queue and waits until all of it is there."""
+    """Publish to the queue and wait until it holds all of it."""
     bodies = list(bodies)
     before = peer.count(queue, channel=channel)
     for body in bodies:
@@ -52,7 +52,7 @@ def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int
 
 
 def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> None:
-    """A control: ``count`` messages wait in the queue, at once or soon."""
+    """Control: ``count`` messages wait in the queue, at once or soon."""
     if not eventually(peer, lambda: peer.count(queue, channel=channel) == count):
         raise ControlFailed(
             f"{count} messages should wait in {queue}, there are"
@@ -61,8 +61,8 @@ def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> Non
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
-    """Asks the broker until the answer is yes: what it does on its own time may be still to
-    come."""
+    """Ask until the answer is yes, since the broker may still be at work; return the last
+    answer."""
     until = peer.world.now() + within
     while not question():
         if peer.world.now() >= until:
@@ -74,8 +74,8 @@ def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) ->
 def arrive(
     peer: Amqp091Peer, count: int, *, channel: int = 1, quiet: Duration = QUIET
 ) -> list[Method]:
-    """The next ``count`` deliveries on a channel, fewer when they do not come, and what comes
-    ``quiet`` longer besides."""
+    """Return the next ``count`` deliveries on a channel, and any that arrive ``quiet`` longer;
+    fewer if they do not arrive in time."""
     wanted = method("basic.deliver", channel=channel)
 
     def here() -> int:
@@ -89,7 +89,7 @@ def arrive(
 
 
 def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
-    """All that waits in a queue, taken one by one without acknowledgement."""
+    """Get every message that waits in a queue, one by one, without acknowledgement."""
     found = []
     while (answer := peer.get(queue, channel=channel, no_ack=True)).name == "basic.get-ok":
         found.append(answer)
@@ -97,12 +97,12 @@ def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
 
 
 def bodies(methods: Sequence[Method]) -> list[bytes]:
-    """The bodies of deliveries."""
+    """Return the bodies of deliveries."""
     return [each.body for each in methods]
 
 
 def others_work(target: Bench) -> None:
-    """A control: a new connection publishes and gets."""
+    """Control: a new connection publishes and gets."""
     peer = target.amqp091()
     queue = queue_of(peer)
     fill(peer, queue, [b"still here"])
@@ -113,7 +113,7 @@ def others_work(target: Bench) -> None:
 
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
-    """The connection ends and open-ok never comes, whatever is said before."""
+    """The connection ends without open-ok, with connection.close or without."""
     closed = target.wait_until(lambda: peer.ended is not None or _told(peer), PATIENCE)
     opened = any(each.name == "connection.open-ok" for each in peer.inbox)
     said = [each.brief() for each in peer.inbox]

@@ -39,8 +39,8 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
     name=st.sampled_from(["basic.ack", "basic.reject", "basic.nack"]),
 )
 def test_a_tag_that_waits_for_nothing_is_an_error(target: Bench, fault: str, name: str) -> None:
-    """A tag is acknowledged or rejected that was never delivered, was acknowledged before, or is
-    another channel's."""
+    """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone or
+    belongs to another channel closes the channel with 406 PRECONDITION_FAILED."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1"])
@@ -78,10 +78,12 @@ STEP = st.tuples(
 def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, count: int, steps: list[tuple[str, int, bool, bool]]
 ) -> None:
-    """Messages are delivered, and some are acknowledged, rejected or requeued, one by one or up to
-    a tag, or all by the tag
-    0. What is left when the channel ends, and what was requeued, comes back; the rest is gone.
-      Oldest first."""
+    """Delivered messages are acknowledged, rejected or requeued: one by one, up to a tag
+    (multiple), or all (tag 0). After the channel closes, the queue holds exactly those that were
+    requeued or left unacknowledged, oldest first.
+
+    One scenario: ack, nack and reject share one model of what is left.
+    """
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -131,8 +133,9 @@ def test_acknowledgements_reach_as_far_as_they_say(
 def test_what_is_requeued_comes_in_its_old_place(
     target: Bench, count: int, back: set[int], way: str
 ) -> None:
-    """Of several messages some are delivered and requeued. They come again before those behind
-    them, in their order, with the flag redelivered, which the others do not have."""
+    """Some of the delivered messages are requeued by basic.nack, basic.reject or basic.recover.
+    They are delivered again in their order, before the messages behind them, with redelivered set;
+    the others have redelivered not set."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -168,8 +171,8 @@ def test_what_is_requeued_comes_in_its_old_place(
 
 @case(REJECT_REQUEUE, needs={"amqp091"})
 def test_what_one_rejects_another_gets(target: Bench) -> None:
-    """A consumer with a prefetch of 1 gives each message back; another one gets them all, and
-    acknowledges."""
+    """A consumer with a prefetch of 1 requeues its message by basic.reject. Between it and a second
+    consumer every message is delivered."""
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     peer.call("basic.qos", {"prefetch-count": 1}, channel=2)
@@ -193,7 +196,7 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
 
 
 def fill_without_waiting(peer: Amqp091Peer, queue: str, count: int) -> None:
-    """Publishes; a consumer may take it at once."""
+    """Publish numbered messages; a consumer may take them at once."""
     for at in range(count):
         peer.publish(b"%d" % at, queue)
     peer.settle()

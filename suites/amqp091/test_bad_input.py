@@ -1,5 +1,5 @@
-"""What a client must not do, beyond frames that cannot be read (``test_framing.py``): methods of
-the server, and messages that are too large."""
+"""Methods of the server sent by a client, and messages that are too large. Frames that cannot be
+read are in ``test_framing.py``."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
     name=st.sampled_from(sorted(OF_THE_SERVER)),
 )
 def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> None:
-    """A client sends an answer of the server on an open channel. The connection ends; another one
-    works as before."""
+    """A client sends a method that only a server sends, on an open channel. The connection is
+    closed with 503 COMMAND_INVALID; another connection still works."""
     peer = target.amqp091()
     peer.send(name, OF_THE_SERVER[name], channel=1)
     peer.refused(CONNECTION, 503, proves=SERVER_METHOD_FROM_CLIENT)
@@ -54,7 +54,7 @@ def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> 
 
 
 def places(target: Target) -> st.SearchStrategy[Where]:
-    """Where the limit is, of the broker's own or of ours."""
+    """The broker's own message limit, or :data:`LIMIT` where it can be configured."""
     limited = (
         {"acceptor": {"amqp091_max_message_size": LIMIT}}
         if RECONFIGURABLE in target.identity.capabilities
@@ -66,8 +66,9 @@ def places(target: Target) -> st.SearchStrategy[Where]:
 @case(MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE, needs={"amqp091", "amqp091-message-limit"})
 @over(examples=1, where=places)
 def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> None:
-    """A message of exactly as many octets as there may be is kept; one octet more ends the channel
-    with 406, and the message is nowhere. Other channels of the connection go on."""
+    """A message of exactly the maximum size is kept. One byte more closes the channel with 406
+    PRECONDITION_FAILED, the message is in no queue, and other channels of the connection still
+    work."""
     limit = (
         LIMIT
         if where.overrides

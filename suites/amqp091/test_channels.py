@@ -28,7 +28,7 @@ CHANNEL_FLOW = "AMQP091-CHAN-05"
 
 @case(CHANNEL_OPENED_TWICE, needs={"amqp091"})
 def test_a_channel_is_opened_once(target: Bench) -> None:
-    """A channel that is open is opened again."""
+    """A second channel.open on an open channel closes the connection with 504 CHANNEL_ERROR."""
     peer = target.amqp091()
     peer.send("channel.open", channel=1)
     peer.refused(CONNECTION, 504, proves=CHANNEL_OPENED_TWICE)
@@ -43,7 +43,8 @@ def test_a_channel_is_opened_once(target: Bench) -> None:
 def test_a_method_on_a_channel_that_is_not_open_is_an_error(
     target: Bench, name: str, closed: bool
 ) -> None:
-    """A method comes on a channel that was never opened, or is closed."""
+    """A method on a channel that was never opened, or has been closed, closes the connection with
+    504 CHANNEL_ERROR."""
     peer = target.amqp091(channels=2)
     if closed:
         peer.close_channel(2)
@@ -53,8 +54,8 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
 
 @case(OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
 def test_other_channels_go_on(target: Bench) -> None:
-    """A channel ends with an exception; another one of the connection publishes and consumes as
-    before."""
+    """A channel exception closes one channel. Another channel of the connection still publishes and
+    consumes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.consume(queue, channel=2, no_ack=True)
@@ -72,7 +73,7 @@ def test_other_channels_go_on(target: Bench) -> None:
 @case(CHANNEL_MAX_EXCEEDED, needs={"amqp091"})
 @over(examples=3, most=st.sampled_from([1, 2, 5]))
 def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None:
-    """As many channels as were agreed on can be opened; one more ends the connection."""
+    """As many channels as channel-max allows can be opened. One more closes the connection."""
     peer = target.amqp091(channels=most, channel_max=most)
     peer.send("channel.open", channel=most + 1)
     peer.expect(method("connection.close", channel=0), proves=CHANNEL_MAX_EXCEEDED)
@@ -81,8 +82,8 @@ def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None
 @case(CLOSED_CHANNEL_REDELIVERS, REDELIVERED_FLAG, needs={"amqp091"})
 @over(examples=4, way=st.sampled_from(["channel.close", "exception", "connection.close", "gone"]))
 def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -> None:
-    """Three messages are delivered and one is acknowledged; then the channel ends, in any way.
-    Somebody else gets the other two, as redelivered, and before a third that nobody had."""
+    """Of three delivered messages one is acknowledged; then the channel or its connection is
+    closed, in order or not. Another consumer gets the other two, in order, with redelivered set."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name)
@@ -117,7 +118,8 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
 
 @case(CHANNEL_FLOW, needs={"amqp091"})
 def test_the_flow_of_content_can_be_stopped(target: Bench) -> None:
-    """The client asks the server to send no content, and later to go on."""
+    """channel.flow with active=false is answered with flow-ok, and no delivery follows. After
+    active=true the waiting message is delivered."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.consume(queue, no_ack=True)

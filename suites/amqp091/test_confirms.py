@@ -24,8 +24,8 @@ ANSWERS = ("basic.ack", "basic.nack")
 
 
 def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int, str], list[int]]:
-    """What came of the messages 1 to ``upto``, ``basic.ack`` or ``basic.nack``, and the numbers
-    that were answered twice or never published."""
+    """Return the answers to messages 1 to ``upto``, ``basic.ack`` or ``basic.nack`` by number, and
+    the numbers that were answered twice or never published."""
     found: dict[int, str] = {}
     wrong: list[int] = []
 
@@ -54,9 +54,9 @@ def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int
     routed=st.booleans(),
 )
 def test_every_message_is_confirmed_once(target: Bench, counts: list[int], routed: bool) -> None:
-    """Messages are published in runs on a channel in confirm mode, to a queue or to nowhere; the
-    messages of a run are written in one go, so that one answer can be for several. Each is
-    acknowledged, once; those published before the mode was chosen do not count."""
+    """On a channel in confirm mode, runs of messages to a queue or to nowhere are each acknowledged
+    exactly once. Each run is one write, so that one basic.ack may cover several. Messages published
+    before confirm.select are not counted."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(b"before", queue)
@@ -79,7 +79,8 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
 
 @case(RETURN_BEFORE_CONFIRM, needs={"amqp091"})
 def test_a_return_comes_before_its_confirm(target: Bench) -> None:
-    """Mandatory messages that nobody gets are returned, each before it is confirmed."""
+    """Mandatory messages that no queue gets are each returned by basic.return before they are
+    confirmed."""
     peer = target.amqp091()
     peer.call("confirm.select")
     for at in range(3):
@@ -112,7 +113,8 @@ def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
 @case(CONFIRM_OR_TX, needs={"amqp091"})
 @over(examples=2, first=st.sampled_from(["confirm.select", "tx.select"]))
 def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> None:
-    """A channel in one mode is put in the other. Twice the same is no mistake."""
+    """tx.select on a channel in confirm mode, or confirm.select on a transactional one, closes the
+    channel with 406 PRECONDITION_FAILED. Selecting the same mode twice is no error."""
     peer = target.amqp091()
     for _ in range(2):
         peer.call(first)
@@ -127,7 +129,8 @@ def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> No
 def test_messages_of_a_transaction_come_with_its_commit(
     target: Bench, runs: list[tuple[int, bool]]
 ) -> None:
-    """Messages are published in transactions, which are committed or rolled back."""
+    """Messages published in a transaction are in their queue after commit-ok and not before. After
+    rollback-ok they never are."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.call("tx.select")
@@ -158,8 +161,8 @@ def test_messages_of_a_transaction_come_with_its_commit(
 def test_acknowledgements_of_a_transaction_count_with_its_commit(
     target: Bench, commit: bool, multiple: bool
 ) -> None:
-    """Deliveries are acknowledged in a transaction. After a rollback they can be acknowledged
-    again, and come back when the channel ends; after a commit they are gone."""
+    """Deliveries are acknowledged in a transaction. After tx.commit they are gone. After
+    tx.rollback they can be acknowledged again, and are redelivered once the channel closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
@@ -181,7 +184,8 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
 @case(TX_NOT_SELECTED, needs={"amqp091"})
 @over(examples=2, name=st.sampled_from(["tx.commit", "tx.rollback"]))
 def test_only_transactional_channels_have_transactions(target: Bench, name: str) -> None:
-    """A commit or rollback comes on a channel that never had tx.select."""
+    """tx.commit or tx.rollback on a channel without tx.select closes the channel with 406
+    PRECONDITION_FAILED."""
     peer = target.amqp091()
     peer.send(name, channel=1)
     peer.refused(CHANNEL, 406, proves=TX_NOT_SELECTED)

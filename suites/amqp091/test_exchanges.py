@@ -35,7 +35,7 @@ EXCHANGE_TO_EXCHANGE = "RABBITMQ-AMQP091-E2E-01"
 
 @case(STANDARD_EXCHANGES, needs={"amqp091"})
 def test_standard_exchanges_are_there(target: Bench) -> None:
-    """amq.direct, amq.fanout and amq.topic can be declared passively."""
+    """A passive declaration of amq.direct, amq.fanout and amq.topic is answered with declare-ok."""
     peer = target.amqp091()
     for kind in ("direct", "fanout", "topic"):
         about = {"exchange": f"amq.{kind}", "type": kind, "passive": True}
@@ -44,8 +44,8 @@ def test_standard_exchanges_are_there(target: Bench) -> None:
 
 @case(DEFAULT_EXCHANGE, needs={"amqp091"})
 def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
-    """Messages for the exchange without a name go to the queue that has their routing key as its
-    name."""
+    """A message published to the default exchange is routed to the queue whose name is its routing
+    key, and to no other."""
     peer = target.amqp091()
     queue, other = queue_of(peer), queue_of(peer)
     peer.publish(b"mine", queue)
@@ -62,7 +62,7 @@ KEYS = st.lists(st.sampled_from(["a", "b", "c"]), max_size=4).map(".".join)
 
 
 def fits(pattern: str, key: str) -> bool:
-    """The rule of topic exchanges, in the words of 3.1.3.3."""
+    """Return True if a topic pattern matches a routing key (3.1.3.3)."""
 
     def rest(pattern: list[str], words: list[str]) -> bool:
         if not pattern:
@@ -88,8 +88,11 @@ def fits(pattern: str, key: str) -> bool:
 def test_messages_pass_by_their_keys(
     target: Bench, kind: str, bindings: list[str], keys: list[str]
 ) -> None:
-    """A queue is bound by several keys, some twice. Of messages with other keys it gets those that
-    fit any of them, each once."""
+    """A queue is bound to a direct, fanout or topic exchange by several keys, one of them twice. It
+    gets every message whose routing key matches a binding, each once.
+
+    One scenario: each example judges the rule of its kind of exchange.
+    """
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, kind)
     for key in [*bindings, bindings[0]]:
@@ -116,7 +119,8 @@ def test_messages_pass_by_their_keys(
 
 @case(EXCHANGE_MISSING, needs={"amqp091"})
 def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
-    """A passive declaration of an exchange that does not exist."""
+    """A passive declaration of an exchange that does not exist closes the channel with 404
+    NOT_FOUND."""
     peer = target.amqp091()
     peer.send("exchange.declare", {"exchange": target.fresh_name(), "passive": True}, channel=1)
     peer.refused(CHANNEL, 404, proves=EXCHANGE_MISSING)
@@ -125,7 +129,8 @@ def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
 @case(EXCHANGE_REDECLARED, needs={"amqp091"})
 @over(examples=5, other=st.sampled_from(["", "type", "durable", "auto-delete", "arguments"]))
 def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> None:
-    """An exchange is declared again: alike, or with one property otherwise."""
+    """Declaring an exchange again with the same properties is answered with declare-ok. With
+    another type, durability or argument it closes the channel or the connection."""
     peer = target.amqp091()
     about = {
         "exchange": target.fresh_name(),
@@ -170,7 +175,8 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
 
 @case(EXCHANGE_NAME_RESERVED, EXCHANGE_TYPE_UNKNOWN, needs={"amqp091"})
 def test_names_and_types_that_cannot_be(target: Bench) -> None:
-    """A new exchange whose name begins with amq., and one of a type that nobody has."""
+    """A new exchange named amq.* closes the channel with 403 ACCESS_REFUSED. One of an unknown type
+    closes the connection with 503 COMMAND_INVALID."""
     peer = target.amqp091()
     peer.send(
         "exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1
@@ -183,7 +189,8 @@ def test_names_and_types_that_cannot_be(target: Bench) -> None:
 
 @case(EXCHANGE_IF_UNUSED, needs={"amqp091"})
 def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
-    """With a binding the exchange stays, without it goes."""
+    """exchange.delete with if-unused closes the channel with 406 PRECONDITION_FAILED while the
+    exchange has a binding, and is answered with delete-ok once it has none."""
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct", **{"auto-delete": False})
     bind(peer, queue, exchange, "k")
@@ -199,7 +206,7 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
 @case(BINDING_END_MISSING, needs={"amqp091"})
 @over(examples=4, missing=st.sampled_from(["queue", "exchange"]))
 def test_bindings_need_both_ends(target: Bench, missing: str) -> None:
-    """A queue that does not exist is bound, or to an exchange that does not exist."""
+    """queue.bind with an unknown queue or exchange closes the channel with 404 NOT_FOUND."""
     peer = target.amqp091()
     about = {"queue": queue_of(peer), "exchange": "amq.direct", "routing-key": target.fresh_name()}
     peer.send("queue.bind", {**about, missing: target.fresh_name()}, channel=1)
@@ -208,7 +215,8 @@ def test_bindings_need_both_ends(target: Bench, missing: str) -> None:
 
 @case(UNBIND_STOPS_ROUTING, needs={"amqp091"})
 def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
-    """A queue is bound by two keys, and one binding is taken away."""
+    """A queue is bound by two keys, and one is unbound. After unbind-ok only messages with the
+    other key arrive."""
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct")
     for key in ("a", "b"):
@@ -229,8 +237,8 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
 
 @case(EXCHANGE_TO_EXCHANGE, needs={"amqp091"})
 def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
-    """Two exchanges are bound to each other in a circle, and a queue to both: it gets a message of
-    either once. A binding that is taken away lets nothing pass."""
+    """Two exchanges are bound to each other in a cycle, and a queue to one of them. A message
+    published to the other arrives once; after exchange.unbind none arrives."""
     peer = target.amqp091()
     queue = queue_of(peer)
     first, second = (

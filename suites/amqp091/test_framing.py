@@ -1,5 +1,4 @@
-"""Frames that lie, contents that are not what was promised, and what must work all the same (4.2.3
-to 4.2.7)."""
+"""Malformed frames and contents, and frames of unusual sizes that must work (4.2.3 to 4.2.7)."""
 
 from __future__ import annotations
 
@@ -52,8 +51,11 @@ BODY, HEADER, METHOD, HEARTBEAT = codec.BODY, codec.HEADER, codec.METHOD, codec.
     fault=st.sampled_from(["type 0", "type 5", "type 9", "end 0", "end 206 + 1"]),
 )
 def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
-    """A frame of an unknown type, or with another octet in place of its end. The connection ends
-    without another word."""
+    """A frame of an unknown type, or one that does not end with 0xCE, ends the connection without
+    another frame from the server; another connection still works.
+
+    One scenario: each example judges two of the four requirements, by its fault.
+    """
     peer = target.amqp091()
     what, _, number = fault.partition(" ")
     if what == "type":
@@ -86,9 +88,8 @@ def _closes(peer: Amqp091Peer) -> bool:
     beyond=st.sampled_from([9, 100, 100_000]),
 )
 def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyond: int) -> None:
-    """With a frame-max agreed on, a frame of that size goes through, and a larger one is refused
-    with 501. A frame that is only a few octets too long is not tried: RabbitMQ forgives 8 of them
-    on purpose."""
+    """A frame of exactly frame-max bytes is accepted. A larger one closes the connection with 501
+    FRAME_ERROR. Fewer than 9 bytes too many are not tried: RabbitMQ tolerates 8 on purpose."""
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
     whole = b"x" * (frame_max - codec.OVERHEAD)
@@ -117,8 +118,8 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
 def test_contents_are_cut_as_agreed(
     target: Bench, frame_max: int, size: int, pieces: list[int]
 ) -> None:
-    """A body comes in frames of any sizes, and leaves in frames that are none too large, with the
-    same octets."""
+    """A body is published in frames of any sizes. It is delivered with the same bytes, in frames no
+    larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
     body = bytes(each % 251 for each in range(size))
@@ -152,7 +153,8 @@ def test_contents_are_cut_as_agreed(
     ),
 )
 def test_methods_of_class_connection_belong_to_channel_0(target: Bench, name: str) -> None:
-    """A method of class connection comes on a channel that is open."""
+    """A method of class connection on an open channel closes the connection with 503
+    COMMAND_INVALID."""
     peer = target.amqp091()
     peer.send(name, {}, channel=1)
     peer.refused(CONNECTION, 503, proves=CONNECTION_METHOD_CHANNEL)
@@ -161,7 +163,7 @@ def test_methods_of_class_connection_belong_to_channel_0(target: Bench, name: st
 @case(CONTENT_ON_CHANNEL_0, needs={"amqp091"})
 @over(examples=4, type=st.sampled_from([HEADER, BODY]))
 def test_content_on_channel_0_is_an_error(target: Bench, type: int) -> None:
-    """A content header or body comes on channel 0."""
+    """A content header or body on channel 0 closes the connection with 504 CHANNEL_ERROR."""
     peer = target.amqp091()
     peer.send_frame(type, 0, codec.encode_content_header(0) if type == HEADER else b"body")
     peer.refused(CONNECTION, 504, proves=CONTENT_ON_CHANNEL_0)
@@ -183,8 +185,9 @@ CONTENTS = [
 @case(MALFORMED_CONTENT, needs={"amqp091"})
 @over(examples=16, fault=st.sampled_from(CONTENTS))
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
-    """A content without its method, or a method without its content, or something else in its
-    midst."""
+    """A content frame without its method, a method without its content, too much content or another
+    frame within it closes the connection with 505 UNEXPECTED_FRAME (501 is accepted for a wrong
+    class)."""
     peer = target.amqp091()
     queue = queue_of(peer)
     publish = (METHOD, codec.encode_method("basic.publish", {"routing-key": queue}))
@@ -213,7 +216,7 @@ def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> No
     numbers=st.sampled_from([b"\0\x63\0\x0a", b"\0\x32\0\x63", b"\0\x3c\xff\xff", b"\0\0\0\0"]),
 )
 def test_methods_that_nobody_knows_are_errors(target: Bench, numbers: bytes) -> None:
-    """A method frame has the numbers of no class, or of no method of its class."""
+    """A method frame with an unknown class or method number closes the connection."""
     peer = target.amqp091()
     peer.send_frame(METHOD, 1, numbers)
     peer.refused(CONNECTION, proves=UNKNOWN_METHOD)
@@ -225,7 +228,8 @@ def test_methods_that_nobody_knows_are_errors(target: Bench, numbers: bytes) -> 
     "fault", ["short", "too short", "string", "table", "nested", "value", "cut"]
 )
 def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> None:
-    """The arguments of a method end too early, or say that they are longer than they are."""
+    """A method whose arguments end too early, or announce more bytes than there are, closes the
+    connection."""
     peer = target.amqp091()
     declare = codec.encode_method("queue.declare", {"queue": "q"})
     table = {"arguments": {"x-max-length": Typed("I", 5)}}
@@ -247,7 +251,8 @@ def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> No
 
 @case(HEARTBEAT_CHANNEL, needs={"amqp091"})
 def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
-    """A heart-beat comes on channel 1. On channel 0 it is none, asked for or not (the control)."""
+    """A heartbeat on channel 1 closes the connection with 501 FRAME_ERROR or 503 COMMAND_INVALID.
+    Control: on channel 0 it is accepted, whether an interval was agreed on or not."""
     peer = target.amqp091()
     peer.beat()
     peer.settle()
@@ -262,8 +267,8 @@ def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
     type=st.sampled_from([METHOD, HEADER, BODY]),
 )
 def test_any_octets_are_survived(target: Bench, octets: bytes, type: int) -> None:
-    """Any octets come in a frame: the connection is closed with a reply code, or goes on; others do
-    not notice."""
+    """Arbitrary bytes in a frame close the connection or are ignored; other connections still
+    work."""
     peer = target.amqp091()
     peer.send_frame(type, 1, octets)
     peer.send("channel.flow", {"active": True}, channel=1)

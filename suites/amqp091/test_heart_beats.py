@@ -1,4 +1,4 @@
-"""Heart-beats, both ways (4.2.7; RabbitMQ: heartbeats)."""
+"""Heartbeats, both ways (4.2.7; RabbitMQ: heartbeats)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _interval(target: Bench, virtual_s: int) -> int:
 @case(SERVER_HEARTBEATS, RABBITMQ_HEARTBEATS, needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 2, 7, 60]))
 def test_the_server_beats(target: Bench, virtual_s: int) -> None:
-    """An interval is agreed on, and the client keeps it and says nothing else: the server's
-    heart-beats come every half of it (what RabbitMQ documents), and never further apart than the
-    whole."""
+    """A heartbeat interval is agreed on, and the client sends heartbeats only. The server's
+    heartbeats arrive every half interval (RabbitMQ's documentation) and never further apart than
+    one interval."""
     interval = _interval(target, virtual_s)
     peer = target.amqp091(heartbeat=interval)
     since = target.now()
@@ -73,8 +73,8 @@ def test_the_server_beats(target: Bench, virtual_s: int) -> None:
 @case(SILENT_CLIENT_DISCONNECTED, NO_CLOSE_AFTER_SILENCE, RABBITMQ_HEARTBEATS, needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 3, 60]), speaks=st.sampled_from([0, 1, 2]))
 def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int) -> None:
-    """The client falls silent, at once or after some heart-beats: it is disconnected after two to
-    three intervals, and not told."""
+    """The client falls silent, at once or after some heartbeats. The server closes the connection
+    after two to three intervals, without connection.close."""
     interval = seconds(_interval(target, virtual_s))
     peer = target.amqp091(heartbeat=interval // seconds(1))
     for _ in range(speaks):
@@ -111,8 +111,8 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
 @case(ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})
 @over(examples=4, what=st.sampled_from(["heart-beats", "methods", "octets"]))
 def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
-    """A client sends heart-beats, or methods instead, or one octet of a frame after the other: it
-    stays for five intervals."""
+    """A client sends heartbeats, methods, or a frame byte by byte, one of them every half interval.
+    It is not disconnected for five intervals."""
     interval: Duration = seconds(_interval(target, 2))
     peer = target.amqp091(heartbeat=interval // seconds(1))
     frame = (  # the beginning of a method, octet by octet
@@ -138,7 +138,8 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
 @case(HEARTBEATS_DISABLED, needs={"amqp091"})
 @over(examples=2, virtual_s=st.sampled_from([180, 1000]))
 def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: int) -> None:
-    """The client wants no heart-beats: none come, and it may be silent."""
+    """The client tunes the heartbeat interval to 0. No heartbeat arrives, and the silent connection
+    stays open."""
     peer = target.amqp091(heartbeat=0)
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))

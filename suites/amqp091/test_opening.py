@@ -34,7 +34,8 @@ HEADER = "protocol-header"
 
 @case(HEADER_ANSWERED_WITH_START, LOCALE_EN_US, SERVER_PROPERTIES, needs={"amqp091"})
 def test_the_header_is_answered_with_start(target: Bench) -> None:
-    """The client begins with AMQP 0 0 9 1."""
+    """The header AMQP 0 0 9 1 is answered with connection.start: version 0-9, the locale en_US, and
+    server-properties with product, version, platform, copyright and information."""
     peer = target.amqp091_peer()
     start = peer.start(proves=HEADER_ANSWERED_WITH_START)
     told = f"start says version {start['version-major']}-{start['version-minor']}"
@@ -79,7 +80,8 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     ),
 )
 def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octets: bytes) -> None:
-    """The client begins with a version that nobody has, or with something else."""
+    """A header of an unsupported version, or bytes that are no header, are answered with the header
+    of a supported version, and the connection is closed."""
     proves = UNSUPPORTED_VERSION if octets.startswith(b"AMQP") else NOT_A_PROTOCOL_HEADER
     peer = target.amqp091_peer()
     peer.write(octets)
@@ -95,8 +97,8 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octet
 
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
 def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
-    """The client chooses a mechanism that start does not name: the connection ends, and nothing
-    more comes."""
+    """start-ok with a mechanism that connection.start does not name closes the connection, and
+    nothing is sent before."""
     peer = target.amqp091_peer()
     start = peer.start()
     target.control(
@@ -114,8 +116,9 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
 def test_a_login_that_is_refused_is_told_to_whom_understands(
     target: Bench, understands: bool, mechanism: str
 ) -> None:
-    """The passcode is wrong. The client is told with 403, if it has the capability; else there is
-    the end alone."""
+    """A wrong passcode closes the connection. A client with the capability
+    authentication_failure_close gets connection.close with 403 ACCESS_REFUSED first, other clients
+    nothing."""
     peer = target.amqp091_peer()
     target.control(
         mechanism in peer.start()["mechanisms"].split(), f"{mechanism} should be offered"
@@ -134,7 +137,7 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
 
 @case(FRAME_MAX_PROPOSED, needs={"amqp091"})
 def test_the_server_proposes_limits(target: Bench) -> None:
-    """frame-max is no limit or at least 4096."""
+    """connection.tune proposes a frame-max of 0 (no limit) or at least 4096."""
     tuned = target.amqp091().tuned
     assert tuned is not None
     target.record_finding(
@@ -161,8 +164,8 @@ def _wrong(what: str, tuned: int) -> list[int]:
     most=st.booleans(),
 )
 def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most: bool) -> None:
-    """The client answers with more than the server proposed, or with a frame-max below 4096: it is
-    not let in."""
+    """tune-ok with a channel-max or frame-max above the server's, or a frame-max below 4096, closes
+    the connection without open-ok."""
     peer = target.amqp091_peer()
     peer.start()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -182,7 +185,7 @@ def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most:
 
 @case(VIRTUAL_HOST_REFUSED, needs={"amqp091"})
 def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
-    """The client opens a virtual host that nobody has made."""
+    """connection.open with an unknown virtual host closes the connection without open-ok."""
     peer = target.amqp091_peer()
     peer.start()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -207,7 +210,7 @@ def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
     ),
 )
 def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str) -> None:
-    """Before the connection is open a method comes that is not due: it never is."""
+    """A method out of turn before connection.open closes the connection without open-ok."""
     peer = target.amqp091_peer()
     peer.start()
     due = {
@@ -228,8 +231,8 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
 @case(CONNECTION_CLOSE_OK, needs={"amqp091"})
 @over(examples=4, busy=st.booleans())
 def test_a_close_is_answered(target: Bench, busy: bool) -> None:
-    """The client closes while messages are on their way to it, or not: close-ok comes, and then
-    nothing but the end."""
+    """connection.close, with deliveries on their way or not, is answered with close-ok, and only
+    such deliveries may arrive before the end."""
     peer = target.amqp091()
     if busy:
         queue = queue_of(peer)
@@ -249,9 +252,8 @@ def _hard_error(peer: Amqp091Peer) -> None:
 
 @case(DISCARDS_AFTER_CONNECTION_CLOSE, needs={"amqp091"})
 def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
-    """The server closes the connection for a mistake. Behind that a queue is declared and a message
-    published: nobody answers, and the queue is not there. A close of the client's own is answered
-    with close-ok."""
+    """After the server's connection.close for an error, queue.declare is not answered and no queue
+    is made. The client's own close is answered with close-ok."""
     name = target.fresh_name()
     peer = target.amqp091()
     _hard_error(peer)
@@ -272,8 +274,8 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
 
 @case(CHANNEL_CLOSE_OK, DISCARDS_AFTER_CHANNEL_CLOSE, needs={"amqp091"})
 def test_channels_are_closed_by_both(target: Bench) -> None:
-    """The client closes a channel and gets close-ok; the server closes one, discards what comes on
-    it, and forgets it with the client's close-ok: it can be opened anew."""
+    """The client's channel.close is answered with close-ok. After the server's channel.close a
+    method on that channel is discarded until close-ok; then the channel can be opened again."""
     peer = target.amqp091(channels=2)
     peer.close_channel(1, proves=CHANNEL_CLOSE_OK)
     peer.open_channel(1, proves=CHANNEL_CLOSE_OK)

@@ -1,9 +1,9 @@
-"""Queues with limits: what is kept, what is refused, where the rest goes (RabbitMQ: maxlength,
-dlx).
+"""Queues with limits: which messages are kept, which are refused, and where the others go
+(RabbitMQ: maxlength, dlx).
 
-The arithmetic, measured on 3.10.8 and read in its source: limits are inclusive and about what
-waits, octets are those of bodies. With drop-head the oldest leave until the sum is not above the
-limit; with reject-publish a message is refused if the sum would be above it.
+The arithmetic, measured on 3.10.8 and read in its source: limits are inclusive and count waiting
+messages, and the bytes of their bodies. With drop-head the oldest leave until the sum is not above
+the limit; with reject-publish a message is refused if the sum would be above it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ SIZES = st.lists(st.sampled_from([0, 1, 10, 50, 99, 100, 101, 200]), min_size=1,
 def expected(
     sizes: list[int], length: int | None, octets: int | None, rejects: bool
 ) -> tuple[list[int], list[bool]]:
-    """Which messages are kept, by their place, and which are taken."""
+    """Return which messages are kept, by their index, and for each message whether it is
+    accepted."""
     kept: list[int] = []
     taken: list[bool] = []
 
@@ -64,8 +65,9 @@ def expected(
 def test_a_queue_keeps_what_its_limits_say(
     target: Bench, sizes: list[int], length: int | None, octets: int | None, overflow: str | None
 ) -> None:
-    """Messages of different sizes are published to a queue with limits, with confirms. Nobody
-    consumes."""
+    """Messages of different sizes are published with confirms to a queue with x-max-length or
+    x-max-length-bytes; nobody consumes. With drop-head all are acknowledged and the newest kept;
+    with reject-publish those above the limit get basic.nack and the others are kept."""
     given: dict[str, Any] = {
         "x-max-length": length,
         "x-max-length-bytes": octets,
@@ -101,8 +103,8 @@ def test_a_queue_keeps_what_its_limits_say(
 
 @case(QUEUE_LENGTH_LIMIT, needs={"amqp091"})
 def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
-    """A queue of at most 2 messages has 2 with a consumer: 2 more can wait, and a third drops the
-    oldest of them."""
+    """Two messages of a queue of at most 2 are with a consumer, unacknowledged. Two more can wait,
+    and a third drops the oldest of those that wait."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, arguments={"x-max-length": 2})
     for at in range(2):
@@ -129,9 +131,10 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
 def test_dead_letters_get_what_a_queue_does_not_keep(
     target: Bench, overflow: str, key: bool
 ) -> None:
-    """A queue of at most 2 messages with a dead letter exchange gets 5: the first or the last three
-    go there, by the key of the queue's arguments or by their own, and tell why. With reject-publish
-    none does."""
+    """Five messages are published to a queue of at most 2 with a dead letter exchange. With
+    drop-head the first three are dead-lettered, with reject-publish-dlx the last three, with
+    reject-publish none. They have the configured routing key or their own, and x-death gives the
+    reason maxlen."""
     peer = target.amqp091()
     dead = queue_of(peer)
     route = target.fresh_name()

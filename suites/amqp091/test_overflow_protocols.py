@@ -1,8 +1,8 @@
-"""A full queue that refuses what comes tells every publisher, whatever it speaks (RabbitMQ:
+"""A full queue with reject-publish answers every publisher, whatever its protocol (RabbitMQ:
 maxlength, reject-publish).
 
-Over AMQP 0-9-1 that is basic.nack, for those who asked for confirms (``test_overflow.py``). STOMP
-has an ERROR in place of the RECEIPT, AMQP 1.0 the outcome rejected.
+Over AMQP 0-9-1 the answer is basic.nack, for publishers that asked for confirms
+(``test_overflow.py``). STOMP has ERROR in place of RECEIPT, AMQP 1.0 the outcome rejected.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LIMIT = 3
 
 
 def both(target: Target) -> list[dict[str, str]]:
-    """What a queue may do with what is too much."""
+    """Both overflow behaviours."""
     return [{"overflow": each} for each in ("drop-head", "reject-publish")]
 
 
 def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
-    """A queue of at most three messages, and who owns it."""
+    """Declare a queue of at most three messages; return its owner and its name."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name, arguments={"x-max-length": LIMIT, "x-overflow": overflow})
@@ -42,7 +42,7 @@ def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
 
 
 def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
-    """What a queue kept, once it is there; the queue is deleted."""
+    """Wait until the queue is full, then return its messages and delete it."""
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     found = bodies(drained(owner, queue))
     owner.call("queue.delete", {"queue": queue})
@@ -58,9 +58,12 @@ def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
 )
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
-    """Five messages go to the queue over STOMP, each with a receipt. With reject-publish the first
-    three are confirmed and kept; the fourth is answered with ERROR, and never with a RECEIPT. With
-    drop-head all are confirmed, the last three kept."""
+    """Five messages with receipts go to a queue of at most 3 over STOMP. With reject-publish the
+    first three are confirmed and kept, and the fourth is answered with ERROR and never with
+    RECEIPT. With drop-head all are confirmed and the last three kept.
+
+    One scenario: four requirements meet in the answer to the fourth SEND.
+    """
     owner, queue = full_queue(target, overflow)
     peer = target.stomp()
     to = Destination(f"/amq/queue/{queue}")
@@ -100,7 +103,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
 
 
 def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
-    """Sends messages one by one; returns their outcomes."""
+    """Send messages one by one; return their outcomes."""
     outcomes = []
     for at in range(count):
         granted(target, peer, link)
@@ -121,9 +124,9 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 @case(REJECT_PUBLISH, QUEUE_LENGTH_LIMIT, needs={"amqp091"})
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
-    """Five messages go to the queue over AMQP 1.0. With reject-publish the first three are accepted
-    and kept, the others rejected, and the link lives on: when there is room the next is accepted.
-    With drop-head all are accepted."""
+    """Five messages go to a queue of at most 3 over AMQP 1.0. With reject-publish the first three
+    are accepted and kept and the others rejected; the link stays, and accepts again once there is
+    room. With drop-head all are accepted and the last three kept."""
     owner, queue = full_queue(target, overflow)
     about = target.profile.parameters
     peer = target.amqp()

@@ -1,4 +1,4 @@
-"""pika, unmodified: what people do with it works."""
+"""pika, unmodified: common use works."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ ANY_BYTE_KEEPS_ALIVE = "AMQP091-HB-05"
 )
 @over(examples=4, count=st.sampled_from([1, 30]), size=st.sampled_from([0, 10, 200_000]))
 def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
-    """pika connects, declares a queue, publishes, consumes and acknowledges, and closes."""
+    """pika connects, declares a queue, publishes, consumes with acknowledgements and closes. Every
+    step is answered, and the bodies arrive unchanged and in order.
+
+    One scenario: the life of a connection from the client's side.
+    """
     peer = target.pika(proves=HEADER_ANSWERED_WITH_START)
     peer.open_channel(proves=HEADER_ANSWERED_WITH_START)
     queue = peer.declare(exclusive=True, proves=HEADER_ANSWERED_WITH_START)
@@ -61,8 +65,8 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
 @case(PREFETCH_LIMIT, PREFETCH_REPLENISHED, needs={"amqp091"})
 @over(examples=4, prefetch=st.sampled_from([1, 5]), multiple=st.booleans())
 def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple: bool) -> None:
-    """pika consumes with a prefetch: it has as many messages, and with each acknowledgement gets
-    more."""
+    """pika consumes with a prefetch. It gets that many messages and no more, and as many again
+    after each acknowledgement."""
     peer = target.pika()
     peer.open_channel()
     queue = peer.declare(exclusive=True)
@@ -89,8 +93,8 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
 
 @case(PUBLISHER_CONFIRMS, MANDATORY_RETURNED, REJECT_PUBLISH, needs={"amqp091"})
 def test_pika_gets_confirms_and_returns(target: Bench) -> None:
-    """pika publishes with confirms: to a queue, to nowhere but mandatory, and to a queue that is
-    full."""
+    """pika publishes with confirms. A routed message gets basic.ack, one for a full queue
+    basic.nack, and a mandatory one without a queue basic.return with 312 and then basic.ack."""
     peer = target.pika()
     peer.open_channel(confirms=True)
     full = peer.declare(
@@ -113,7 +117,8 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
 
 @case(QUEUE_MISSING, OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
 def test_pika_is_told_of_errors(target: Bench) -> None:
-    """A passive declaration fails: pika's channel is closed with 404, and another one works."""
+    """A failed passive declaration closes pika's channel with 404 NOT_FOUND. Another channel still
+    works."""
     peer = target.pika()
     peer.open_channel(1)
     peer.open_channel(2)
@@ -127,8 +132,7 @@ def test_pika_is_told_of_errors(target: Bench) -> None:
 
 @case(SERVER_HEARTBEATS, ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})
 def test_pika_and_its_heart_beats(target: Bench) -> None:
-    """pika keeps an interval, in which it hears from the server and is heard: the connection stays
-    for five of them."""
+    """pika and the server exchange heartbeats for five intervals. Neither closes the connection."""
     interval = 30 if target.virtual else 1
     peer = target.pika(heartbeat=interval)
     peer.open_channel()

@@ -30,8 +30,8 @@ LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
 def test_a_consumer_has_as_much_as_its_prefetch(
     target: Bench, limit: int, count: int, steps: list[int]
 ) -> None:
-    """More messages wait than a consumer may have: as many come, and with every acknowledgement as
-    many more."""
+    """More messages wait than the consumer's prefetch. It gets as many as the prefetch allows, and
+    as many again as each acknowledgement frees; 0 is no limit."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -75,10 +75,12 @@ class _Consumer:
 def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
     target: Bench, limits: list[int], whole: int
 ) -> None:
-    """Consumers of one channel have a prefetch each, and one for all of the channel besides, or
-    none. None has more than its own, nor all together more than theirs; and while messages wait
-    they have as much as they may. The channel's is set last, as in the document: RabbitMQ's channel
-    forgets it when one for consumers is set."""
+    """Consumers of one channel have a prefetch each, and one for the channel or none. None exceeds
+    its own, and together they have exactly as many as both limits allow while messages wait.
+
+    The channel's prefetch is set last, as in RabbitMQ's document: its channel forgets it when one
+    for consumers is set.
+    """
     peer = target.amqp091(channels=2)
     limits = [limits[0]] * len(limits) if whole else limits
     queues = [queue_of(peer) for _ in limits]
@@ -120,8 +122,8 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
 
 @case(PREFETCH_PER_CONSUMER, needs={"amqp091"})
 def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> None:
-    """A consumer began with a prefetch of 2; then it is set to 5. The consumer keeps 2, one that
-    begins now has 5."""
+    """basic.qos raises the prefetch from 2 to 5. The existing consumer keeps 2; one that begins
+    afterwards gets 5."""
     peer = target.amqp091(channels=2)
     first, second = queue_of(peer), queue_of(peer)
     for queue in (first, second):
@@ -142,7 +144,7 @@ def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> Non
 @case(PREFETCH_NOT_FOR_NO_ACK, needs={"amqp091"})
 @over(examples=3, whole=st.booleans())
 def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool) -> None:
-    """A consumer without acknowledgement on a channel with a prefetch of 1 gets everything."""
+    """A no-ack consumer on a channel with a prefetch of 1 gets all messages."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"x"] * 10)
@@ -162,8 +164,8 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
 def test_all_messages_come_as_they_are_settled(
     target: Bench, limit: int, multiple: bool, way: str
 ) -> None:
-    """A consumer with a prefetch settles what it has, again and again: in the end it had
-    everything, and never too much."""
+    """A consumer with a prefetch settles each message by ack, nack or reject. It gets every
+    message, and never more at once than the prefetch."""
     count = 40
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -200,8 +202,8 @@ def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
 @case(PREFETCH_LIMIT, needs={"amqp091"})
 @over(examples=4, limit=st.sampled_from([1, 4]))
 def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, limit: int) -> None:
-    """Nobody acknowledges: nothing more comes, however long it takes; another consumer gets the
-    rest."""
+    """A consumer at its prefetch acknowledges nothing. It gets no further message, and another
+    consumer gets the rest."""
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     fill(peer, queue, [b"x"] * 10)

@@ -50,7 +50,8 @@ REDELIVERED_FLAG = "AMQP091-RED-01"
     internal=st.booleans(),
 )
 def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
-    """A message for an exchange that does not exist, or for an internal one."""
+    """basic.publish to an unknown exchange closes the channel with 404 NOT_FOUND, to an internal
+    one with 403 ACCESS_REFUSED."""
     peer = target.amqp091(channels=2)
     name = target.fresh_name()
     if internal:
@@ -72,7 +73,8 @@ def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
     immediate=st.booleans(),
 )
 def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None:
-    """A message with the flag immediate, or a prefetch by size."""
+    """basic.publish with immediate, or basic.qos with a prefetch-size, closes the connection with
+    540 NOT_IMPLEMENTED."""
     peer = target.amqp091()
     if immediate:
         peer.publish(b"x", queue_of(peer), immediate=True)
@@ -87,8 +89,8 @@ def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None
 def test_a_mandatory_message_that_nobody_gets_is_returned(
     target: Bench, size: int, mandatory: bool
 ) -> None:
-    """A message whose routing key leads nowhere comes back whole, if it is mandatory. One that
-    leads somewhere does not."""
+    """A mandatory message without a route is returned whole with 312 NO_ROUTE. One that is not
+    mandatory, or is routed, is not returned."""
     peer = target.amqp091(frame_max=4096)
     queue, key = queue_of(peer), target.fresh_name()
     body = b"r" * size
@@ -169,7 +171,7 @@ def _plain(value: Any) -> Any:
 def test_messages_arrive_as_they_were_sent(
     target: Bench, properties: dict[str, Any], body: bytes, get: bool
 ) -> None:
-    """Properties and body of a message are those that its producer gave."""
+    """A message is delivered, or got, with the properties and body its producer gave."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(body, queue, properties=properties)
@@ -193,9 +195,8 @@ def test_messages_arrive_as_they_were_sent(
     limit=st.sampled_from([0, 1, 7]),
 )
 def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: int) -> None:
-    """Messages of one or two channels, by one exchange and one queue, to one consumer, at once or
-    as it acknowledges them: those of each channel are in order, and delivery tags are all
-    different."""
+    """Messages of one or two channels go through one queue to one consumer. Those of each channel
+    arrive in order, and all delivery tags differ."""
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)
     for at in range(count):
@@ -225,7 +226,7 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
 
 
 def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
-    """What comes next, as soon as anything does."""
+    """Return the next deliveries, as soon as there are any."""
     wanted = method("basic.deliver", channel=1)
     target.wait_until(lambda: any(wanted.accepts(each) for each in peer.inbox), PATIENCE)
     return peer.deliveries()
@@ -233,8 +234,8 @@ def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
 
 @case(CONSUMER_TAG_IN_USE, needs={"amqp091"})
 def test_a_consumer_tag_is_used_once(target: Bench) -> None:
-    """A consumer begins with the tag of another one of the channel. On another channel that is no
-    mistake."""
+    """basic.consume with a tag in use on its channel closes the connection with 530 NOT_ALLOWED. On
+    another channel the same tag is accepted."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     peer.consume(queue, "mine")
@@ -246,8 +247,8 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
 @case(EXCLUSIVE_CONSUMER, needs={"amqp091"})
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
-    """Of two consumers one wants to be the only one: the second to come is refused. When the first
-    leaves, one can come."""
+    """Of two consumers one is exclusive. The second basic.consume closes its channel with 403
+    ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     tag = peer.consume(queue, exclusive=first)
@@ -264,8 +265,8 @@ def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
     needs={"amqp091"},
 )
 def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
-    """Deliveries come behind consume-ok and not behind cancel-ok. A tag that nobody has is
-    cancelled like any other."""
+    """No delivery precedes consume-ok and none follows cancel-ok. basic.cancel of an unknown tag is
+    answered with cancel-ok."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(20)])
@@ -296,7 +297,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
 
 @case(NO_ACK_REMOVES, needs={"amqp091"})
 def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
-    """A consumer without acknowledgement gets messages and goes: nothing is left."""
+    """A no-ack consumer gets two messages and its channel closes. The queue is empty."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
@@ -312,7 +313,8 @@ def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
 
 @case(GET, REDELIVERED_FLAG, needs={"amqp091"})
 def test_messages_can_be_got_one_by_one(target: Bench) -> None:
-    """basic.get takes the oldest, and tells what is left; an empty queue is told as such."""
+    """basic.get returns the oldest message and the number left, with redelivered not set. On an
+    empty queue it is answered with get-empty."""
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, "direct")
     peer.call("queue.bind", {"queue": queue, "exchange": exchange, "routing-key": "k"})

@@ -1,4 +1,4 @@
-"""Queues: declaration, names, who may use them, when they go (class queue)."""
+"""Queues: declaration, names, access and deletion (class queue)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ CONSUMER_CANCEL_NOTIFY = "RABBITMQ-AMQP091-CANCEL-01"
 
 @case(SERVER_NAMED_QUEUE, DECLARE_OK_COUNTS, needs={"amqp091"})
 def test_the_server_names_queues(target: Bench) -> None:
-    """Queues are declared without a name; declare-ok has one, and another each time, and counts
-    what is there."""
+    """queue.declare without a name is answered with a new name each time. declare-ok counts waiting
+    messages and consumers."""
     peer = target.amqp091()
     found = [peer.declare(exclusive=True, proves=SERVER_NAMED_QUEUE)["queue"] for _ in range(3)]
     target.record_finding(
@@ -57,8 +57,8 @@ def test_the_server_names_queues(target: Bench) -> None:
 
 
 def _exists(target: Bench, name: str) -> bool:
-    """Whether a passive declaration finds the queue, or it is somebody else's; without one it is
-    404."""
+    """Return True if a passive declaration finds the queue, even one exclusive to another
+    connection; 404 means that there is none."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)
     answers = either(method("queue.declare-ok", channel=1), method("channel.close", channel=1))
@@ -69,7 +69,8 @@ def _exists(target: Bench, name: str) -> bool:
 
 @case(QUEUE_MISSING, needs={"amqp091"})
 def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
-    """A passive declaration of a queue that does not exist; it does not make it."""
+    """A passive declaration of a queue that does not exist closes the channel with 404 NOT_FOUND
+    and does not make it."""
     peer = target.amqp091()
     name = target.fresh_name()
     for _ in range(2):
@@ -86,7 +87,8 @@ def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
     ),
 )
 def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
-    """A queue is declared again, alike or with one property otherwise."""
+    """Declaring a queue again with the same properties is answered with declare-ok. With one
+    property changed it closes the channel with 406 PRECONDITION_FAILED or 405 RESOURCE_LOCKED."""
     peer = target.amqp091()
     name = target.fresh_name()
     arguments = {"x-max-length": 10}
@@ -121,8 +123,8 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     gone=st.booleans(),
 )
 def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
-    """Another connection cannot use an exclusive queue; when its own connection ends, in order or
-    not, it is gone."""
+    """Using another connection's exclusive queue closes the channel with 405 RESOURCE_LOCKED. The
+    queue is deleted when its own connection ends, in order or not."""
     owner, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue, exclusive=True)
@@ -146,8 +148,8 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
 @case(AUTO_DELETE_QUEUE, needs={"amqp091"})
 @over(examples=4, way=st.sampled_from(["cancel", "channel", "connection", "gone"]))
 def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: str) -> None:
-    """It is there before it has a consumer, and while one of two is left; it goes with the last,
-    however that leaves."""
+    """An auto-delete queue exists before its first consumer and while one of two is left. It is
+    deleted when the last is cancelled or its channel or connection ends."""
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
     peer.declare(name, **{"auto-delete": True})
@@ -180,7 +182,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
 
 @case(QUEUE_NAME_RESERVED, needs={"amqp091"})
 def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
-    """A new queue whose name begins with amq."""
+    """queue.declare of a new queue named amq.* closes the channel with 403 ACCESS_REFUSED."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": f"amq.{target.fresh_name()}"}, channel=1)
     peer.refused(CHANNEL, 403, proves=QUEUE_NAME_RESERVED)
@@ -188,8 +190,8 @@ def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
 
 @case(PURGE, needs={"amqp091"})
 def test_a_purge_takes_what_waits(target: Bench) -> None:
-    """Of five messages two were delivered and wait for their acknowledgement; a purge takes three.
-    The two come back."""
+    """Of five messages two are delivered and unacknowledged. purge-ok counts the other three, and
+    the queue is empty; the two return to it when their channel closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2", b"3", b"4", b"5"])
@@ -210,8 +212,9 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
 
 @case(QUEUE_IF_UNUSED, QUEUE_IF_EMPTY, needs={"amqp091"})
 def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None:
-    """A queue with a consumer is not deleted if-unused, one with a message not if-empty; deleted
-    otherwise, it tells how many messages it had."""
+    """queue.delete with if-empty on a queue with messages, or with if-unused on one with a
+    consumer, closes the channel with 406 PRECONDITION_FAILED. Otherwise the queue is deleted, and
+    delete-ok counts its messages."""
     peer = target.amqp091()
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
@@ -233,8 +236,8 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
 
 @case(LAST_DECLARED_QUEUE, needs={"amqp091"})
 def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
-    """Two queues are declared; then one is bound, consumed and purged without a name. On a channel
-    that has declared none it is 404."""
+    """queue.bind and queue.purge without a name refer to the queue declared last on the channel. On
+    a channel that has declared none they close it with 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
     queue_of(peer)
     queue = queue_of(peer)
@@ -270,8 +273,8 @@ BAD: list[dict[str, object]] = [
 @case(QUEUE_ARGUMENT_INVALID, needs={"amqp091"})
 @over(examples=12, arguments=st.sampled_from(BAD))
 def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str, object]) -> None:
-    """An argument has a value of another type, or one that makes no sense. One that nobody knows is
-    no mistake."""
+    """queue.declare with an argument of a wrong type or value closes the channel with 406
+    PRECONDITION_FAILED. An unknown argument is ignored."""
     peer = target.amqp091()
     peer.send("queue.declare", {"exclusive": True, "arguments": arguments}, channel=1)
     peer.refused(CHANNEL, 406, proves=QUEUE_ARGUMENT_INVALID)
@@ -281,7 +284,8 @@ def test_arguments_that_cannot_be_are_refused(target: Bench, arguments: dict[str
 
 @case(QUEUE_ARGUMENT_INVALID, needs={"amqp091"})
 def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
-    """A queue is declared with x-queue-type = nobodys."""
+    """queue.declare with an unknown x-queue-type closes the channel with 406
+    PRECONDITION_FAILED."""
     peer = target.amqp091()
     peer.send(
         "queue.declare", {"exclusive": True, "arguments": {"x-queue-type": "nobodys"}}, channel=1
@@ -292,7 +296,8 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
 @case(CONSUMER_CANCEL_NOTIFY, needs={"amqp091"})
 @over(examples=2, understands=st.booleans())
 def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
-    """The queue of a consumer is deleted by another connection; the channel goes on."""
+    """Another connection deletes a consumer's queue. A client with consumer_cancel_notify gets
+    basic.cancel, other clients nothing; the channel still works."""
     name = target.fresh_name()
     peer = target.amqp091(capabilities={"consumer_cancel_notify": understands})
     other = target.amqp091()
