@@ -23,49 +23,64 @@ from brokerproof.suites.steps.queues import (
 )
 from brokerproof.suites.steps.refusals import bystander, refused
 
+ACK_HEADERS = {
+    "1.0": ("STOMP10-ACK-01",),
+    "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"),
+    "1.2": ("STOMP12-ACK-01", "STOMP12-FH-06"),
+}
+NAMES_MESSAGE = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
+NAMES_SUBSCRIPTION = {"1.1": "STOMP11-ACK-02"}
+CUMULATIVE = {"1.1": "STOMP11-SUB-10", "1.2": "STOMP12-SUB-11"}
+UNSETTLED_IS_KEPT = {"1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"}
+COPY_NAMES = {
+    "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"),
+    "1.2": ("STOMP12-ACK-01", "STOMP12-MSG-05"),
+}
+INDIVIDUAL_ACK = {"1.1": "STOMP11-SUB-11", "1.2": "STOMP12-SUB-13"}
+ACK_SCOPE_OPEN = "STOMP10-ACK-03"
+
 MOST = 8
 """Messages that a subscription holds in these cases: far below any default window."""
 
 
-@case(
-    {
-        "1.0": "STOMP10-ACK-01",
-        "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"),
-        "1.2": ("STOMP12-ACK-01", "STOMP12-FH-06"),
-    }
-)
+@case(ACK_HEADERS)
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: str) -> None:
-    """A message is acknowledged by what its MESSAGE said: message-id in 1.0, message-id and
-    subscription in 1.1, the header ack in 1.2. The ACK is confirmed, and the message does not come
-    again when the connection is lost."""
+    """An ACK with the headers its version requires is confirmed. After a connection loss the
+    message is not delivered again."""
     mode = ack if version != "1.0" else "client"
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"taken")
     message = held(target, consumer, queue, 1, mode)[0]
-    consumer.request("ACK", consumer.naming(message), proves=target.cited)
+    consumer.request("ACK", consumer.naming(message), proves=ACK_HEADERS[version])
     consumer.leave(CloseHow.RESET)
     again = left_in(target, queue, version, 0)
-    target.record_finding(target.cited, not again, f"an acknowledged message came again: {again!r}")
+    target.record_finding(
+        ACK_HEADERS[version], not again, f"an acknowledged message came again: {again!r}"
+    )
 
 
-NAMELESS = {
-    "1.0": {"no message-id": ()},
-    "1.1": {"no message-id": ("subscription",), "no subscription": ("message-id",)},
-    "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
+NAMELESS: dict[str, dict[str, tuple[dict[str, str], tuple[str, ...]]]] = {
+    "1.0": {"no message-id": (NAMES_MESSAGE, ())},
+    "1.1": {
+        "no message-id": (NAMES_MESSAGE, ("subscription",)),
+        "no subscription": (NAMES_SUBSCRIPTION, ("message-id",)),
+    },
+    "1.2": {
+        "no id": (NAMES_MESSAGE, ()),
+        "no id, but what 1.1 had": (NAMES_MESSAGE, ("message-id", "subscription")),
+    },
 }
+"""Incomplete ACKs of each version: the requirement they break, and the headers that they have."""
 
 
-@case(
-    {"1.0": "STOMP10-ACK-01", "1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": "STOMP12-ACK-01"}
-)
+@case(NAMES_MESSAGE, NAMES_SUBSCRIPTION)
 def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
-    """A header by which ACK names its message is left out. The ACK must not be confirmed, and the
-    message is not consumed: the next consumer finds it. The complete ACK is accepted before."""
-    for number, (words, kept) in enumerate(NAMELESS[version].items()):
-        judged = target.cited[number : number + 1] if version == "1.1" else target.cited
+    """An ACK without a header that names its message is not confirmed, and the next consumer gets
+    the message. A complete ACK is accepted before."""
+    for words, (broken, kept) in NAMELESS[version].items():
         with bystander(target, version):
             queue, consumer = target.destination(), target.stomp(version)
             publish_all(consumer, queue, numbered(2))
@@ -73,15 +88,17 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
             consumer.ack(first, receipt=True)
             target.note(f"ACK with {words}")
             named = tuple((name, second[name]) for name in kept)
-            refused(target, consumer, "ACK", named, refuses=judged)
+            refused(target, consumer, "ACK", named, refuses=broken[version])
             consumer.leave(CloseHow.RESET)
             left = left_in(target, queue, version, 1)
             target.record_finding(
-                judged, left == [second.body], f"after an ACK with {words} the queue had {left!r}"
+                broken[version],
+                left == [second.body],
+                f"after an ACK with {words} the queue had {left!r}",
             )
 
 
-@case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
+@case(CUMULATIVE, UNSETTLED_IS_KEPT)
 @over(
     examples=40,
     always=lambda target: [{"count": 30, "last": 0}, {"count": 30, "last": 29}],
@@ -91,29 +108,26 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
 def test_in_mode_client_an_ack_covers_what_came_before(
     target: Bench, version: str, count: int, last: int
 ) -> None:
-    """Some messages arrive in mode client, one of them is acknowledged, and the connection is lost.
-    That one and all before it are consumed; those behind it are not, and the next consumer gets
-    exactly these."""
-    cumulative, kept = target.cited
+    """In mode client one of several messages is acknowledged and the connection is lost. The next
+    consumer gets exactly the later ones."""
     last %= count
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(count)
     publish_all(target.stomp(version), queue, sent)
     messages = held(target, consumer, queue, count, "client")
-    consumer.request("ACK", consumer.naming(messages[last]), proves=cumulative)
+    consumer.request("ACK", consumer.naming(messages[last]), proves=CUMULATIVE[version])
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, count - last - 1)
     words = f"of {count} messages number {last} was acknowledged, the next consumer got {left!r}"
-    target.record_finding(cumulative, not set(left) & set(sent[: last + 1]), words)
-    target.record_finding(kept, set(sent[last + 1 :]) <= set(left), words)
+    target.record_finding(CUMULATIVE[version], not set(left) & set(sent[: last + 1]), words)
+    target.record_finding(UNSETTLED_IS_KEPT[version], set(sent[last + 1 :]) <= set(left), words)
 
 
-@case({"1.1": ("STOMP11-SUB-10", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-11", "STOMP12-ACK-04")})
+@case(CUMULATIVE, UNSETTLED_IS_KEPT)
 def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
-    """One connection holds messages of two queues by two subscriptions in mode client. The last
-    message of the second is acknowledged. That covers the whole second subscription and nothing of
-    the first."""
-    cumulative, kept = target.cited
+    """One connection has a subscription in mode client to each of two queues, and acknowledges the
+    last message of the second. The second queue is empty then, the first still has all its
+    messages."""
     one, two, consumer = target.destination(), target.destination(), target.stomp(version)
     producer = target.stomp(version)
     publish_all(producer, one, numbered(3, "one"))
@@ -133,21 +147,19 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     consumer.leave(CloseHow.RESET)
     left_one, left_two = left_in(target, one, version, 3), left_in(target, two, version, 0)
     target.record_finding(
-        cumulative, not left_two, f"the acknowledged subscription left {left_two!r}"
+        CUMULATIVE[version], not left_two, f"the acknowledged subscription left {left_two!r}"
     )
     target.record_finding(
-        kept, sorted(left_one) == numbered(3, "one"), f"the other subscription left {left_one!r}"
+        UNSETTLED_IS_KEPT[version],
+        sorted(left_one) == numbered(3, "one"),
+        f"the other subscription left {left_one!r}",
     )
 
 
-@case(
-    {"1.1": ("STOMP11-ACK-01", "STOMP11-ACK-02"), "1.2": ("STOMP12-ACK-01", "STOMP12-MSG-05")},
-    needs={"multicast"},
-)
+@case(COPY_NAMES, needs={"multicast"})
 def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: str) -> None:
-    """One connection has two subscriptions to a topic and gets a copy of a message by each. Each
-    copy can be acknowledged by what its own MESSAGE said, and what was said for the one
-    acknowledges not the other."""
+    """Two subscriptions of one connection each get a copy of a topic's message. Each copy is
+    acknowledged by the headers of its own MESSAGE, and these differ."""
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     for name in ("a", "b"):
         peer.subscribe(topic, name, ack="client-individual")
@@ -157,14 +169,14 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
         len(copies) == 2, f"one message for two subscriptions; {len(copies)} copies came"
     )
     for copy in copies:
-        peer.request("ACK", peer.naming(copy), proves=target.cited)
+        peer.request("ACK", peer.naming(copy), proves=COPY_NAMES[version])
     names = {peer.naming(copy) for copy in copies}
     target.record_finding(
-        target.cited, len(names) == 2, f"the copies are acknowledged by {sorted(names)!r}"
+        COPY_NAMES[version], len(names) == 2, f"the copies are acknowledged by {sorted(names)!r}"
     )
 
 
-@case({"1.1": ("STOMP11-SUB-11", "STOMP11-ACK-05"), "1.2": ("STOMP12-SUB-13", "STOMP12-ACK-04")})
+@case(INDIVIDUAL_ACK, UNSETTLED_IS_KEPT)
 @over(
     examples=40,
     always=lambda target: [{"taken": [True] + [False] * 29, "backwards": False}],
@@ -174,16 +186,15 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
 def test_in_mode_client_individual_an_ack_covers_one_message(
     target: Bench, version: str, taken: list[bool], backwards: bool
 ) -> None:
-    """Some messages arrive in mode client-individual, any of them are acknowledged in either order,
-    and the connection is lost. The next consumer gets exactly those that were not."""
-    individual, kept = target.cited
+    """In mode client-individual some messages are acknowledged, in either order, and the connection
+    is lost. The next consumer gets exactly the others."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(len(taken))
     publish_all(target.stomp(version), queue, sent)
     messages = held(target, consumer, queue, len(taken), "client-individual")
     chosen = [each for each, take in zip(messages, taken, strict=True) if take]
     for message in reversed(chosen) if backwards else chosen:
-        consumer.request("ACK", consumer.naming(message), proves=individual)
+        consumer.request("ACK", consumer.naming(message), proves=INDIVIDUAL_ACK[version])
     consumer.leave(CloseHow.RESET)
     rest = [body for body, take in zip(sent, taken, strict=True) if not take]
     left = left_in(target, queue, version, len(rest))
@@ -191,15 +202,15 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
         f"acknowledged {[each.body for each in chosen]!r} of {len(sent)}, the next consumer got"
         f" {left!r}"
     )
-    target.record_finding(individual, set(rest) <= set(left), words)
-    target.record_finding(kept, sorted(left) == sorted(rest), words)
+    target.record_finding(INDIVIDUAL_ACK[version], set(rest) <= set(left), words)
+    target.record_finding(UNSETTLED_IS_KEPT[version], sorted(left) == sorted(rest), words)
 
 
-@case("STOMP10-ACK-03")
+@case(ACK_SCOPE_OPEN)
 def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
-    """1.0 does not say whether an ACK in mode client covers earlier messages too. The second of
-    three messages is acknowledged and the connection is lost; what the next consumer gets is
-    recorded."""
+    """In 1.0 the second of three messages is acknowledged and the connection is lost. The
+    specification leaves open what that covers: the next consumer gets the third, or the first and
+    the third."""
     queue, consumer = target.destination(), target.stomp("1.0")
     sent = numbered(3)
     publish_all(consumer, queue, sent)
@@ -215,5 +226,5 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
         else "neither"
     )
     target.record_finding(
-        target.cited, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}"
+        ACK_SCOPE_OPEN, words != "neither", f"ACK in 1.0 is {words}: the next consumer got {left!r}"
     )

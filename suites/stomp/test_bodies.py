@@ -15,6 +15,25 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer,
 from brokerproof.suites.stomp.error_recovery_steps import fate
 from brokerproof.suites.stomp.octets import Cut, cuts, write_in_pieces
 
+COUNTED_BODY = {"1.0": "STOMP10-SEND-05", "1.1": "STOMP11-HDR-03", "1.2": "STOMP12-HDR-03"}
+LENGTH_OF_BODY = {
+    "1.0": ("STOMP10-SEND-06",),
+    "1.1": ("STOMP11-HDR-02", "STOMP11-HDR-01"),
+    "1.2": ("STOMP12-HDR-06", "STOMP12-HDR-05"),
+}
+BODY_ALLOWED = {"1.1": "STOMP11-BODY-01", "1.2": "STOMP12-BODY-01"}
+NUL_ENDS_BODY = {"1.0": "STOMP10-SEND-07", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
+BODY_IS_BYTES = {"1.0": "STOMP10-MESSAGE-04", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
+NUL_AFTER_BODY = {"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"}
+FAILED_SEND = {"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"}
+LENGTH_ALLOWED = "STOMP12-HDR-02"
+RECEIPT_OF_FRAME = "STOMP12-HDR-17"
+SUBSCRIBE_BODY_IGNORED = "STOMP10-SUBSCRIBE-06"
+NO_BODY = {"1.0": "STOMP10-RECEIPT-03", "1.1": "STOMP11-BODY-02", "1.2": "STOMP12-BODY-02"}
+CONTENT_TYPE = {"1.1": "STOMP11-HDR-05", "1.2": "STOMP12-HDR-07"}
+MIME_TYPE = {"1.1": "STOMP11-HDR-06", "1.2": "STOMP12-HDR-08"}
+CONTENT_LENGTH = {"1.1": "STOMP11-HDR-01", "1.2": "STOMP12-HDR-05"}
+
 MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;.*)?", re.ASCII)
 PIECES = (
     b"\x00",
@@ -46,13 +65,7 @@ def octets(
     )
 
 
-@case(
-    {
-        "1.0": ("STOMP10-SEND-05", "STOMP10-SEND-06"),
-        "1.1": ("STOMP11-HDR-03", "STOMP11-HDR-02", "STOMP11-HDR-01", "STOMP11-BODY-01"),
-        "1.2": ("STOMP12-HDR-03", "STOMP12-HDR-06", "STOMP12-HDR-05", "STOMP12-BODY-01"),
-    }
-)
+@case(COUNTED_BODY, LENGTH_OF_BODY, BODY_ALLOWED)
 @over(
     examples=30,
     pieces=st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40)), max_size=12),
@@ -62,9 +75,9 @@ def octets(
 def test_content_length_counts_octets_whatever_they_are(
     target: Bench, version: str, pieces: list[bytes], large: int, where: tuple[Cut, ...]
 ) -> None:
-    """A body with NULs, ends of line, and what looks like frames, in any pieces and up to 64 KiB.
-    With content-length all of it is the body, and the frame behind it is understood. MESSAGE has
-    the body and its content-length."""
+    """SEND with content-length and a body of any bytes, up to 64 KiB and in any pieces, arrives as
+    MESSAGE with that body and length. The frame behind it is understood. One scenario: each
+    sentence speaks of the same exchange."""
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
@@ -78,7 +91,7 @@ def test_content_length_counts_octets_whatever_they_are(
     )
     length = message.get("content-length")
     target.record_finding(
-        target.cited[1:3],
+        LENGTH_OF_BODY[version],
         length == str(len(body)),
         f"content-length of {len(body)} octets: {length}",
     )
@@ -89,7 +102,7 @@ def _brief(body: bytes) -> str:
     return f"{body[:40]!r} ({len(body)} octets)"
 
 
-@case({"1.0": "STOMP10-SEND-07", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"})
+@case(NUL_ENDS_BODY)
 @over(
     examples=30,
     texts=st.lists(
@@ -101,17 +114,17 @@ def _brief(body: bytes) -> str:
 def test_without_content_length_the_first_nul_ends_the_body(
     target: Bench, version: str, texts: list[str]
 ) -> None:
-    """Several SENDs in one go, none with content-length. Each body reaches up to the first NUL:
-    text as it was sent."""
+    """Several SENDs without content-length are written in one go. Each body reaches up to the first
+    NUL and arrives as it was sent."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     bodies = [f"{number} {text}".encode() for number, text in enumerate(texts)]
     producer.write(b"".join(octets(to, version, (), body) for body in bodies))
     for body in bodies:
-        consumer.message(body=body, proves=target.cited)
+        consumer.message(body=body, proves=NUL_ENDS_BODY[version])
 
 
-@case({"1.0": "STOMP10-MESSAGE-04", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"})
+@case(BODY_IS_BYTES)
 @over(
     examples=20,
     body=st.binary(min_size=1, max_size=60).map(
@@ -121,28 +134,27 @@ def test_without_content_length_the_first_nul_ends_the_body(
 def test_a_body_without_content_length_need_not_be_text(
     target: Bench, version: str, body: bytes
 ) -> None:
-    """A body of octets that are no UTF-8, without NUL and without content-length. It is a body like
-    any other: MESSAGE has the same octets."""
+    """SEND without content-length has a body that is not UTF-8 and has no NUL. MESSAGE has the same
+    bytes."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     producer.publish(to, b"\xff control")
     consumer.message(body=b"\xff control")
     producer.write(octets(to, version, (), body))
-    message = consumer.message(proves=target.cited)
+    message = consumer.message(proves=BODY_IS_BYTES[version])
     target.record_finding(
-        target.cited, message.body == body, f"{body!r} came back as {message.body!r}"
+        BODY_IS_BYTES[version], message.body == body, f"{body!r} came back as {message.body!r}"
     )
 
 
-@case({"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"})
+@case(NUL_AFTER_BODY)
 @over(examples=30, missing=st.integers(1, 4), where=cuts(4))
 def test_a_body_longer_than_content_length_is_no_frame(
     target: Bench, version: str, missing: int, where: tuple[Cut, ...]
 ) -> None:
-    """SEND has a content-length that is 1 to 4 octets too small, so no NUL follows the octets that
-    it counts. The broker does not go on as if the frame were whole: it refuses, or waits. It never
-    answers what comes behind, and never delivers the octets that were counted as if they were a
-    body."""
+    """SEND has a content-length that is 1 to 4 bytes too small, so no NUL follows the counted
+    bytes. The broker refuses the frame or waits: it neither delivers the counted bytes nor answers
+    what follows."""
     consumer, to = subscribed(target, version)
     body = b"0123456789"
     producer = target.stomp(version)
@@ -158,14 +170,14 @@ def test_a_body_longer_than_content_length_is_no_frame(
     consumer.message(body=b"after")
     delivered = [each.body for each in consumer.take_messages()]
     target.record_finding(
-        target.cited,
+        NUL_AFTER_BODY[version],
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
         f"content-length {len(body) - missing} for {len(body)} octets: delivered {delivered}, and"
         f" {seen}",
     )
 
 
-@case({"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"})
+@case(FAILED_SEND)
 @over(
     examples=30,
     always=lambda target: [{"length": "-1", "where": ()}, {"length": "four", "where": ()}],
@@ -175,9 +187,8 @@ def test_a_body_longer_than_content_length_is_no_frame(
 def test_a_send_whose_content_length_is_no_number_is_refused(
     target: Bench, version: str, length: str, where: tuple[Cut, ...]
 ) -> None:
-    """The content-length of a SEND is no count of octets. The server cannot process the frame: it
-    says ERROR and disconnects, and publishes nothing. The same SEND with the right length is
-    accepted before and after."""
+    """SEND whose content-length is not a number is answered with ERROR, the connection closes, and
+    nothing is published. The same SEND with the right length is accepted before and after."""
     consumer, to = subscribed(target, version)
 
     def accepted() -> None:
@@ -192,37 +203,45 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
     )
     seen = fate(target, offender)
     target.record_finding(
-        target.cited,
+        FAILED_SEND[version],
         seen.explained and seen.ended is not None,
         f"content-length:{length!r}: {seen}",
     )
     accepted()
     delivered = [each.body for each in consumer.take_messages()]
     target.record_finding(
-        target.cited, not delivered, f"content-length:{length!r} delivered {delivered}"
+        FAILED_SEND[version], not delivered, f"content-length:{length!r} delivered {delivered}"
     )
 
 
-@case("STOMP12-HDR-02", "STOMP12-HDR-17")
+@case(LENGTH_ALLOWED, RECEIPT_OF_FRAME)
 def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> None:
-    """Every client frame may carry content-length: with 0 on frames that have no body it changes
-    nothing. Each frame is receipted."""
+    """Frames without a body carry content-length:0 and ask for a receipt. Each is answered with
+    RECEIPT."""
+    requirements = (LENGTH_ALLOWED, RECEIPT_OF_FRAME)
     peer, to = target.stomp("1.2"), target.destination()
     zero = ("content-length", "0")
     about = (("destination", to.name), *to.subscribe_headers, ("id", "0"), ("ack", "client"))
-    peer.request("SUBSCRIBE", (*about, zero), proves=target.cited)
-    peer.request("SEND", (("destination", to.name), *to.send_headers, zero), proves=target.cited)
-    peer.request("ACK", (*peer.naming(peer.message(body=b"")), zero), proves=target.cited)
-    peer.request("BEGIN", (("transaction", "t"), zero), proves=target.cited)
-    peer.request("ABORT", (("transaction", "t"), zero), proves=target.cited)
-    peer.request("UNSUBSCRIBE", (("id", "0"), zero), proves=target.cited)
-    peer.request("DISCONNECT", (zero,), proves=target.cited)
+    peer.request("SUBSCRIBE", (*about, zero), proves=requirements)
+    peer.request(
+        "SEND",
+        (("destination", to.name), *to.send_headers, zero),
+        proves=requirements,
+    )
+    peer.request(
+        "ACK",
+        (*peer.naming(peer.message(body=b"")), zero),
+        proves=requirements,
+    )
+    peer.request("BEGIN", (("transaction", "t"), zero), proves=requirements)
+    peer.request("ABORT", (("transaction", "t"), zero), proves=requirements)
+    peer.request("UNSUBSCRIBE", (("id", "0"), zero), proves=requirements)
+    peer.request("DISCONNECT", (zero,), proves=requirements)
 
 
-@case("STOMP10-SUBSCRIBE-06")
+@case(SUBSCRIBE_BODY_IGNORED)
 def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
-    """SUBSCRIBE has a body, which 1.0 says is ignored. The subscription exists and gets
-    messages."""
+    """A 1.0 SUBSCRIBE with a body is confirmed, and the subscription gets messages."""
     peer, to = target.stomp("1.0"), target.destination()
     headers = (
         ("destination", to.name),
@@ -231,14 +250,15 @@ def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
         ("receipt", "subscribed"),
     )
     peer.send("SUBSCRIBE", headers, b"to be ignored")
-    peer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=target.cited)
-    peer.publish(to, b"body", proves=target.cited)
-    peer.message(body=b"body", proves=target.cited)
+    peer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=SUBSCRIBE_BODY_IGNORED)
+    peer.publish(to, b"body", proves=SUBSCRIBE_BODY_IGNORED)
+    peer.message(body=b"body", proves=SUBSCRIBE_BODY_IGNORED)
 
 
-@case({"1.0": "STOMP10-RECEIPT-03", "1.1": "STOMP11-BODY-02", "1.2": "STOMP12-BODY-02"})
+@case(NO_BODY)
 def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None:
-    """A session that gets CONNECTED and several RECEIPTs. None of them has a body."""
+    """A session is opened and asks for several receipts. Neither CONNECTED nor any RECEIPT has a
+    body."""
     peer, to = target.stomp(version), target.destination()
     assert peer.connected is not None
     receipts: list[Frame] = [] if version == "1.0" else [peer.connected]
@@ -249,13 +269,13 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
     receipts.append(peer.request("DISCONNECT"))
     wrong = [each.brief() for each in receipts if each.body]
     target.record_finding(
-        target.cited,
+        NO_BODY[version],
         not wrong,
         f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body",
     )
 
 
-@case({"1.1": ("STOMP11-HDR-05", "STOMP11-HDR-06"), "1.2": ("STOMP12-HDR-07", "STOMP12-HDR-08")})
+@case(CONTENT_TYPE, MIME_TYPE)
 @over(
     examples=20,
     media=st.sampled_from(
@@ -269,15 +289,17 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
     ),
 )
 def test_content_type_describes_the_body(target: Bench, version: str, media: str) -> None:
-    """SEND has a content-type; MESSAGE, which has the same body, has the same. An ERROR of the
-    server's own that has a body has a content-type that is a MIME type."""
+    """A SEND with content-type arrives as MESSAGE with the same content-type. An ERROR with a body
+    has a content-type that is a MIME type."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     producer.publish(to, b"body", {"content-type": media}, receipt=False)
-    message = consumer.message(body=b"body", proves=target.cited)
+    message = consumer.message(body=b"body", proves=(CONTENT_TYPE[version], MIME_TYPE[version]))
     came = message.get("content-type")
     target.record_finding(
-        target.cited, came == media, f"SEND said content-type:{media}, MESSAGE says {came}"
+        (CONTENT_TYPE[version], MIME_TYPE[version]),
+        came == media,
+        f"SEND said content-type:{media}, MESSAGE says {came}",
     )
     stranger = target.peer(version)
     stranger.send("CONNECT", target.connect_headers(version, {"accept-version": "0.1"}))
@@ -286,27 +308,30 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
         error = fate(target, offender, within=seconds(2)).error
         if error is not None and error.body:
             own = error.get("content-type")
-            should, must = target.cited
             target.record_finding(
-                should, own is not None, f"an ERROR with a body has content-type {own}"
+                CONTENT_TYPE[version],
+                own is not None,
+                f"an ERROR with a body has content-type {own}",
             )
             held = own is None or MEDIA_TYPE.fullmatch(own) is not None
-            target.record_finding(must, held, f"an ERROR with a body has content-type {own}")
+            target.record_finding(
+                MIME_TYPE[version], held, f"an ERROR with a body has content-type {own}"
+            )
 
 
-@case({"1.1": "STOMP11-HDR-01", "1.2": "STOMP12-HDR-05"})
+@case(CONTENT_LENGTH)
 @over(examples=20, body=st.binary(min_size=1, max_size=50).map(lambda each: each.hex().encode()))
 def test_a_message_with_a_body_has_its_content_length(
     target: Bench, version: str, body: bytes
 ) -> None:
-    """SEND has a body but no content-length. MESSAGE should have one that counts the body's
-    octets."""
+    """A SEND with a body and no content-length arrives as MESSAGE whose content-length counts the
+    bytes of the body."""
     consumer, to = subscribed(target, version)
     target.stomp(version).write(octets(to, version, (), body))
-    message = consumer.message(body=body, proves=target.cited)
+    message = consumer.message(body=body, proves=CONTENT_LENGTH[version])
     came = message.get("content-length")
     target.record_finding(
-        target.cited,
+        CONTENT_LENGTH[version],
         came == str(len(body)),
         f"content-length of a body of {len(body)} octets: {came}",
     )

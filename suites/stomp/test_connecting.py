@@ -14,61 +14,71 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 
+ADMITTED = {"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"}
+VERSION_NAMED = {"1.1": ("STOMP11-CONNECTED-01",), "1.2": ("STOMP12-CONNECTED-01", "STOMP12-FH-02")}
+STOMP_COMMAND = {"1.1": "STOMP11-CONNECT-06", "1.2": "STOMP12-CONNECT-04"}
+SESSION_ID = {
+    "1.0": "STOMP10-CONNECT-03",
+    "1.1": "STOMP11-CONNECTED-02",
+    "1.2": "STOMP12-CONNECTED-03",
+}
+SERVER_HEADER = {"1.1": "STOMP11-CONNECTED-03", "1.2": "STOMP12-CONNECTED-04"}
+SERVER_NAME = {"1.1": "STOMP11-CONNECTED-04", "1.2": "STOMP12-CONNECTED-05"}
+SERVER_COMMENTS = {"1.1": "STOMP11-CONNECTED-05", "1.2": "STOMP12-CONNECTED-06"}
+HEART_BEAT_HEADER = "STOMP12-CONNECTED-02"
+UNKNOWN_HOST = {"1.1": "STOMP11-CONNECT-11", "1.2": "STOMP12-CONNECT-09"}
+RAPID_RECONNECTS = {"1.1": "STOMP11-CONNECT-04", "1.2": "STOMP12-LINGER-01"}
+
 SERVER = re.compile(r"[!#$%&'*+.^_`|~\w-]+(/[!#$%&'*+.^_`|~\w-]+)?( .*)?", re.ASCII)
 """name ["/" version] *(comment): tokens as HTTP/1.1 has them, comments set off by a blank."""
 
 
-@case(
-    {
-        "1.0": "STOMP10-CONNECT-02",
-        "1.1": ("STOMP11-CONNECT-01", "STOMP11-CONNECTED-01"),
-        "1.2": ("STOMP12-CONNECT-01", "STOMP12-CONNECTED-01", "STOMP12-FH-02"),
-    }
-)
+@case(ADMITTED, VERSION_NAMED)
 def test_connect_is_answered_with_connected(target: Bench, version: str) -> None:
-    """A well-behaved client connects and asks for one version. CONNECTED comes, once, and from 1.1
-    on says that version; frames sent then are answered."""
+    """CONNECT for one version is answered with one CONNECTED, which from 1.1 on names that version.
+    The session works."""
     peer = target.peer(version)
-    connected = peer.connect(target.connect_headers(version), proves=target.cited[0])
+    connected = peer.connect(target.connect_headers(version), proves=ADMITTED[version])
     if version != "1.0":
         said = connected.get("version")
         target.record_finding(
-            target.cited[1:],
+            VERSION_NAMED[version],
             said == version,
             f"the client has {version}, CONNECTED says version:{said}",
         )
     peer.settle()
-    target.record_finding(target.cited[0], peer.take(CONNECTED) is None, "CONNECTED came once")
+    target.record_finding(ADMITTED[version], peer.take(CONNECTED) is None, "CONNECTED came once")
 
 
-@case({"1.1": "STOMP11-CONNECT-06", "1.2": "STOMP12-CONNECT-04"})
+@case(STOMP_COMMAND)
 def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> None:
-    """The same headers are sent once with CONNECT and once with STOMP. The answers have the same
-    headers (sessions have ids of their own), and both sessions work."""
+    """The same headers sent with CONNECT and with STOMP get CONNECTED with the same headers,
+    session id apart. Both sessions work."""
     first = target.peer(version)
     plain = first.connect(target.connect_headers(version))
     second = target.peer(version)
-    other = second.connect(target.connect_headers(version), command="STOMP", proves=target.cited)
+    other = second.connect(
+        target.connect_headers(version), command="STOMP", proves=STOMP_COMMAND[version]
+    )
 
     def comparable(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
         return sorted((name, "" if name == "session" else value) for name, value in headers)
 
     target.record_finding(
-        target.cited,
+        STOMP_COMMAND[version],
         comparable(plain.headers) == comparable(other.headers),
         f"CONNECT was answered {plain.brief()}, STOMP {other.brief()}",
     )
     to = target.destination()
-    second.subscribe(to, proves=target.cited)
+    second.subscribe(to, proves=STOMP_COMMAND[version])
     first.publish(to, b"body")
-    second.message(body=b"body", proves=target.cited)
+    second.message(body=b"body", proves=STOMP_COMMAND[version])
 
 
-@case("STOMP11-CONNECT-06", "STOMP12-CONNECT-04")
+@case(*STOMP_COMMAND.values())
 def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -> None:
-    """Both CONNECT and STOMP are sent without accept-version, by which a client says that it has
-    only 1.0. Whatever the server makes of that, it makes the same of both. With accept-version a
-    client is admitted before."""
+    """CONNECT and STOMP without accept-version get the same answer. With accept-version a client is
+    admitted before."""
     target.stomp("1.2")
     headers = [each for each in target.connect_headers("1.2") if each[0] != "accept-version"]
     answers = {}
@@ -82,17 +92,17 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
             f" {came.brief() if came is not None else peer.instead()}"
         )
     target.record_finding(
-        target.cited,
+        tuple(STOMP_COMMAND.values()),
         answers["CONNECT"] == answers["STOMP"],
         f"without accept-version, was it answered CONNECTED? CONNECT: {answers['CONNECT']}, STOMP:"
         f" {answers['STOMP']}",
     )
 
 
-@case({"1.0": "STOMP10-CONNECT-03", "1.1": "STOMP11-CONNECTED-02", "1.2": "STOMP12-CONNECTED-03"})
+@case(SESSION_ID)
 def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
-    """Several sessions, some at the same time and some one after the other. CONNECTED of each has a
-    session id (in 1.0 it must) and no two are the same."""
+    """Several sessions are opened, at the same time and one after the other. Each CONNECTED has a
+    session id and no two are the same."""
     ids = []
     for _ in range(4):
         target.stomp(version)  # stays
@@ -106,54 +116,52 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
         ids.append(peer.connected.get("session"))
     missing = sum(each is None for each in ids)
     target.record_finding(
-        target.cited, missing == 0, f"{missing} of {len(ids)} CONNECTED have no session header"
+        SESSION_ID[version],
+        missing == 0,
+        f"{missing} of {len(ids)} CONNECTED have no session header",
     )
     given = [each for each in ids if each is not None]
     target.record_finding(
-        target.cited,
+        SESSION_ID[version],
         len(set(given)) == len(given),
         f"session ids of {len(given)} sessions: {sorted(given)}",
     )
 
 
-@case(
-    {
-        "1.1": ("STOMP11-CONNECTED-03", "STOMP11-CONNECTED-04", "STOMP11-CONNECTED-05"),
-        "1.2": ("STOMP12-CONNECTED-04", "STOMP12-CONNECTED-05", "STOMP12-CONNECTED-06"),
-    }
-)
+@case(SERVER_HEADER, SERVER_NAME, SERVER_COMMENTS)
 def test_the_server_header_begins_with_a_name(target: Bench, version: str) -> None:
-    """CONNECTED may say what the server is. If it does, the header is a name, perhaps a slash and a
-    version, and perhaps comments behind a blank."""
-    offered, named, comments = target.cited
+    """CONNECTED may have a header server. If so it is a name, optionally a slash and a version,
+    optionally a blank and comments."""
     peer = target.stomp(version)
     assert peer.connected is not None
     server = peer.connected.get("server")
     target.record_finding(
-        offered,
+        SERVER_HEADER[version],
         server is not None,
         f"CONNECTED says server:{server}" if server else "no server header",
     )
     held = server is None or SERVER.fullmatch(server) is not None
     target.record_finding(
-        (named, comments),
+        (SERVER_NAME[version], SERVER_COMMENTS[version]),
         held,
         f"server:{server}" if server else "there is no server header to be wrong",
     )
 
 
-@case("STOMP12-CONNECTED-02")
+@case(HEART_BEAT_HEADER)
 def test_connected_may_carry_heart_beat(target: Bench) -> None:
-    """A client that offers heart-beats connects. CONNECTED may have a heart-beat header; if so it
-    is two numbers."""
+    """CONNECT with heart-beat:5000,5000 may be answered with a heart-beat header, which is two
+    numbers."""
     peer = target.stomp("1.2", heart_beat="5000,5000")
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
     held = header is not None and re.fullmatch(r"\d+,\d+", header) is not None
-    target.record_finding(target.cited, held, f"heart-beat:5000,5000 was answered with {header}")
+    target.record_finding(
+        HEART_BEAT_HEADER, held, f"heart-beat:5000,5000 was answered with {header}"
+    )
 
 
-@case({"1.1": "STOMP11-CONNECT-11", "1.2": "STOMP12-CONNECT-09"})
+@case(UNKNOWN_HOST)
 @over(
     examples=10,
     host=st.sampled_from(["no-such-host.invalid", "", "/", "::1", "a b", "LOCALHOST", "x" * 255]),
@@ -161,30 +169,32 @@ def test_connected_may_carry_heart_beat(target: Bench) -> None:
 def test_a_host_nobody_knows_is_taken_or_turned_away(
     target: Bench, version: str, host: str
 ) -> None:
-    """CONNECT names a virtual host of the client's invention. The server takes a default one, or
-    says ERROR, or closes; it does not leave the client without an answer."""
+    """CONNECT with an unknown host is answered: with CONNECTED, with ERROR or by closing the
+    connection."""
     peer = target.peer(version)
     peer.send("CONNECT", target.connect_headers(version, {"host": host}))
     taken = peer.watch_for(CONNECTED) is not None
     seen = None if taken else fate(target, peer)
     answered = taken or (seen is not None and seen.refused)
     target.record_finding(
-        target.cited, answered, f"host:{host!r} was {'taken' if taken else f'answered so: {seen}'}"
+        UNKNOWN_HOST[version],
+        answered,
+        f"host:{host!r} was {'taken' if taken else f'answered so: {seen}'}",
     )
     target.stomp(version)
 
 
-@case({"1.0": "STOMP10-CONNECT-02", "1.1": "STOMP11-CONNECT-01", "1.2": "STOMP12-CONNECT-01"})
+@case(ADMITTED)
 def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
-    """Forty clients connect and stay. Each of them gets CONNECTED, and all sessions work side by
-    side: each confirms a frame in the end."""
+    """Forty clients connect and stay. Each gets CONNECTED, and at the end each session confirms a
+    frame."""
     peers = []
     for _ in range(40):
         peer = target.peer(version)
-        peer.connect(target.connect_headers(version), proves=target.cited)
+        peer.connect(target.connect_headers(version), proves=ADMITTED[version])
         peers.append(peer)
     for peer in peers:
-        peer.request("BEGIN", {"transaction": "t"}, proves=target.cited)
+        peer.request("BEGIN", {"transaction": "t"}, proves=ADMITTED[version])
 
 
 HURRIES = (
@@ -197,12 +207,11 @@ HURRIES = (
 )
 
 
-@case({"1.1": "STOMP11-CONNECT-04", "1.2": "STOMP12-LINGER-01"})
+@case(RAPID_RECONNECTS)
 @over(examples=15, how=st.lists(st.sampled_from(HURRIES), min_size=20, max_size=60))
 def test_clients_may_come_and_go_rapidly(target: Bench, version: str, how: list[str]) -> None:
-    """Dozens of connections are opened and closed in a row: without a word, in the middle of
-    CONNECT, before or after CONNECTED, with DISCONNECT, or by a reset. Then a client connects as
-    ever, and one that was there all along noticed nothing."""
+    """Dozens of connections are opened and closed in a row, before, during and after CONNECT. A new
+    client is admitted as before, and one that was connected all along is served."""
     bystander = Bystander(target, version)
     headers = target.connect_headers(version)
     for hurry in how:
@@ -212,12 +221,12 @@ def test_clients_may_come_and_go_rapidly(target: Bench, version: str, how: list[
         elif hurry == "connects and leaves":
             peer.send("CONNECT", headers)
         elif hurry in ("connects", "disconnects", "is cut"):
-            peer.connect(headers, proves=target.cited)
+            peer.connect(headers, proves=RAPID_RECONNECTS[version])
         if hurry == "disconnects":
             peer.send("DISCONNECT")
         peer.leave(CloseHow.RESET if hurry == "is cut" else CloseHow.EOF)
     late = target.peer(version)
-    late.connect(headers, proves=target.cited)
-    late.request("BEGIN", {"transaction": "t"}, proves=target.cited)
+    late.connect(headers, proves=RAPID_RECONNECTS[version])
+    late.request("BEGIN", {"transaction": "t"}, proves=RAPID_RECONNECTS[version])
     target.advance(ms(50))
-    bystander.check(proves=target.cited)
+    bystander.check(proves=RAPID_RECONNECTS[version])

@@ -30,17 +30,24 @@ from brokerproof.suites.steps.queues import (
 )
 from brokerproof.suites.steps.refusals import bystander, refused
 
+OUTLIVES_BY_VERSION = {
+    "1.0": "ARTEMIS-STOMP-durable-1",
+    "1.1": "ARTEMIS-STOMP-durable-1",
+    "1.2": "ARTEMIS-STOMP-durable-1",
+}
+FAILED_SUBSCRIBE = {"1.1": "STOMP11-SUB-03", "1.2": "STOMP12-SUB-03"}
+SERVED = "STOMP12-SUB-02"
+REFUSED_WITH_ERROR = "STOMP12-SUB-03"
+FREED_BY_DISCONNECT = "ARTEMIS-STOMP-ttl-1"
+
 NEEDS = {"durable-subscriptions"}
-OUTLIVES, DELETED, PRECEDENCE, QUEUE = (f"ARTEMIS-STOMP-durable-{number}" for number in range(1, 5))
+OUTLIVES = "ARTEMIS-STOMP-durable-1"
+DELETED = "ARTEMIS-STOMP-durable-2"
+PRECEDENCE = "ARTEMIS-STOMP-durable-3"
+QUEUE = "ARTEMIS-STOMP-durable-4"
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 """In the order of precedence that the document gives them."""
 NAME = NAMES[1]
-REFUSED = {
-    "1.0": (OUTLIVES,),
-    "1.1": (OUTLIVES, "STOMP11-SUB-03"),
-    "1.2": (OUTLIVES, "STOMP12-SUB-03"),
-}
-VERSIONS = dict.fromkeys(("1.0", "1.1", "1.2"), (OUTLIVES,))
 
 
 def client(target: Bench, client_id: str, version: str = "1.2") -> StompPeer:
@@ -87,7 +94,7 @@ def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
     goes(target, peer)
 
 
-@case(VERSIONS, needs=NEEDS)
+@case(OUTLIVES_BY_VERSION, needs=NEEDS)
 @over(
     examples=25,
     header=st.sampled_from(NAMES),
@@ -99,9 +106,8 @@ def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
 def test_a_durable_subscription_outlives_its_connection(
     target: Bench, version: str, header: str, before: int, settled: int, after: int, how: str
 ) -> None:
-    """A client with a client-id subscribes with a name, in any of its three headers, settles some
-    messages and goes, with or without DISCONNECT. When it comes back, what it did not settle and
-    what was sent meanwhile is there, in order, and nothing else."""
+    """A client with a client-id subscribes under a name, settles some messages and leaves. When it
+    returns it gets, in order, the unsettled messages and those sent meanwhile."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     who = target.destination().name
     peer = client(target, who, version)
@@ -120,7 +126,7 @@ def test_a_durable_subscription_outlives_its_connection(
     found = kept(target, who, topic, {header: "s"}, version)
     expected = first[done:] + second
     target.record_finding(
-        target.cited,
+        OUTLIVES_BY_VERSION[version],
         found == expected,
         f"after {how} the subscription kept {found!r}, should {expected!r}",
     )
@@ -129,9 +135,9 @@ def test_a_durable_subscription_outlives_its_connection(
 
 @case(OUTLIVES, needs=NEEDS)
 def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
-    """Two clients have a subscription each, and one of them has two, some of equal names. Each
-    subscription keeps a copy of its own of what is sent while all are away; a subscription without
-    a name keeps none."""
+    """Clients hold durable subscriptions, some under equal names, and are away while messages are
+    sent. Each subscription keeps its own copy of every message, and one without a name keeps
+    none."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     one, other = target.destination().name, target.destination().name
     subscriptions = [(one, "s"), (one, "t"), (other, "s")]
@@ -148,14 +154,14 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     producer.publish(topic, b"now")
     came = bodies(collect(target, again, 1))
     target.record_finding(
-        target.cited,
+        OUTLIVES,
         came == [b"now"],
         f"a subscription without a name got {came!r} when it came back",
     )
     for who, name in subscriptions:
         found = [each for each in kept(target, who, topic, {NAME: name}) if each in numbered(3)]
         target.record_finding(
-            target.cited,
+            OUTLIVES,
             found == numbered(3),
             f"client-id:{who} {NAME}:{name} kept {found!r} of three messages",
         )
@@ -163,12 +169,11 @@ def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
     delete(target, other, ["s"])
 
 
-@case(REFUSED, needs=NEEDS)
+@case(OUTLIVES_BY_VERSION, FAILED_SUBSCRIBE, needs=NEEDS)
 @pytest.mark.parametrize("header", NAMES)
 def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, header: str) -> None:
-    """A client without client-id asks for a durable subscription. The chapter says that client-id
-    must be set; the SUBSCRIBE must not be confirmed. The same frame is accepted from a client that
-    has one."""
+    """SUBSCRIBE with a subscription name from a client without client-id is not confirmed. From 1.1
+    on it is answered with ERROR and the connection closes."""
     topic = target.destination(RoutingType.MULTICAST)
     who = target.destination().name
     fields = (("id", "0"), ("destination", topic.name), *topic.subscribe_headers, (header, "s"))
@@ -179,8 +184,8 @@ def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, head
             target.stomp(version),
             "SUBSCRIBE",
             fields,
-            refuses=target.cited[:1],
-            answers=target.cited[1:],
+            refuses=OUTLIVES_BY_VERSION[version],
+            answers=FAILED_SUBSCRIBE.get(version, ()),
         )
 
 
@@ -195,9 +200,8 @@ def test_a_name_without_a_client_id_is_refused(target: Bench, version: str, head
 def test_unsubscribe_with_the_name_deletes_it(
     target: Bench, spoken: str, header: str, later: bool, waiting: int
 ) -> None:
-    """UNSUBSCRIBE has the name of a durable subscription, on the connection that subscribed or on a
-    later one of the same client. The subscription is gone with what was in it: who subscribes again
-    gets only what is sent from then on."""
+    """UNSUBSCRIBE with the name of a durable subscription, on its first or on a later connection,
+    deletes it: a new one of that name gets only later messages."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(spoken)
     who = target.destination().name
     peer = client(target, who, spoken)
@@ -206,39 +210,35 @@ def test_unsubscribe_with_the_name_deletes_it(
         goes(target, peer)
         publish_all(producer, topic, numbered(waiting))
         peer = client(target, who, spoken)
-    peer.request("UNSUBSCRIBE", {"id": "0", header: "s"}, proves=target.cited)
+    peer.request("UNSUBSCRIBE", {"id": "0", header: "s"}, proves=DELETED)
     publish_all(producer, topic, numbered(2, "between"))
     found = kept(target, who, topic, {header: "s"}, spoken)
-    target.record_finding(
-        target.cited, not found, f"a subscription that was deleted kept {found!r}"
-    )
+    target.record_finding(DELETED, not found, f"a subscription that was deleted kept {found!r}")
     delete(target, who, ["s"])
 
 
 @case(OUTLIVES, DELETED, needs=NEEDS)
 def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
-    """UNSUBSCRIBE has the id alone. The consumer is gone, the durable subscription is not: it
-    collects what is sent, and nothing of that goes to the connection. Then UNSUBSCRIBE with the
-    name deletes it."""
-    outlives, deleted = target.cited
+    """UNSUBSCRIBE with the id alone ends the consumer and not the durable subscription, which goes
+    on collecting. UNSUBSCRIBE with the name then deletes it."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
     subscribe(peer, topic, {NAME: "s"})
     peer.request("UNSUBSCRIBE", {"id": "0"})
     publish_all(producer, topic, numbered(3))
-    peer.expect_nothing(for_=QUIET, of=frame("MESSAGE"), proves=outlives, why="it unsubscribed")
+    peer.expect_nothing(for_=QUIET, of=frame("MESSAGE"), proves=OUTLIVES, why="it unsubscribed")
     goes(target, peer)
     found = kept(target, who, topic, {NAME: "s"})
     target.record_finding(
-        outlives,
+        OUTLIVES,
         found == numbered(3),
         f"after UNSUBSCRIBE without the name it kept {found!r} of three messages",
     )
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
     found = kept(target, who, topic, {NAME: "s"})
-    target.record_finding(deleted, not found, f"after UNSUBSCRIBE with the name it kept {found!r}")
+    target.record_finding(DELETED, not found, f"after UNSUBSCRIBE with the name it kept {found!r}")
     delete(target, who, ["s"])
 
 
@@ -251,9 +251,8 @@ PAIRS = [(NAMES[0], NAMES[1]), (NAMES[0], NAMES[2]), (NAMES[1], NAMES[2])]
 def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     target: Bench, wins: str, loses: str, turned: bool
 ) -> None:
-    """SUBSCRIBE has two of the three naming headers, in either order, with different names. The
-    subscription has the name in the header that comes first in the document's order of
-    precedence."""
+    """SUBSCRIBE with two of the three naming headers makes the subscription under the name in the
+    header that the document lists first."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     named = ((wins, "first"), (loses, "second"))
@@ -264,7 +263,7 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
     made = [name for name, each in found.items() if b"m" in each]
     target.record_finding(
-        target.cited,
+        PRECEDENCE,
         made == ["first"],
         f"{wins}:first and {loses}:second on SUBSCRIBE made {made!r}",
     )
@@ -277,9 +276,8 @@ def test_of_two_names_on_subscribe_the_first_in_precedence_counts(
 def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     target: Bench, wins: str, loses: str, turned: bool
 ) -> None:
-    """A client has two durable subscriptions. UNSUBSCRIBE has two naming headers, in either order,
-    one for each of them. The one is deleted whose name stands in the header that comes first in the
-    document's order of precedence."""
+    """UNSUBSCRIBE with two of the three naming headers deletes the subscription named in the header
+    that the document lists first."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
@@ -294,7 +292,7 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
     found = {name: kept(target, who, topic, {NAME: name}) for name in ("first", "second")}
     left = [name for name, each in found.items() if b"m" in each]
     target.record_finding(
-        target.cited,
+        PRECEDENCE,
         left == ["second"],
         f"{wins}:first and {loses}:second on UNSUBSCRIBE left {left!r}",
     )
@@ -303,9 +301,9 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
 
 @case(QUEUE, needs={*NEEDS, "routing-fixtures"})
 def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
-    """Our broker.xml gives the address configured.durable a multicast queue
-    configured-client.configured-name. So the durable subscription configured-name of the client
-    configured-client is there before anybody asked for it, and keeps what is sent."""
+    """The broker.xml configures the queue configured-client.configured-name. Messages sent before
+    anybody subscribed are kept for the client configured-client and its subscription
+    configured-name."""
     topic = Destination(
         "configured.durable",
         (("destination-type", "MULTICAST"),),
@@ -320,7 +318,7 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
         if each in sent
     ]
     target.record_finding(
-        target.cited,
+        QUEUE,
         found == sent,
         f"{sent!r} were sent before anybody subscribed; the subscription kept {found!r}",
     )
@@ -328,8 +326,8 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
 
 @case(OUTLIVES, needs=NEEDS)
 def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -> None:
-    """A second connection asks for a durable subscription that has a consumer. It may be refused;
-    if it is not, the two have one subscription: each message comes to one of them."""
+    """A second connection subscribes to a durable subscription in use. It is refused, or the two
+    share the subscription and each message goes to one of them."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     first, second = client(target, who), client(target, who)
@@ -348,19 +346,17 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
     target.wait_until(lambda: first.messages_seen + second.messages_seen >= 6, QUIET)
     came = bodies(collect(target, first, 1)) + bodies(second.take_messages())
     target.record_finding(
-        target.cited,
+        OUTLIVES,
         sorted(came) == numbered(6),
         f"a second consumer was {'accepted' if shared else 'refused'}; six messages came as"
         f" {sorted(came)!r}",
     )
 
 
-@case("STOMP12-SUB-02", "STOMP12-SUB-03", needs=NEEDS)
+@case(SERVED, REFUSED_WITH_ERROR, needs=NEEDS)
 def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) -> None:
-    """A client has a durable subscription to one topic and asks for another topic under the same
-    name. A broker that cannot do that refuses. One that confirms has to hand over the messages of
-    the topic that was asked for."""
-    serves, refuses = target.cited
+    """A client asks for a second topic under the name of its durable subscription to a first. The
+    broker refuses, or delivers the messages of the second topic."""
     one, other = (
         target.destination(RoutingType.MULTICAST),
         target.destination(RoutingType.MULTICAST),
@@ -388,32 +384,34 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
             " confirmed"
         )
         target.record_finding(
-            serves, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
+            SERVED, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
         )
         target.record_finding(
-            refuses, came == [b"m"], f"{words}; what was sent to {other.name} came as {came!r}"
+            REFUSED_WITH_ERROR,
+            came == [b"m"],
+            f"{words}; what was sent to {other.name} came as {came!r}",
         )
         goes(target, again)
     else:
         said = again.take(frame("ERROR"))
         closed = target.wait_until(lambda: again.ended is not None, QUIET)
         target.record_finding(
-            refuses, closed, f"refused with {said and said.brief()}, closed: {closed}"
+            REFUSED_WITH_ERROR, closed, f"refused with {said and said.brief()}, closed: {closed}"
         )
         target.record_finding(
-            serves, True, "a subscription that is refused has no messages to hand over"
+            SERVED, True, "a subscription that is refused has no messages to hand over"
         )
     delete(target, who, ["s"])
 
 
-@case("ARTEMIS-STOMP-ttl-1", OUTLIVES, needs=NEEDS)
+@case(FREED_BY_DISCONNECT, OUTLIVES, needs=NEEDS)
 @over(examples=15, rounds=st.integers(2, 6), held=st.integers(1, 3))
 def test_disconnect_frees_a_durable_subscription_at_once(
     target: Bench, rounds: int, held: int
 ) -> None:
-    """A client holds messages of its durable subscription, says DISCONNECT, and as soon as that is
-    confirmed it is back on another connection, time and again. The subscription is free each time,
-    and the messages it did not settle come."""
+    """A client disconnects while it holds messages of its durable subscription and reconnects at
+    once, several times. The subscription is free each time, and the unsettled messages are
+    delivered again."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
@@ -422,25 +420,29 @@ def test_disconnect_frees_a_durable_subscription_at_once(
     for turn in range(rounds):
         came = bodies(receive(target, peer, held))
         target.record_finding(
-            target.cited,
+            (FREED_BY_DISCONNECT, OUTLIVES),
             came == numbered(held),
             f"on connection {turn + 1} came {came!r}, held were {held}",
         )
         peer.request("DISCONNECT")
         again = client(target, who)
-        again.subscribe(topic, ack="client-individual", headers={NAME: "s"}, proves=target.cited)
+        again.subscribe(
+            topic,
+            ack="client-individual",
+            headers={NAME: "s"},
+            proves=(FREED_BY_DISCONNECT, OUTLIVES),
+        )
         peer.leave()
         peer = again
     goes(target, peer)
     delete(target, who, ["s"])
 
 
-@case("ARTEMIS-STOMP-ttl-1", needs=NEEDS)
+@case(FREED_BY_DISCONNECT, needs=NEEDS)
 @over(examples=15, rounds=st.integers(1, 4))
 def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int) -> None:
-    """A client with a durable subscription says DISCONNECT, and the broker confirms and closes. A
-    next connection deletes the subscription right away: no consumer of the old one stands in the
-    way, as none would a little later."""
+    """A client with a durable subscription disconnects, and a new connection deletes the
+    subscription at once. The UNSUBSCRIBE is confirmed."""
     topic = target.destination(RoutingType.MULTICAST)
     who = target.destination().name
     for _ in range(rounds):
@@ -449,4 +451,4 @@ def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int
         peer.request("DISCONNECT")
         peer.expect_end()
         later = client(target, who)
-        later.request("UNSUBSCRIBE", {"id": "0", NAME: "s"}, proves=target.cited)
+        later.request("UNSUBSCRIBE", {"id": "0", NAME: "s"}, proves=FREED_BY_DISCONNECT)
