@@ -15,7 +15,7 @@ def targets(as_json: bool) -> None:
     """List the targets that have a name, and what each is.
 
     What else --target takes: HOST:PORT, a stomp:// URL, or a target file of yours
-    (docs/targets.md).
+    (docs/how-to/judge-a-running-broker.md).
     """
     told = [
         {"name": name, **target_file.about(path)} for name, path in target_file.shipped().items()

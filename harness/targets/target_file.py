@@ -153,7 +153,7 @@ def _from_url(text: str) -> Target:
         raise BadTarget(
             f"--target {text!r} should look like stomp://HOST:PORT,"
             " stomp://LOGIN:PASSCODE@HOST:PORT or stomp+ssl://HOST:PORT?ca=FILE; a broker's AMQP"
-            " port goes into a target file, as docs/targets.md shows"
+            " port goes into a target file, as docs/how-to/judge-a-running-broker.md shows"
         )
     host, port, profile = found.host, found.port, found.options.get("profile", "stomp")
     credentials = {"login": found.login, "passcode": found.passcode}

@@ -4,7 +4,7 @@ a reset proves.
 The kernel tells a reset once, to the call that comes first. Octets that came before it stay
 readable, whoever was told: a ``send`` that fails loses nothing of them. But once a ``send`` was
 told, ``recv`` ends in what looks like an orderly end, so whoever looks at ``recv`` alone takes a
-reset for a close in order. ``docs/resets.md`` has what was measured.
+reset for a close in order. ``docs/explanation/resets.md`` has what was measured.
 """
 
 from __future__ import annotations

@@ -16,7 +16,10 @@ import pytest
 from nbclient import NotebookClient
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
-NOTEBOOK, TABLES = DOCUMENTS / "notebook.ipynb", DOCUMENTS / "tables.md"
+NOTEBOOK, TABLES = (
+    DOCUMENTS / "how-to" / "query-tables.ipynb",
+    DOCUMENTS / "reference" / "tables.md",
+)
 CELLS_WITHIN_S = 600
 
 

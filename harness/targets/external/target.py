@@ -114,7 +114,7 @@ class AddressTarget(SocketTarget):
 _OTHERS: Mapping[bytes, str] = {
     b"AMQP": (
         "speaks AMQP, not STOMP; name its STOMP port, and this one in a target file"
-        " (docs/targets.md)"
+        " (docs/how-to/judge-a-running-broker.md)"
     ),
     b"\x15\x03": "speaks TLS; write stomp+ssl://HOST:PORT",
     b"HTTP/": "speaks HTTP, not STOMP; name the broker's STOMP port",

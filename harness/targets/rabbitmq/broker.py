@@ -3,7 +3,7 @@
 The launcher in the release's own ``sbin`` is used, not the wrappers of the package: these want to
 become the user ``rabbitmq``. Nothing of the system's node is read or written, and nothing listens
 on anything but 127.0.0.1. Which release, and whether it is this machine's or in a Debian root, is
-:mod:`brokerproof.harness.targets.rabbitmq.release`. See ``docs/brokers.md``.
+:mod:`brokerproof.harness.targets.rabbitmq.release`. See ``docs/explanation/brokers.md``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The CORE protocol of Artemis, as far as flow control needs it: docs/core_protocol.md says what
-there is and what not.
+"""Artemis' CORE protocol, as far as flow control needs it (docs/explanation/core_protocol.md).
 
 ``connection.py`` has octets, signs of life and sessions; ``session.py`` what a session is asked
 for; ``consumer.py`` and ``grants.py`` the two kinds of credit; ``message.py`` messages, and what

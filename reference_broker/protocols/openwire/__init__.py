@@ -1,6 +1,5 @@
 """OpenWire, the protocol of ActiveMQ's own clients, as far as flow control of producers and
 consumers needs it.
 
-Read from the source of release 6.3.1; ``docs/openwire.md`` says what there is and what there is
-not.
+Read from the source of release 6.3.1; ``docs/explanation/openwire.md`` lists what is supported.
 """

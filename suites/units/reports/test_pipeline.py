@@ -255,7 +255,7 @@ SHARED_COLUMNS = {"run", "target", "case", "part", "conn"}
 
 
 def test_the_documents_name_every_table_and_every_column(written: Report) -> None:
-    told = (DOCUMENTS / "tables.md").read_text("utf-8").partition("## The trace")[0]
+    told = (DOCUMENTS / "reference" / "tables.md").read_text("utf-8").partition("## The trace")[0]
     documented = {
         name: set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", columns)))
         for name, columns in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", told, re.MULTILINE)
@@ -274,7 +274,7 @@ def test_the_documents_name_every_table_and_every_column(written: Report) -> Non
 
 def test_the_notebook_asks_about_tables_that_there_are(written: Report) -> None:
     """What it is answered is seen where DuckDB and Jupyter are: suites/scale/notebook.py."""
-    notebook = json.loads((DOCUMENTS / "notebook.ipynb").read_text("utf-8"))
+    notebook = json.loads((DOCUMENTS / "how-to" / "query-tables.ipynb").read_text("utf-8"))
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     for each in code:
         ast.parse(each)
