@@ -119,20 +119,26 @@ class Channel:
         if self._properties is None:
             self._missing, self._properties = methods.content_header(payload, methods.BASIC)
             self.connection.throttle.published()
-        else:
+            most = self.connection.acceptor.amqp091_max_message_size
+            if self._missing > most:
+                self._forget_content()
+                raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} octets")
+        elif payload:  # an empty body frame is legal, and kept nowhere
             self._missing -= len(payload)
             self._body.append(payload)
             if self._missing < 0:
                 raise Refusal(UNEXPECTED_FRAME, "the content has more octets than its header said")
-        most = self.connection.acceptor.amqp091_max_message_size
-        too_long = self._missing + sum(map(len, self._body)) > most
-        if self._missing and not too_long:
+        if self._missing:
             return
-        body, self._body = b"".join(self._body), []
-        properties, self._publish, self._properties = self._properties, None, None
-        if too_long:
-            raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} octets")
+        properties = self._properties
+        body = b"".join(self._body)
+        self._forget_content()
         publishing.publish(self, publish, properties, body)
+
+    def _forget_content(self) -> None:
+        self._publish = None
+        self._properties = None
+        self._body = []
 
     # --- what goes out ----------------------------------------------------------------------------
 
@@ -148,7 +154,9 @@ class Channel:
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
         """basic.deliver with its content."""
         exchange, key = message.exchange_and_key(what)
-        self.send_content(commands.Basic.Deliver(consumer, tag, redelivered, exchange, key), what)
+        self.send_content(
+            methods.make(commands.Basic.Deliver, consumer, tag, redelivered, exchange, key), what
+        )
 
     def send_content(self, method: base.Frame, what: Message) -> None:
         """A method with the content of a message."""
@@ -228,7 +236,7 @@ class Channel:
         """The broker has ended a consumer, since its queue is gone."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.capabilities.get("consumer_cancel_notify") is True:
-            self.tell(commands.Basic.Cancel(consumer.tag, True))
+            self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))
 
     def leave(self, consumer: Consumer) -> None:
         """A consumer ends at its own wish, or with its channel."""
@@ -244,8 +252,7 @@ class Channel:
         method = self._publish_of(method)
         self._give_all_back()
         self.is_closing = True
-        self._publish = self._properties = None
-        self._body = []
+        self._forget_content()
         self.tell(commands.Channel.Close(problem.code, problem.text, *methods.numbers_of(method)))
 
     @staticmethod

@@ -415,6 +415,8 @@ class Amqp091Connection:
         if self._state is State.CLOSING:
             if problem.silent:
                 self.end()
+            elif problem.out_of_step:
+                self._stop_listening()
             return
         found = self.channels.get(channel)
         if problem.soft and found is not None and self._state is State.RUNNING:
@@ -430,9 +432,15 @@ class Amqp091Connection:
         self.tell(
             commands.Connection.Close(problem.code, problem.text, *methods.numbers_of(method))
         )
-        self._deaf = problem.out_of_step
-        patience = DEAF_PATIENCE if self._deaf else self._patience
-        self._close_timeout.move(self.shared.now + patience)
+        self._close_timeout.move(self.shared.now + self._patience)
+        if problem.out_of_step:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        """Ignore all further bytes: nobody knows where the next frame begins, so a close-ok could
+        not be recognised."""
+        self._deaf = True
+        self._close_timeout.move(self.shared.now + DEAF_PATIENCE)
 
     def end(self) -> None:
         """Ends the connection without a word."""

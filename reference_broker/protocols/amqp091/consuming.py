@@ -9,6 +9,7 @@ from pamqp import base, commands
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.amqp091 import message as messages
+from brokerproof.reference_broker.protocols.amqp091 import methods
 from brokerproof.reference_broker.protocols.amqp091.consumer import Getter, Unacked
 from brokerproof.reference_broker.protocols.amqp091.declaring import queue_of
 from brokerproof.reference_broker.protocols.amqp091.errors import (
@@ -69,7 +70,7 @@ def get(channel: Channel, method: Any) -> None:
     entry.deliveries += 1
     tag = channel.next_tag()
     exchange, key = messages.exchange_and_key(entry.message)
-    about = commands.Basic.GetOk(tag, redelivered, exchange, key, len(queue))
+    about = methods.make(commands.Basic.GetOk, tag, redelivered, exchange, key, len(queue))
     if not method.no_ack:
         channel.unacked[tag] = Unacked(tag, entry, found, None)
         queue.unsettled += 1

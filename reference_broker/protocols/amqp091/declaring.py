@@ -16,7 +16,7 @@ from brokerproof.reference_broker.families.rabbitmq.exchanges import (
     Exchange,
 )
 from brokerproof.reference_broker.families.rabbitmq.topology import Declared
-from brokerproof.reference_broker.protocols.amqp091 import arguments
+from brokerproof.reference_broker.protocols.amqp091 import arguments, methods
 from brokerproof.reference_broker.protocols.amqp091.errors import (
     ACCESS_REFUSED,
     COMMAND_INVALID,
@@ -174,11 +174,9 @@ def declare_queue(channel: Channel, method: Any) -> None:
         else:
             found = _new_queue(channel, method, given)
     channel.last_queue = found.name
-    _answer(
-        channel,
-        method,
-        commands.Queue.DeclareOk(found.name, len(found.queue), found.queue.consumers),
-    )
+    queue = found.queue
+    answer = methods.make(commands.Queue.DeclareOk, found.name, len(queue), queue.consumers)
+    _answer(channel, method, answer)
 
 
 def _new_queue(channel: Channel, method: Any, given: Mapping[str, Any]) -> Declared:

@@ -7,7 +7,7 @@ allowed is decided where it is known what the method is about, and by reply code
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, TypeVar
 
 from pamqp import base, commands, decode, encode
 
@@ -18,6 +18,8 @@ from brokerproof.reference_broker.protocols.amqp091.errors import (
     Refusal,
 )
 from brokerproof.reference_broker.protocols.amqp091.framing import METHOD, frame
+
+_Method = TypeVar("_Method", bound=base.Frame)
 
 BASIC = 60
 _NUMBERS = struct.Struct(">HH")
@@ -104,6 +106,18 @@ def _length(method: base.Frame, payload: bytes) -> int:
     return at - 4
 
 
+def make(kind: type[_Method], *fields: Any) -> _Method:
+    """Return a method whose fields hold a peer's own names, in the order of its slots.
+
+    pamqp's constructors check names against a pattern and raise ValueError; the names that a broker
+    repeats were accepted already.
+    """
+    method = object.__new__(kind)
+    for name, value in zip(kind.__slots__, fields, strict=True):
+        setattr(method, name, value)
+    return method
+
+
 def write(channel: int, method: base.Frame) -> bytes:
     """A method frame. pamqp's own checks of names and reserved fields are left out here as they are
     in :func:`read`."""
@@ -118,10 +132,19 @@ def write(channel: int, method: base.Frame) -> bytes:
         if count:
             octets.append(bytes((bits,)))
             bits, count = 0, 0
-        octets.append(encode.by_type(value, kind))
+        octets.append(_short(value) if kind == "shortstr" else encode.by_type(value, kind))
     if count:
         octets.append(bytes((bits,)))
     return frame(METHOD, channel, b"".join(octets))
+
+
+def _short(text: str) -> bytes:
+    """A name of at most 255 bytes. Other protocols allow longer ones: they are cut, as in
+    :attr:`Refusal.text`."""
+    octets = text.encode("utf-8", "replace")
+    if len(octets) > 255:
+        octets = octets[:255].decode("utf-8", "ignore").encode()
+    return bytes((len(octets),)) + octets
 
 
 def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:

@@ -73,8 +73,9 @@ def _announce(
 ) -> None:
     """What is to be done with a message beside putting it into ``queues``."""
     if not queues and mandatory:
-        about = commands.Basic.Return(NO_ROUTE, "NO_ROUTE", message.exchange, message.routing_key)
-        channel.send_content(about, message)
+        exchange, key = message.exchange, message.routing_key
+        returned = methods.make(commands.Basic.Return, NO_ROUTE, "NO_ROUTE", exchange, key)
+        channel.send_content(returned, message)
     if message.exchange == TOPIC:
         channel.connection.shared.router.multicast(message, message.routing_key)
 

@@ -45,6 +45,7 @@ class Arrival:
         "_scan",
         "_spool",
         "id",
+        "next_look",
         "resumed",
         "settled",
         "size",
@@ -61,6 +62,8 @@ class Arrival:
         self.settled = False
         self.state = first.state
         self.size = 0
+        self.next_look = 0
+        """The least size at which it is worth looking for the start of the body."""
         self._parts: list[bytes] = []
         self._spool: Spool | None = None
         self._scan: BodyScan | None = None

@@ -20,6 +20,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from brokerproof.reference_broker.kernel.byte_buffer import ByteBuffer
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.refusal import Refusal
 
@@ -37,54 +38,18 @@ class Frame(NamedTuple):
     body: bytes
 
 
-class FrameParser:
-    """Octets of one connection, in the order they came. ``limit`` is the largest frame in octets;
-    it may be changed."""
+class FrameParser(ByteBuffer):
+    """Cuts frames from a stream. ``limit``: the largest frame in bytes; it may be changed."""
 
     def __init__(self, limit: int) -> None:
+        super().__init__()
         self.limit = limit
-        self._data = b""
-        self._at = 0
-        self._later: list[bytes] = []
-        self._waiting = 0  # octets in _later
-
-    def feed(self, data: bytes) -> None:
-        """Octets that follow all those before."""
-        if self._at == len(self._data):
-            self._data, self._at = data, 0
-        else:
-            self._later.append(data)
-            self._waiting += len(data)
-
-    def _have(self, count: int) -> bool:
-        """Whether ``count`` octets are there; if so they are in ``_data``, in one piece."""
-        left = len(self._data) - self._at
-        if left >= count:
-            return True
-        if left + self._waiting < count:
-            return False
-        self._data = b"".join((self._data[self._at :], *self._later))
-        self._at, self._waiting = 0, 0
-        self._later.clear()
-        return True
-
-    def take(self, count: int) -> bytes | None:
-        """The next ``count`` octets, or None when there are fewer."""
-        if not self._have(count):
-            return None
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def peek(self, count: int) -> bytes:
-        """Up to ``count`` of the next octets."""
-        self._have(min(count, len(self._data) - self._at + self._waiting))
-        return self._data[self._at : self._at + count]
 
     def next(self) -> Frame | None:
-        """The next frame, or None when it is not complete. Raises :class:`Refusal` for what can be
-        no frame."""
-        if not self._have(8):
-            if self._have(4):
+        """Return the next frame, or None when it is not complete. Raises :class:`Refusal` for bytes
+        that can be no frame; the reader must not go on then."""
+        if not self.has(8):
+            if self.has(4):
                 self._judge(int.from_bytes(self._data[self._at : self._at + 4]))
             return None
         size, doff, type, channel = HEADER.unpack_from(self._data, self._at)
@@ -93,7 +58,7 @@ class FrameParser:
         if doff < 2 or doff * 4 > size:
             detail = f"the data offset of a frame of {size} octets is {doff}, in units of 4 octets"
             raise Refusal(refusal.BAD_DOFF, detail)
-        if not self._have(size):
+        if not self.has(size):
             return None
         start = self._at
         self._at += size

@@ -220,8 +220,13 @@ class IncomingLink(Link):
         )
         if large is None or arrival.goes_elsewhere or not 0 <= smallest <= arrival.size:
             return
+        if arrival.size < arrival.next_look:
+            return
         at = body_at(arrival.payload())
-        if at is not None:
+        if at is None:
+            # Joining and reading all parts at each transfer would cost quadratic time.
+            arrival.next_look = 2 * arrival.size
+        else:
             arrival.spool_from(
                 at,
                 large.begin(text=False, failed=self.session.connection.on_store_failed),

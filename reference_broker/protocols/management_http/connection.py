@@ -101,8 +101,13 @@ class ManagementConnection:
     # --- answering --------------------------------------------------------------------------------
 
     def _serve(self, asked: h11.Request) -> None:
-        target = urlsplit(asked.target.decode("latin-1"))
-        words = [unquote(each) for each in target.path.split("/")[1:]]
+        try:
+            target = urlsplit(asked.target.decode("latin-1"))
+        except ValueError:  # such as an address in brackets that are not closed
+            self._answer(400)
+            self._end()
+            return
+        words = [unquote(word) for word in target.path.split("/")[1:]]
         known = words[:1] == ["api"] and RESOURCES.find(words[1:])
         headers = {name.decode(): value.decode("latin-1") for name, value in asked.headers}
         method = asked.method.decode()

@@ -20,7 +20,7 @@ from http import HTTPStatus
 import h11
 from wsproto.utilities import generate_accept_token
 
-SUB_PROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
+SUB_PROTOCOLS = (b"v12.stomp", b"v11.stomp", b"v10.stomp")
 VERSION = b"13"
 HEAD_MOST = 16 * 1024
 """Octets that a request's head may have."""
@@ -113,8 +113,11 @@ class Upgrade:
             ("Connection", "Upgrade"),
             ("Sec-WebSocket-Accept", generate_accept_token(key).decode()),
         ]
-        wanted = [each.decode() for each in headers.listed(b"sec-websocket-protocol")]
-        fields += [("Sec-WebSocket-Protocol", each) for each in wanted if each in SUB_PROTOCOLS][:1]
+        offers = headers.listed(b"sec-websocket-protocol")
+        # Compared as bytes: a peer may offer what is no UTF-8.
+        known = (name for name in offers if name in SUB_PROTOCOLS)
+        if (chosen := next(known, None)) is not None:
+            fields.append(("Sec-WebSocket-Protocol", chosen.decode()))
         octets = self._http.send(
             h11.InformationalResponse(
                 status_code=101, headers=fields, reason=b"Switching Protocols"

@@ -53,7 +53,7 @@ def size_below_eight_taken(parts: Parts, reached: Reached) -> Parts:
 
     class Faulty(FrameParser):
         def next(self) -> Frame | None:
-            if self._have(8) and int.from_bytes(self._data[self._at : self._at + 4]) < 8:
+            if self.has(8) and int.from_bytes(self._data[self._at : self._at + 4]) < 8:
                 reached()
                 self.take(8)
                 return Frame(0, 0, b"")
@@ -68,7 +68,7 @@ def small_offset_taken(parts: Parts, reached: Reached) -> Parts:
 
     class Faulty(FrameParser):
         def next(self) -> Frame | None:
-            if self._have(8) and self._data[self._at + 4] < 2:
+            if self.has(8) and self._data[self._at + 4] < 2:
                 reached()
                 octets = bytearray(self._data)
                 octets[self._at + 4] = 2
@@ -84,7 +84,7 @@ def extended_header_read(parts: Parts, reached: Reached) -> Parts:
 
     class Faulty(FrameParser):
         def next(self) -> Frame | None:
-            if self._have(8) and self._data[self._at + 4] > 2:
+            if self.has(8) and self._data[self._at + 4] > 2:
                 reached()
                 octets = bytearray(self._data)
                 octets[self._at + 4] = 2
@@ -115,7 +115,7 @@ def first_frames_below_512(parts: Parts, reached: Reached) -> Parts:
     class Faulty(FrameParser):
         def next(self) -> Frame | None:
             if (
-                self._have(4)
+                self.has(4)
                 and self.limit == 512
                 and int.from_bytes(self._data[self._at : self._at + 4]) > 500
             ):

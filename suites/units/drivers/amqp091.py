@@ -71,6 +71,11 @@ class Driver:
         self.feed(Connected(self._conns, acceptor, "test"))
         return self._conns
 
+    def watch(self, conn: int) -> None:
+        """Read what the broker sends on ``conn`` as AMQP 0-9-1."""
+        self._streams[conn] = Stream()
+        self._got[conn] = []
+
     def connect(
         self,
         *,
@@ -79,7 +84,7 @@ class Driver:
         capabilities: Mapping[str, Any] = CAPABILITIES,
     ) -> int:
         conn = self.open()
-        self._streams[conn], self._got[conn] = Stream(), []
+        self.watch(conn)
         self.write(conn, codec.protocol_header())
         about = {
             "mechanism": "PLAIN",

@@ -3,11 +3,26 @@ other protocols."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from pamqp import commands
 
 from brokerproof.harness.model.broker_io import BytesReceived, WritePaused, WriteResumed
 from brokerproof.harness.model.time import ms, seconds
+from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
 from brokerproof.reference_broker.families.rabbitmq.exchanges import topic_fits
+from brokerproof.reference_broker.protocols.amqp091 import methods
+from brokerproof.reference_broker.protocols.amqp091.errors import Refusal
+from brokerproof.reference_broker.protocols.amqp091.framing import (
+    BEAT,
+    BODY,
+    HEADER,
+    METHOD,
+    FrameParser,
+    frame,
+)
 from brokerproof.suites.units.drivers.amqp091 import Driver
 
 
@@ -192,3 +207,133 @@ def test_who_says_nothing_is_closed() -> None:
     conn = driver.open()
     driver.advance_to(seconds(10))
     assert conn in driver.closed
+
+
+def _refused_login(driver: Driver) -> int:
+    """Open a connection that gave a wrong password, and whose close-ok is due."""
+    conn = driver.open()
+    driver.watch(conn)
+    driver.write(conn, codec.protocol_header())
+    capabilities = {"capabilities": {"authentication_failure_close": True}}
+    fields = {
+        "mechanism": "PLAIN",
+        "response": b"\0nobody\0wrong",
+        "client-properties": capabilities,
+    }
+    driver.send(conn, "connection.start-ok", fields, channel=0)
+    assert [method.name for method in driver.got(conn)][-1] == "connection.close"
+    return conn
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x01\0\0\x7f\xff\xff\xff",
+        b"\x01\0\0\x7f\xff\xff\xff" * 3,
+        b"\x05\0\0\0\0\0\0\xce",
+        b"\x08\0\0\0\0\0\0\0",
+    ],
+    ids=["too large", "too large, more follows", "unknown type", "wrong end"],
+)
+def test_a_frame_that_cannot_be_read_ends_a_closing_connection(data: bytes) -> None:
+    driver = Driver()
+    conn = _refused_login(driver)
+    driver.write(conn, data)  # the read loop must come to an end
+    driver.write(conn, data)
+    driver.advance_to(driver.now + seconds(1))
+    assert conn in driver.closed
+    bystander = driver.connect()
+    driver.declare(bystander, "q")
+
+
+def test_a_parser_that_is_out_of_step_yields_nothing_more() -> None:
+    parser = FrameParser(4096)
+    parser.feed(b"\x01\0\0\x7f\xff\xff\xff")
+    with pytest.raises(Refusal):
+        parser.next()
+    assert parser.next() is None
+    parser.feed(BEAT)
+    assert parser.next() is None
+
+
+def test_frames_are_cut_alike_however_they_arrive() -> None:
+    stream = frame(1, 0, b"one") + BEAT + frame(3, 7, b"x" * 100)
+    expected = [(1, 0, b"one"), (8, 0, b""), (3, 7, b"x" * 100)]
+    for size in (1, 2, 7, 8, 9, 50, len(stream)):
+        parser = FrameParser()
+        frames = []
+        for at in range(0, len(stream), size):
+            parser.feed(stream[at : at + size])
+            while (received := parser.next()) is not None:
+                frames.append(received)
+        assert frames == expected
+
+
+class CountedBytes(bytes):
+    """Bytes that count how often somebody asks for their length."""
+
+    questions = 0
+
+    def __len__(self) -> int:
+        CountedBytes.questions += 1
+        return super().__len__()
+
+
+def test_a_body_in_many_frames_costs_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = 500
+    original = FrameParser.next
+
+    def counted(parser: FrameParser) -> tuple[int, int, bytes] | None:
+        received = original(parser)
+        return None if received is None else (*received[:2], CountedBytes(received[2]))
+
+    monkeypatch.setattr(FrameParser, "next", counted)
+    driver = Driver()
+    conn = driver.connect()
+    driver.declare(conn, "q")
+    method = codec.encode_method("basic.publish", {"exchange": "", "routing-key": "q"})
+    head = codec.encode_content_header(frames)
+    driver.write(conn, frame(METHOD, 1, method) + frame(HEADER, 1, head))
+    CountedBytes.questions = 0
+    driver.write(conn, frame(BODY, 1, b"x") * frames)
+    assert CountedBytes.questions <= 3 * frames
+    assert driver.count(conn, "q") == 1
+
+
+def test_a_message_above_the_limit_is_refused_by_its_header() -> None:
+    acceptor = next(one for one in rabbitmq_conf.default().acceptors if one.name == "amqp")
+    settings = replace(
+        rabbitmq_conf.default(), acceptors=(replace(acceptor, amqp091_max_message_size=10),)
+    )
+    driver = Driver(settings)
+    conn = driver.connect()
+    driver.publish(conn, "q", b"x" * 11)
+    (answer,) = driver.got(conn)
+    assert (answer.name, answer["reply-code"]) == ("channel.close", 406)
+
+
+@pytest.mark.parametrize("name", ["a b", "größe", "x\0y", "q" * 255, "a*?"])
+def test_every_name_that_a_peer_may_use_is_repeated_in_answers(name: str) -> None:
+    driver = Driver()
+    conn = driver.connect()
+    driver.send(conn, "queue.declare", {"queue": name})
+    (declared,) = driver.got(conn)
+    assert declared["queue"] == name
+    fields = {"exchange": name, "type": "direct"}
+    driver.send(conn, "exchange.declare", fields)
+    driver.send(conn, "queue.bind", {"queue": name, "exchange": name, "routing-key": name})
+    driver.publish(conn, name, b"x", exchange=name)
+    driver.got(conn)
+    driver.send(conn, "basic.get", {"queue": name})
+    (letter,) = driver.got(conn)
+    assert (letter["exchange"], letter["routing-key"]) == (name, name)
+    driver.send(conn, "basic.consume", {"queue": name, "consumer-tag": name})
+    driver.publish(conn, name, b"x", exchange=name)
+    assert driver.got(conn)[-1]["exchange"] == name
+
+
+@pytest.mark.parametrize(("name", "cut"), [("k" * 300, "k" * 255), ("é" * 128, "é" * 127)])
+def test_a_name_that_is_too_long_for_amqp091_is_cut(name: str, cut: str) -> None:
+    written = methods.write(1, methods.make(commands.Basic.Cancel, name, True))
+    length = len(cut.encode())
+    assert written[11 : 12 + length] == bytes((length,)) + cut.encode()

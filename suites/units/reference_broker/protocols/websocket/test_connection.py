@@ -143,6 +143,14 @@ def test_the_first_sub_protocol_that_we_speak_is_agreed(
     assert (wire.reply.status, wire.reply.values("sec-websocket-protocol")) == (101, agreed)
 
 
+@pytest.mark.parametrize("offer", [b"\xff", b"\xc3\xa9", b"v12.stomp\xff", b"\x80,mqtt"])
+def test_a_sub_protocol_that_is_no_ascii_is_not_agreed(offer: bytes) -> None:
+    wire = Wire()
+    head = request(fields=(*UPGRADE, ("Sec-WebSocket-Protocol", "MARK")))
+    wire.octets(head.replace(b"MARK", offer))
+    assert (wire.reply.status, wire.reply.values("sec-websocket-protocol")) == (101, [])
+
+
 @pytest.mark.parametrize(
     ("bad", "status"),
     [

@@ -1,0 +1,57 @@
+"""The bytes of one connection that no frame was cut from yet."""
+
+from __future__ import annotations
+
+
+class ByteBuffer:
+    """Keeps chunks apart until a reader needs bytes across their borders.
+
+    So a frame costs time linear in its length, however many pieces it arrives in.
+    """
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._at = 0
+        self._later: list[bytes] = []
+        self._waiting = 0  # bytes in _later
+
+    def feed(self, data: bytes) -> None:
+        """Append ``data``."""
+        if self._at == len(self._data):
+            self._data = data
+            self._at = 0
+        else:
+            self._later.append(data)
+            self._waiting += len(data)
+
+    def has(self, count: int) -> bool:
+        """True if ``count`` bytes have arrived; they are in ``_data`` then, in one piece."""
+        left = len(self._data) - self._at
+        if left >= count:
+            return True
+        if left + self._waiting < count:
+            return False
+        self._data = b"".join((self._data[self._at :], *self._later))
+        self._at = 0
+        self._waiting = 0
+        self._later.clear()
+        return True
+
+    def take(self, count: int) -> bytes | None:
+        """Remove and return the next ``count`` bytes; None if there are fewer."""
+        if not self.has(count):
+            return None
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def peek(self, count: int) -> bytes:
+        """Return up to ``count`` of the next bytes, and keep them."""
+        self.has(min(count, len(self._data) - self._at + self._waiting))
+        return self._data[self._at : self._at + count]
+
+    def clear(self) -> None:
+        """Forget what was not read."""
+        self._data = b""
+        self._at = 0
+        self._waiting = 0
+        self._later.clear()
