@@ -17,12 +17,13 @@ from brokerproof.reference_broker.families.activemq.inactivity import Inactivity
 from brokerproof.reference_broker.families.activemq.producer_flow import ProducerFlow
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccounting
 from brokerproof.reference_broker.families.artemis.accounting import Accounting
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats, LivenessMonitor
-from brokerproof.reference_broker.families.rabbitmq.alarms import Alarms
 from brokerproof.reference_broker.families.rabbitmq.resources import Resources
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
+from brokerproof.reference_broker.kernel.admission import AdmissionControl
+from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.credit import (
     ByteWindow,
@@ -30,6 +31,7 @@ from brokerproof.reference_broker.kernel.credit import (
     ReceiverCredit,
     SenderCredit,
 )
+from brokerproof.reference_broker.kernel.liveness import SilenceMonitor
 from brokerproof.reference_broker.kernel.message import Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
@@ -77,6 +79,7 @@ from brokerproof.reference_broker.protocols.stomp.rabbitmq import TwoLooks, Whol
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.reference_broker.protocols.websocket.connection import WebSocketConnection
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
+from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import (
     Acceptor,
     HeartBeatRules,
@@ -118,8 +121,8 @@ class Parts:
     coordinator: Callable[[Session, Attach, int], CoordinatorLink] = CoordinatorLink
     sender_credit: Callable[[int], SenderCredit] = SenderCredit
     receiver_credit: Callable[[int], ReceiverCredit] = ReceiverCredit
-    producer_credit: Callable[[int, int, Admission, str], ProducerCredit] = ProducerCredit
-    admission: Callable[[Accounting], Admission] = Admission
+    producer_credit: Callable[[int, int, AdmissionControl, str], ProducerCredit] = ProducerCredit
+    admission: Callable[[MemoryAccounting], Admission] = Admission
     core: Callable[[int, Acceptor, Shared, Instant], CoreConnection] = CoreConnection
     core_session: Callable[..., CoreSession] = CoreSession
     core_consumer: Callable[..., CoreConsumer] = CoreConsumer
@@ -161,7 +164,7 @@ class Parts:
 
     def stomp_heart_beats(
         self, rules: HeartBeatRules
-    ) -> tuple[Callable[..., HeartBeatNegotiator], Callable[..., LivenessMonitor]]:
+    ) -> tuple[Callable[..., HeartBeatNegotiator], Callable[..., SilenceMonitor]]:
         """Who agrees on STOMP heart-beats, and who watches for silence, by the rules of a
         family."""
         match rules:

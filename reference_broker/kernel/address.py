@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.reference_broker.families.artemis.accounting import Account
+from brokerproof.reference_broker.kernel.accounting import MemoryAccount
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Queue
 
@@ -56,7 +56,7 @@ class Address:
     """
 
     def __init__(
-        self, name: str, routing: set[RoutingType], configured: bool, account: Account
+        self, name: str, routing: set[RoutingType], configured: bool, account: MemoryAccount
     ) -> None:
         self.name = name
         self.routing = routing

@@ -27,7 +27,6 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, ms
 from brokerproof.reference_broker.assembly import STANDARD, Parts
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules
 from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
@@ -37,6 +36,7 @@ from brokerproof.reference_broker.persistence.router_store import Stored
 from brokerproof.reference_broker.persistence.store import Store
 from brokerproof.reference_broker.protocols.amqp091.paging import PagingOut
 from brokerproof.reference_broker.protocols.amqp10 import statistics
+from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import Settings
 
 RETRY_INTERVAL = NS_PER_S

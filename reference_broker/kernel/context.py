@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.reference_broker.families.artemis.accounting import Accounting
-from brokerproof.reference_broker.families.artemis.admission import Admission
-from brokerproof.reference_broker.families.rabbitmq.alarms import Alarms
+from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
+from brokerproof.reference_broker.kernel.admission import AdmissionControl
+from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.connection_info import Arrival
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.kernel.outbox import Outbox
@@ -49,8 +49,8 @@ class Shared:
     start: Instant
     check_interval: Duration
     session_seed: str
-    accounting: Accounting
-    admission: Admission
+    accounting: MemoryAccounting
+    admission: AdmissionControl
     epoch: Duration = 0
     consumers: int = 0
     now: Instant = 0

@@ -25,14 +25,14 @@ from collections.abc import Callable
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
 from brokerproof.reference_broker.families.artemis.management import ManagementAddress
+from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Envelope, Message
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
 from brokerproof.reference_broker.persistence.router_store import Stored
 from brokerproof.reference_broker.selector.selector import Selector, parse
+from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
 
 MANAGEMENT = "activemq.management"
@@ -51,7 +51,7 @@ class Router:
         rules: AddressRules,
         queue: Callable[..., Queue],
         dispatcher: Callable[[], RoundRobin],
-        accounting: Accounting,
+        accounting: MemoryAccounting,
     ) -> None:
         self._rules = rules
         self._accounting = accounting
@@ -63,7 +63,7 @@ class Router:
         self._messages = 0
         self._subscriptions = 0
         self._stored: Stored | None = None
-        self.special: Callable[[str, Account], Address | None] = lambda name, account: None
+        self.special: Callable[[str, MemoryAccount], Address | None] = lambda name, account: None
         """Makes the address of a name that stands for something else than queues; None for all
         others."""
         for each in settings.addresses:

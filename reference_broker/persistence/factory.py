@@ -8,11 +8,11 @@ import os
 from pathlib import Path
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
 from brokerproof.reference_broker.persistence.disk import Disk, sync_folder
 from brokerproof.reference_broker.persistence.pages import PageLimits
 from brokerproof.reference_broker.persistence.recovery import Folder, recover
 from brokerproof.reference_broker.persistence.store import Store, StoreOptions
+from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
 
 NO_LIMIT = 2**63

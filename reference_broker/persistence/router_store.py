@@ -8,13 +8,13 @@ from functools import partial
 
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
+from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount
-from brokerproof.reference_broker.families.artemis.admission import Verdict
 from brokerproof.reference_broker.kernel.address import Address
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Claim, Message
 from brokerproof.reference_broker.kernel.queue import Queue
-from brokerproof.reference_broker.kernel.spool import Spool
 from brokerproof.reference_broker.persistence.operations import QueueMade
 from brokerproof.reference_broker.persistence.store import Store
 

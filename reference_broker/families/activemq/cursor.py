@@ -1,7 +1,7 @@
 """Where the messages of a queue are while they wait, and what that costs (ACTIVEMQ-PFC-7).
 
 A message is in memory, charged to the memory of its queue, or it lies on disk
-(:mod:`brokerproof.reference_broker.kernel.spool`) and has left memory. What is not persistent is
+(:mod:`brokerproof.reference_broker.families.activemq.spool`) and has left memory. What is not persistent is
 charged to the temporary store meanwhile, by its octets there; a persistent message is charged to
 the store in any case, where there is one. The cursor of a queue decides:
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
 from brokerproof.reference_broker.families.activemq.cursor import QueueClaim
+from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import TopicClaim
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue
-from brokerproof.reference_broker.kernel.spool import Spool
 from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.persistence.cursor import Place
 from brokerproof.reference_broker.persistence.store import KeptPlace

@@ -13,24 +13,21 @@ Ends of line between frames are octets, but no frame. So a peer that falls silen
 second or the third look after its last octet; that is R to 3 R later, and 2 R at least if its last
 octets were a frame's or it never fell silent before.
 
-Looks are computed and not walked, as in
-:mod:`brokerproof.reference_broker.families.artemis.ttl_liveness`.
+Looks are computed and not walked.
 """
 
 from __future__ import annotations
 
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
-
-NEVER: Instant = 2**63 - 1
+from brokerproof.reference_broker.kernel.liveness import NEVER, SilenceMonitor
 
 
-class InactivityMonitor(LivenessMonitor):
+class InactivityMonitor(SilenceMonitor):
     """Watches what one connection receives. Nothing is watched before :meth:`agreed`, nor with a
     ``ttl`` of 0: R."""
 
     def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
-        super().__init__(start, interval, 0, now)
+        super().__init__(0, now)
         self._first = now
         self._frame = True
 

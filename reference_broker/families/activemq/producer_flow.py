@@ -47,7 +47,7 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
     UsageAccount,
     UsageAccounting,
 )
-from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.deadlines import Deadline, Deadlines
 from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Message

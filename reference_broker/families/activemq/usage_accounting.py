@@ -29,13 +29,13 @@ from brokerproof.reference_broker.families.activemq.cursor import (
     cursor_of,
 )
 from brokerproof.reference_broker.families.activemq.usage import BrokerUsage, Usage
-from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
+from brokerproof.reference_broker.kernel.accounting import MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.destinations import is_topic
 from brokerproof.reference_broker.kernel.message import Claim, Message
 from brokerproof.reference_broker.persistence.codec import is_durable
 from brokerproof.reference_broker.protocols.amqp10.message import AmqpMessage
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
+from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
 
 TEXT = 4
@@ -112,7 +112,7 @@ class HeldClaim:
         """Nothing changes about memory."""
 
 
-class UsageAccount(Account):
+class UsageAccount(MemoryAccount):
     """The usage of one destination, whose name is qualified."""
 
     accounting: UsageAccounting
@@ -159,7 +159,7 @@ class UsageAccount(Account):
             self.accounting.forget(self)
 
 
-class UsageAccounting(Accounting):
+class UsageAccounting(MemoryAccounting):
     """The usage of all destinations of a broker. ``cursors`` keep what waits in queues."""
 
     def __init__(
@@ -168,7 +168,7 @@ class UsageAccounting(Accounting):
         rules: AddressRules,
         cursors: Mapping[Kind, type[Cursor]] = CURSORS,
     ) -> None:
-        super().__init__(settings, rules)
+        super().__init__(rules)
         self.cursors = cursors
         assert settings.activemq is not None
         self.activemq = settings.activemq
@@ -180,4 +180,7 @@ class UsageAccounting(Accounting):
         found = self._accounts.get(name)
         if isinstance(found, UsageAccount):
             return found
-        return UsageAccount(name, self._rules.of(name), self)
+        return self.new_account(name, self._rules.of(name))
+
+    def new_account(self, name: str, rule: Rule) -> UsageAccount:
+        return UsageAccount(name, rule, self)

@@ -18,24 +18,11 @@ long as there is room.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.families.artemis.accounting import Accounting
-
-
-class Verdict(enum.Enum):
-    """What becomes of a message."""
-
-    TAKE = enum.auto()
-    DROP = enum.auto()
-    """Taken, and lost: the producer does not learn of it."""
-    REFUSE = enum.auto()
-    WAIT = enum.auto()
-    """Not now: it is to be offered again when there is room. What was granted credit is taken all
-    the same."""
-
+from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
+from brokerproof.reference_broker.kernel.admission import AdmissionControl, Verdict
 
 _OF_FULL = {
     FullPolicy.BLOCK: Verdict.WAIT,
@@ -44,28 +31,24 @@ _OF_FULL = {
 }
 
 
-class Admission:
-    """Asked by the name of an address; the empty name is a producer that has not named one yet."""
+class Admission(AdmissionControl):
+    """Makes producers wait by the policy of a full address."""
 
-    def __init__(self, accounting: Accounting) -> None:
+    def __init__(self, accounting: MemoryAccounting) -> None:
+        super().__init__()
         self._accounting = accounting
-        self.storing: Callable[[str], Verdict] | None = None
-        """What the disk has to say about a message for an address, where there is one."""
         self._waiting: dict[str, dict[Callable[[], None], int | None]] = {}
         """By address who waits, and at which size of the address there was no more for it than it
         has."""
         self._where: dict[Callable[[], None], str] = {}
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
-        """Whether a producer may go on at ``address``. If not, ``on_room`` is called once when it
-        may, unless it asks again."""
         if self._is_open(address):
             return True
         self._wait(address, on_room, None)
         return False
 
     def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
-        """``on_room`` is called once when ``address`` has room, and another size than now."""
         self._wait(address, on_room, self._accounting.find(address).size)
 
     def _wait(self, address: str, on_room: Callable[[], None], size: int | None) -> None:
@@ -74,7 +57,6 @@ class Admission:
         self._where[on_room] = address
 
     def forget(self, on_room: Callable[[], None]) -> None:
-        """``on_room`` is not to be called any more: its producer is gone, or waits no longer."""
         address = self._where.pop(on_room, None)
         if address is not None:
             waiting = self._waiting[address]
@@ -83,12 +65,9 @@ class Admission:
                 del self._waiting[address]
 
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
-        """What becomes of a message for ``address``; ``by_credit`` if its producer was held back by
-        credit alone."""
-        if self.storing is not None:
-            verdict = self.storing(address)
-            if verdict is not Verdict.TAKE:
-                return verdict
+        verdict = super().judge(address, by_credit=by_credit)
+        if verdict is not Verdict.TAKE:
+            return verdict
         account = self._accounting.find(address)
         policy = account.policy
         if policy is FullPolicy.PAGE:
@@ -98,7 +77,6 @@ class Admission:
         return _OF_FULL[policy] if account.full else Verdict.TAKE
 
     def next(self) -> Callable[[], None] | None:
-        """One of those who waited and may go on now; it waits no longer."""
         for address, waiting in self._waiting.items():
             if self._is_open(address):
                 size = self._accounting.find(address).size

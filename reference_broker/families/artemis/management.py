@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.reference_broker.families.artemis.accounting import Account
+from brokerproof.reference_broker.kernel.accounting import MemoryAccount
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -39,7 +39,7 @@ class ManagementAddress(Address):
     def __init__(
         self,
         name: str,
-        account: Account,
+        account: MemoryAccount,
         addresses: Mapping[str, Address],
         send: Callable[[Envelope, bytes], object],
     ) -> None:

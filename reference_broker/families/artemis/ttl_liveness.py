@@ -18,13 +18,14 @@ where nothing happens, so a TTL of a week costs as much as one of a second.
 from __future__ import annotations
 
 from brokerproof.harness.model.time import Duration, Instant
+from brokerproof.reference_broker.kernel.liveness import SilenceMonitor
 
 
 def _up_to_multiple(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-class LivenessMonitor:
+class LivenessMonitor(SilenceMonitor):
     """Watches what one connection receives.
 
     ``start`` is the broker's start, from which the passes are counted, ``interval`` the time
@@ -33,23 +34,15 @@ class LivenessMonitor:
     """
 
     def __init__(self, start: Instant, interval: Duration, ttl: Duration, now: Instant) -> None:
+        super().__init__(ttl, now)
         self.start = start
         self.interval = interval
-        self.ttl = ttl
-        self.last_heard = now
-
-    def heard(self, now: Instant, data: bytes) -> None:
-        """``data`` arrived. Any octet is a sign of life, also those that are no frame
-        (STOMP11-HB-08, STOMP12-HB-08)."""
-        self.last_heard = now
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-        """The peer has agreed on what ``ttl`` is from ``now`` on; ``first`` is for those who look
-        at times of their own."""
         self.ttl = ttl
 
     def deadline(self) -> Instant:
-        """The pass at which the connection is closed if nothing more arrives."""
+        """Return the pass at which the connection is closed if nothing more arrives."""
         alive_at = self.start + _up_to_multiple(self.last_heard - self.start, self.interval)
         return alive_at + max(self.interval, _up_to_multiple(self.ttl, self.interval))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.harness.model.time import Duration, Instant, ms
-from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, MEMORY, Alarms
+from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY, Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 
 MEMORY_EVERY: Duration = ms(1000)

@@ -12,10 +12,10 @@ speaks of their contents, and here it is all of them. Release 4 has no such mark
 from __future__ import annotations
 
 from brokerproof.harness.model.time import Duration, Instant, ms
-from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, Alarms
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.resources import Resources
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.kernel.alarms import DISK, Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.kernel.large_body import Extract, Held, LargeBody
 from brokerproof.reference_broker.kernel.message import Entry

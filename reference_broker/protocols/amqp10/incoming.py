@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.kernel.message import Envelope

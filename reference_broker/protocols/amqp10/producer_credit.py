@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.admission import AdmissionControl
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 
 
@@ -28,7 +28,7 @@ class ProducerCredit:
     names one in each message that of its last.
     """
 
-    def __init__(self, most: int, low: int, admission: Admission, address: str) -> None:
+    def __init__(self, most: int, low: int, admission: AdmissionControl, address: str) -> None:
         self.most = most
         self.low = low
         self.address = address

@@ -17,7 +17,7 @@ from brokerproof.reference_broker.families.activemq.usage_accounting import (
     UsageAccount,
     UsageAccounting,
 )
-from brokerproof.reference_broker.families.artemis.accounting import Account
+from brokerproof.reference_broker.kernel.accounting import MemoryAccount
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.destinations import (
     QUEUE,
@@ -138,7 +138,7 @@ class StatisticsAddress(Address):
 def answered_by(router: Router, accounting: UsageAccounting) -> None:
     """From here on questions are answered."""
 
-    def special(name: str, account: Account) -> Address | None:
+    def special(name: str, account: MemoryAccount) -> Address | None:
         if not is_asked(name) or not isinstance(account, UsageAccount):
             return None
         return StatisticsAddress(name, account, router, accounting)

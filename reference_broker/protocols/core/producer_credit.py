@@ -25,8 +25,8 @@ from collections import deque
 from collections.abc import Callable
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.families.artemis.accounting import Accounting
-from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.accounting import MemoryAccounting
+from brokerproof.reference_broker.kernel.admission import AdmissionControl
 
 
 class Grants:
@@ -36,8 +36,8 @@ class Grants:
     def __init__(
         self,
         address: str,
-        accounting: Accounting,
-        admission: Admission,
+        accounting: MemoryAccounting,
+        admission: AdmissionControl,
         within_room: bool,
         grant: Callable[[int], None],
         refuse: Callable[[int], None],

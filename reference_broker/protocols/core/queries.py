@@ -4,7 +4,6 @@ and its like)."""
 from __future__ import annotations
 
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.families.artemis.address_settings import Rule
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.java_fields import int8, int32, int64
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -18,6 +17,7 @@ from brokerproof.reference_broker.protocols.core.encoding import (
     text,
     words,
 )
+from brokerproof.reference_broker.settings.address_rules import Rule
 
 _TYPES = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from brokerproof.harness.model.enums import Outcome, RoutingType
-from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.java_fields import int32, int64
 from brokerproof.reference_broker.kernel.message import Entry, Envelope
 from brokerproof.reference_broker.kernel.queue import Queue

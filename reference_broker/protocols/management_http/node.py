@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS
-from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, MEMORY
+from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY
 from brokerproof.reference_broker.kernel.context import Shared
 
 UNKNOWN = "NaN"

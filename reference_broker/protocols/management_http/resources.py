@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.reference_broker.families.rabbitmq.alarms import HERE
+from brokerproof.reference_broker.kernel.alarms import HERE
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.protocols.management_http import (
     connections,

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
-from brokerproof.reference_broker.families.artemis.admission import Verdict
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
 from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
 from brokerproof.reference_broker.kernel.large_body import Extract, LargeMessage

@@ -63,7 +63,6 @@ from collections.abc import Iterable, Iterator
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import Instant, ms
-from brokerproof.reference_broker.families.activemq.inactivity import NEVER
 from brokerproof.reference_broker.families.artemis.ttl_liveness import Beats
 from brokerproof.reference_broker.kernel.connection_info import (
     BLOCKED,
@@ -73,6 +72,7 @@ from brokerproof.reference_broker.kernel.connection_info import (
 )
 from brokerproof.reference_broker.kernel.context import Shared
 from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.liveness import NEVER
 from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.kernel.outbox import PauseReason
 from brokerproof.reference_broker.kernel.passwords import admitted

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from brokerproof.harness.model.time import Duration, Instant
-from brokerproof.reference_broker.families.activemq.inactivity import NEVER, InactivityMonitor
+from brokerproof.reference_broker.families.activemq.inactivity import InactivityMonitor
+from brokerproof.reference_broker.kernel.liveness import NEVER
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.heartbeat import Agreement, HeartBeatNegotiator
 

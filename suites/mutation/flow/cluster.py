@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.families.rabbitmq.alarms import DISK, HERE, Alarms
+from brokerproof.reference_broker.kernel.alarms import DISK, HERE, Alarms
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.throttle import Throttle

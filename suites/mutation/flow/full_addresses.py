@@ -10,7 +10,8 @@ from typing import Any
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting, Charge
-from brokerproof.reference_broker.families.artemis.admission import Admission, Verdict
+from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.credit import ReceiverCredit
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.protocols.amqp10 import conditions
@@ -33,7 +34,7 @@ def counting(parts: Parts, account: type[Account]) -> Parts:
     """``parts`` with other accounts of addresses."""
 
     class Faulty(Accounting):
-        new_account = account
+        account_class = account
 
     return replace(parts, accounting=Faulty)
 

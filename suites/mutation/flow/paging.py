@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from brokerproof.reference_broker.assembly import Parts
 from brokerproof.reference_broker.families.artemis.accounting import Account, Accounting, Charge
-from brokerproof.reference_broker.families.artemis.admission import Admission, Verdict
+from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.message import Claim, Entry, Message
 from brokerproof.reference_broker.kernel.queue import Browser, Queue
 from brokerproof.suites.mutation.mutant import Group, Reached
@@ -156,7 +157,7 @@ def one_full_address_takes_all_to_disk(parts: Parts, reached: Reached) -> Parts:
             return reached.instead(super().full, super().full or alike)
 
     class Faulted(Accounting):
-        new_account = Faulty
+        account_class = Faulty
 
     return replace(parts, accounting=Faulted)
 
@@ -178,6 +179,6 @@ def the_first_queue_makes_room(parts: Parts, reached: Reached) -> Parts:
         new_charge = Early
 
     class Faulted(Accounting):
-        new_account = Faulty
+        account_class = Faulty
 
     return replace(parts, accounting=Faulted)

@@ -14,7 +14,7 @@ from brokerproof.harness.model.time import seconds
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.targets import target_file
 from brokerproof.reference_broker.config.artemis import broker_xml
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules
+from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.suites.steps import address_full
 from brokerproof.suites.steps.address_full import (
     LIMIT,

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from brokerproof.harness.model.broker_io import SendBytes
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules
+from brokerproof.reference_broker.settings.address_rules import AddressRules
 from brokerproof.reference_broker.settings.settings import (
     Acceptor,
     AddressSetting,

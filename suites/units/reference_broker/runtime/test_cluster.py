@@ -17,7 +17,7 @@ from brokerproof.harness.model.broker_io import (
 )
 from brokerproof.harness.model.time import seconds
 from brokerproof.harness.targets.target_file import BadTarget, load
-from brokerproof.reference_broker.families.rabbitmq.alarms import Alarms
+from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.runtime import cluster
 
 READ = ResourcesRead(memory_used=100, memory_total=1000, disk_free=10**9)

@@ -16,8 +16,8 @@ from brokerproof.reference_broker.families.artemis.accounting import (
     Account,
     Accounting,
 )
-from brokerproof.reference_broker.families.artemis.address_settings import AddressRules, Rule
 from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import AddressSetting, Settings
 from brokerproof.suites.units.drivers.amqp10 import Desk, Peer, message
 from brokerproof.suites.units.drivers.broker import Driver, frames, only, patient, send, subscribe

@@ -10,11 +10,11 @@ from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRe
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.reference_broker.config.rabbitmq import rabbitmq_conf
-from brokerproof.reference_broker.families.rabbitmq.alarms import Alarms
 from brokerproof.reference_broker.families.rabbitmq.resources import (
     ASSUMED_MEMORY,
     Resources,
 )
+from brokerproof.reference_broker.kernel.alarms import Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.runtime.control_input import Control
 from brokerproof.suites.units.drivers.amqp091 import Driver

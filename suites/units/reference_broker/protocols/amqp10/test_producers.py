@@ -10,7 +10,8 @@ import pytest
 
 from brokerproof.reference_broker.assembly import STANDARD
 from brokerproof.reference_broker.families.artemis.accounting import Accounting
-from brokerproof.reference_broker.families.artemis.admission import Admission, Verdict
+from brokerproof.reference_broker.families.artemis.admission import Admission
+from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.protocols.amqp10.messaging import (
     Accepted,
     Header,

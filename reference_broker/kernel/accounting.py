@@ -1,0 +1,153 @@
+"""The memory that messages occupy, by address: what every family counts, whatever its limits are.
+
+An account stays as long as its address exists or anything is charged to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from brokerproof.harness.model.enums import FullPolicy
+from brokerproof.reference_broker.kernel.large_body import Held
+from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
+
+
+class MemoryAccount(ABC):
+    """The memory of one address. ``size`` in bytes, ``messages`` are copies."""
+
+    def __init__(self, name: str, rule: Rule, accounting: MemoryAccounting) -> None:
+        self.name = name
+        self.policy: FullPolicy = rule.address_full_policy
+        self.accounting = accounting
+        self.size = 0
+        self.messages = 0
+        self.wanted = 0
+        """How many addresses of that name exist now: 0 or 1, or 2 for a moment."""
+
+    @property
+    def full(self) -> bool:
+        """True if the policy applies to the next message."""
+        return False
+
+    @property
+    def room(self) -> int | None:
+        """Bytes until the address is full, 0 once it is; None without any limit."""
+        return None
+
+    @property
+    def rejects(self) -> bool:
+        """True if messages are refused that their producer had credit for."""
+        return False
+
+    @abstractmethod
+    def charge(self, message: Message, queues: int) -> Claim:
+        """Charge ``message`` for as many queues, at least one."""
+
+    @abstractmethod
+    def hold(self, message: Message) -> Claim:
+        """Charge ``message`` for a transaction that has not ended."""
+
+
+class MemoryAccounting(ABC):
+    """The memory of all addresses of a broker. ``size`` in bytes, ``messages`` are copies."""
+
+    def __init__(self, rules: AddressRules) -> None:
+        self.size = 0
+        self.messages = 0
+        self._rules = rules
+        self._accounts: dict[str, MemoryAccount] = {}
+
+    @abstractmethod
+    def new_account(self, name: str, rule: Rule) -> MemoryAccount:
+        """Return an empty account."""
+
+    @property
+    def full(self) -> bool:
+        """True if all addresses together have reached a limit."""
+        return False
+
+    @property
+    def room(self) -> int | None:
+        """Bytes until all addresses together reach their limit; None without one."""
+        return None
+
+    def open(self, name: str) -> MemoryAccount:
+        """Return the account of an address that exists from now on."""
+        account = self._accounts[name] = self.find(name)
+        account.wanted += 1
+        return account
+
+    def close(self, account: MemoryAccount) -> None:
+        """The address does not exist any more. Its account stays while something is charged to
+        it."""
+        account.wanted -= 1
+        self.forget(account)
+
+    def find(self, name: str) -> MemoryAccount:
+        """Return the account of an address, or an empty one that is not kept if there is no such
+        address."""
+        return self._accounts.get(name) or self.new_account(name, self._rules.of(name))
+
+    def forget(self, account: MemoryAccount) -> None:
+        """Drop ``account`` if it is unused."""
+        if (
+            not account.wanted
+            and not account.messages
+            and self._accounts.get(account.name) is account
+        ):
+            del self._accounts[account.name]
+
+
+class Charge:
+    """What one message occupies at its address, as long as ``holders`` (places in queues, or a
+    transaction) have it."""
+
+    __slots__ = ("_account", "_holders", "_octets", "_reference")
+
+    def __init__(self, account: MemoryAccount, octets: int, holders: int, reference: int) -> None:
+        self._account = account
+        self._octets = octets
+        self._holders = holders
+        self._reference = reference
+        octets += holders * reference
+        account.size += octets
+        account.messages += 1
+        everything = account.accounting
+        everything.size += octets
+        everything.messages += 1
+
+    def release(self) -> None:
+        """Give one holder's part back. Called once by each."""
+        account, octets = self._account, self._reference
+        everything = account.accounting
+        self._holders -= 1
+        if not self._holders:
+            octets += self._octets
+            account.messages -= 1
+            everything.messages -= 1
+            if not account.wanted:
+                everything.forget(account)
+        account.size -= octets
+        everything.size -= octets
+
+    def failed(self, failures: int) -> None:
+        """A delivery that failed changes nothing about memory."""
+
+
+class UnlimitedAccount(MemoryAccount):
+    """An address that never gets full: its messages are counted by their bytes."""
+
+    def charge(self, message: Message, queues: int) -> Claim:
+        charge = Charge(self, message.size(), queues, 0)
+        return charge if message.large is None else Held(charge, message.large, queues)
+
+    def hold(self, message: Message) -> Claim:
+        return self.charge(message, 1)
+
+
+class UnlimitedAccounting(MemoryAccounting):
+    """The memory of a broker that sets no limits to addresses."""
+
+    def new_account(self, name: str, rule: Rule) -> MemoryAccount:
+        return UnlimitedAccount(name, rule, self)

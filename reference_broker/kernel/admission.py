@@ -1,0 +1,50 @@
+"""The question of producers whether an address takes more messages, asked before they get credit
+and before each message."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+
+class Verdict(enum.Enum):
+    """What becomes of a message."""
+
+    TAKE = enum.auto()
+    DROP = enum.auto()
+    """Taken, and lost: the producer does not learn of it."""
+    REFUSE = enum.auto()
+    WAIT = enum.auto()
+    """Not now: it is to be offered again when there is room. What was granted credit is taken all
+    the same."""
+
+
+class AdmissionControl:
+    """Admits everything that the disk can take. Families with limits of memory override it.
+
+    Asked by the name of an address; the empty name is a producer that has not named one yet.
+    """
+
+    def __init__(self) -> None:
+        self.storing: Callable[[str], Verdict] | None = None
+        """The disk's verdict about a message for an address, where there is one."""
+
+    def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
+        """Return True if a producer may go on at ``address``. If not, ``on_room`` is called once
+        when it may, unless it asks again."""
+        return True
+
+    def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
+        """Call ``on_room`` once when ``address`` has room, and another size than now."""
+
+    def forget(self, on_room: Callable[[], None]) -> None:
+        """Do not call ``on_room`` any more: its producer is gone, or waits no longer."""
+
+    def judge(self, address: str, *, by_credit: bool) -> Verdict:
+        """Return what becomes of a message for ``address``; ``by_credit`` if its producer was held
+        back by credit alone."""
+        return Verdict.TAKE if self.storing is None else self.storing(address)
+
+    def next(self) -> Callable[[], None] | None:
+        """Return one of those that waited and may go on now; it waits no longer."""
+        return None
