@@ -19,6 +19,22 @@ from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.refusals import bystander
 
+MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}
+CLOSE_AFTER_ERROR = "STOMP12-ERR-02"
+SHORT_MESSAGE = {
+    "1.0": ("STOMP10-ERROR-02",),
+    "1.1": ("STOMP11-ERR-02",),
+    "1.2": ("STOMP12-ERR-03", "STOMP12-FH-11"),
+}
+RECEIPT_ID = {"1.1": "STOMP11-ERR-05", "1.2": "STOMP12-ERR-06"}
+POINTS_TO_FRAME = {"1.1": ("STOMP11-ERR-04",), "1.2": ("STOMP12-ERR-05", "STOMP12-FH-14")}
+BODY_LENGTH = {"1.0": "STOMP10-ERROR-04", "1.1": "STOMP11-ERR-06", "1.2": "STOMP12-ERR-07"}
+BODY_OPTIONAL = {"1.0": "STOMP10-ERROR-03", "1.1": "STOMP11-ERR-03", "1.2": "STOMP12-ERR-04"}
+CONTENT_TYPE = {"1.1": "STOMP11-ERR-07", "1.2": "STOMP12-ERR-08"}
+MIME_TYPE = {"1.1": "STOMP11-HDR-06", "1.2": "STOMP12-HDR-08"}
+OTHERS_SERVED = {"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
+MISTAKE_ENDS = {"1.1": ("STOMP11-SEND-07",), "1.2": ("STOMP12-SEND-07", "STOMP12-ERR-02")}
+
 MIME = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+"
 
 
@@ -72,29 +88,29 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
         )
 
 
-@case({"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"})
+@case(MAY_SEND_ERROR)
 def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
-    """Frames come that cannot be processed. The server may say so with ERROR; how often it does is
-    recorded. Other connections notice nothing."""
+    """Frames that cannot be processed may be answered with ERROR. Other connections are served as
+    before."""
     with bystander(target, version):
         came = [each.mistake.words for each in answers(target, version, receipts=True)]
     target.record_finding(
-        target.cited,
+        MAY_SEND_ERROR[version],
         bool(came),
         f"of {len(MISTAKES) + 1} mistakes {len(came)} got an ERROR: {', '.join(came)}",
     )
 
 
-@case("STOMP12-ERR-02")
+@case(CLOSE_AFTER_ERROR)
 def test_the_connection_ends_right_after_error(target: Bench) -> None:
-    """Frames come that cannot be processed. Wherever an ERROR answers, the server closes the
-    connection behind it, and no other frame comes any more."""
+    """After an ERROR that answers a frame the server sends nothing more and closes the
+    connection."""
     with bystander(target, "1.2"):
         for answer in answers(target, "1.2", receipts=False):
             closed = target.wait_until(lambda peer=answer.peer: peer.ended is not None, PATIENCE)
             later = [each.brief() for each in answer.peer.inbox if each.command != "ERROR"]
             target.record_finding(
-                target.cited,
+                CLOSE_AFTER_ERROR,
                 closed and not later,
                 f"after the ERROR for {answer.mistake.words} the connection"
                 f" {'ended' if closed else 'stayed open for 10 s'}"
@@ -102,32 +118,22 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
             )
 
 
-@case(
-    {"1.0": "STOMP10-ERROR-02", "1.1": "STOMP11-ERR-02", "1.2": ("STOMP12-ERR-03", "STOMP12-FH-11")}
-)
+@case(SHORT_MESSAGE)
 def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
-    """Every ERROR should have a header message that says in a few words what is wrong: not empty,
-    one line."""
+    """Frames that cannot be processed get an ERROR whose header message is one line, not empty."""
     for answer in answers(target, version, receipts=True):
         message = answer.error.get("message")
         target.record_finding(
-            target.cited,
+            SHORT_MESSAGE[version],
             bool(message and message.strip()) and "\n" not in (message or "").strip(),
             f"the ERROR for {answer.mistake.words} has the message {message!r}",
         )
 
 
-@case(
-    {
-        "1.1": ("STOMP11-ERR-05", "STOMP11-ERR-04"),
-        "1.2": ("STOMP12-ERR-06", "STOMP12-ERR-05", "STOMP12-FH-14"),
-    }
-)
+@case(RECEIPT_ID, POINTS_TO_FRAME)
 def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str) -> None:
-    """Frames that ask for a receipt fail. Each ERROR should carry that value as receipt-id, and so
-    help to find the frame that caused it; any other header that repeats something of the frame
-    would help too, but not replace it."""
-    of_receipt, *of_others = target.cited
+    """Frames that ask for a receipt fail. Each ERROR has that value as receipt-id; another header
+    that repeats something of the frame helps as well."""
     for answer in answers(target, version, receipts=True):
         if answer.receipt is None:
             continue
@@ -136,7 +142,7 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
             f"the ERROR for {answer.mistake.words} (receipt:{answer.receipt}) is"
             f" {answer.error.brief()}"
         )
-        target.record_finding(of_receipt, said == answer.receipt, words)
+        target.record_finding(RECEIPT_ID[version], said == answer.receipt, words)
         telling = {
             answer.receipt,
             answer.mistake.command,
@@ -145,67 +151,54 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
         helps = any(
             value in telling for name, value in answer.error.headers if name != "content-length"
         )
-        target.record_finding(tuple(of_others), helps, words)
+        target.record_finding(POINTS_TO_FRAME[version], helps, words)
 
 
-@case(
-    {
-        "1.0": ("STOMP10-ERROR-04", "STOMP10-ERROR-03"),
-        "1.1": ("STOMP11-ERR-06", "STOMP11-ERR-03"),
-        "1.2": ("STOMP12-ERR-07", "STOMP12-ERR-04"),
-    }
-)
+@case(BODY_LENGTH, BODY_OPTIONAL)
 def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) -> None:
-    """The body of ERROR may go into detail or be empty; which it is is recorded. Where there is a
-    body there should be a content-length, and it must be right."""
-    length, body = target.cited
+    """Frames that cannot be processed get an ERROR with or without a body. An ERROR with a body has
+    a content-length that counts its bytes."""
     for answer in answers(target, version, receipts=True):
         said, size = answer.error.get("content-length"), len(answer.error.body)
         words = (
             f"the ERROR for {answer.mistake.words} has {size} octets of body and content-length"
             f" {said!r}"
         )
-        target.record_finding(body, True, words)
+        target.record_finding(BODY_OPTIONAL[version], True, words)
         if size or said is not None:
-            target.record_finding(length, said == str(size), words)
+            target.record_finding(BODY_LENGTH[version], said == str(size), words)
 
 
-@case({"1.1": "STOMP11-ERR-07", "1.2": "STOMP12-ERR-08"})
+@case(CONTENT_TYPE)
 def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) -> None:
-    """Where an ERROR has a body there should be a content-type that says what it is."""
+    """Frames that cannot be processed get an ERROR. An ERROR with a body has a content-type."""
     for answer in answers(target, version, receipts=True):
         if answer.error.body:
             said = answer.error.get("content-type")
             target.record_finding(
-                target.cited,
+                CONTENT_TYPE[version],
                 bool(said),
                 f"the ERROR for {answer.mistake.words} has content-type {said!r}",
             )
 
 
-@case({"1.1": "STOMP11-HDR-06", "1.2": "STOMP12-HDR-08"})
+@case(MIME_TYPE)
 def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str) -> None:
-    """A content-type that the server itself writes, into an ERROR, has the form of a MIME type."""
+    """Frames that cannot be processed get an ERROR. Its content-type, if any, is a MIME type."""
     for answer in answers(target, version, receipts=True):
         said = answer.error.get("content-type")
         if said is not None:
             target.record_finding(
-                target.cited,
+                MIME_TYPE[version],
                 re.match(MIME + r"\s*(;|$)", said) is not None,
                 f"the ERROR for {answer.mistake.words} has content-type {said!r}",
             )
 
 
-@case(
-    {
-        "1.1": ("STOMP11-SUB-02", "STOMP11-SEND-07"),
-        "1.2": ("STOMP12-SUB-02", "STOMP12-SEND-07", "STOMP12-ERR-02"),
-    }
-)
+@case(OTHERS_SERVED, MISTAKE_ENDS)
 def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> None:
-    """Two connections hold subscriptions to one queue, and one of them makes a mistake that ends
-    it. Everything that is sent afterwards reaches the other."""
-    goes_on, *ends = target.cited
+    """Of two connections subscribed to one queue, one makes a mistake that ends it. All later
+    messages reach the other."""
     queue, offender = target.destination(), target.stomp(version)
     offender.subscribe(queue, ack="client")
     with bystander(target, version) as other:
@@ -216,7 +209,7 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
         gone = target.wait_until(lambda: offender.ended is not None, PATIENCE)
         stayed = f"expected the broker to close within 10000 ms, it did not; {offender.instead()}"
         target.record_finding(
-            tuple(ends),
+            MISTAKE_ENDS[version],
             gone,
             "the broker closed the connection that made the mistake" if gone else stayed,
         )
@@ -225,4 +218,4 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
         for body in (b"one", b"two"):
             other.publish(queue, body)
         for body in (b"one", b"two"):
-            other.message(body=body, proves=goes_on)
+            other.message(body=body, proves=OTHERS_SERVED[version])

@@ -19,6 +19,22 @@ from brokerproof.suites.steps.queues import collect
 from brokerproof.suites.stomp.error_recovery_steps import MOMENT, Bystander, fate
 from brokerproof.suites.stomp.octets import Cut, cuts, raw_frame, raw_line, tap, write_in_pieces
 
+UNESCAPED = {
+    "1.1": ("STOMP11-ENC-04", "STOMP11-ENC-05", "STOMP11-ENC-06"),
+    "1.2": ("STOMP12-ENC-04", "STOMP12-ENC-05", "STOMP12-ENC-06", "STOMP12-ENC-07"),
+}
+ESCAPED = {
+    "1.1": ("STOMP11-ENC-08", "STOMP11-ENC-02"),
+    "1.2": ("STOMP12-ENC-09", "STOMP12-ENC-02"),
+}
+HEADER_ENCODING = {"1.1": "STOMP11-ENC-01", "1.2": "STOMP12-ENC-01"}
+VALUE_1_0 = "STOMP10-FRAME-03"
+ESCAPED_1_1 = "STOMP11-ENC-08"
+ESCAPED_1_2 = "STOMP12-ENC-09"
+NAME_1_0 = "STOMP10-FRAME-02"
+ASCII_1_0 = "STOMP10-FRAME-05"
+NO_ESCAPES_IN_CONNECT = {"1.1": "STOMP11-ENC-03", "1.2": "STOMP12-ENC-03"}
+
 MUST_BE_ESCAPED = {"1.1": "\\\n:", "1.2": "\\\n:\r"}
 NEIGHBOURS = (
     "n",
@@ -60,8 +76,8 @@ def for_version(pieces: list[str], version: str) -> str:
 
 
 def exchange(target: Bench, version: str, name: str, value: str) -> tuple[str | None, bytes]:
-    """One SEND with the header ``name:value``: what MESSAGE has under that name, and the server's
-    octets."""
+    """Send one SEND with the header ``name:value``. Return that header's value in MESSAGE and the
+    bytes of the server."""
     consumer, to = target.stomp(version), target.destination()
     heard = tap(consumer)
     consumer.subscribe(to)
@@ -77,41 +93,20 @@ def exchange(target: Bench, version: str, name: str, value: str) -> tuple[str | 
     return came, bytes(heard)
 
 
-@case(
-    {
-        "1.1": (
-            "STOMP11-ENC-04",
-            "STOMP11-ENC-05",
-            "STOMP11-ENC-06",
-            "STOMP11-ENC-08",
-            "STOMP11-ENC-02",
-            "STOMP11-ENC-01",
-        ),
-        "1.2": (
-            "STOMP12-ENC-04",
-            "STOMP12-ENC-05",
-            "STOMP12-ENC-06",
-            "STOMP12-ENC-07",
-            "STOMP12-ENC-09",
-            "STOMP12-ENC-02",
-            "STOMP12-ENC-01",
-        ),
-    }
-)
+@case(UNESCAPED, ESCAPED, HEADER_ENCODING)
 @over(examples=30, name=escaped_texts(), value=escaped_texts())
 def test_any_header_text_survives_from_send_to_message(
     target: Bench, version: str, name: list[str], value: list[str]
 ) -> None:
-    """A header whose name and value hold every character that the version escapes, in any order and
-    beside text that looks like escapes or takes several octets. MESSAGE has the same name and
-    value, and on the wire each of those characters is the escape that the version defines for
-    it."""
+    """A header whose name and value hold every character that the version escapes arrives in
+    MESSAGE unchanged, and on the wire each such character is written as the version's escape. One
+    scenario: one header takes every escape."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
     came, heard = exchange(target, version, key, text)
     target.require(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in heard.replace(b"\r\n", b"\n")
-    target.record_finding(target.cited[-3:-1], written, f"MESSAGE should have the line {line!r}")
+    target.record_finding(ESCAPED[version], written, f"MESSAGE should have the line {line!r}")
 
 
 BETWEEN = {"1.0": "STOMP10-FRAME-03", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-ENC-09"}
@@ -122,8 +117,8 @@ BETWEEN = {"1.0": "STOMP10-FRAME-03", "1.1": "STOMP11-ENC-08", "1.2": "STOMP12-E
 def test_header_text_survives_between_versions(
     target: Bench, version: str, sender: str, pieces: list[str]
 ) -> None:
-    """SEND comes from a session of any version, MESSAGE goes to one of this version. A value that
-    both can write arrives as it was sent, whatever each writes for it."""
+    """SEND of one version arrives as MESSAGE of another with the same header value, for every value
+    that both can write."""
     text = "".join(
         each
         for each in pieces
@@ -135,19 +130,18 @@ def test_header_text_survives_between_versions(
     producer.publish(to, b"control")
     consumer.message(body=b"control")
     producer.publish(to, b"body", {"x-word": f"<{text}>"}, receipt=False)
-    came = consumer.message(body=b"body", proves=target.cited).get("x-word")
+    came = consumer.message(body=b"body", proves=BETWEEN[version]).get("x-word")
     target.record_finding(
-        target.cited,
+        BETWEEN[version],
         came == f"<{text}>",
         f"from {sender} to {version}: '<{text!r}>' came back as {came!r}",
     )
 
 
-@case("STOMP10-FRAME-03", "STOMP11-ENC-08", "STOMP12-ENC-09", needs={"multicast"})
+@case(VALUE_1_0, ESCAPED_1_1, ESCAPED_1_2, needs={"multicast"})
 def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> None:
-    """A topic has subscribers of all three versions, and twice gets a message whose header has
-    colons and backslashes. Each of them reads the same text, though each version writes it
-    otherwise: what was encoded for one of them is not sent to the next."""
+    """A topic with subscribers of all three versions gets messages with colons and backslashes in a
+    header. Each subscriber reads the same text."""
     topic, text = target.destination(RoutingType.MULTICAST), "<a:b\\c\\n>"
     consumers = {version: target.stomp(version) for version in ("1.2", "1.0", "1.1")}
     for consumer in consumers.values():
@@ -155,7 +149,9 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
     producer = target.stomp("1.1")
     for number in range(2):
         producer.publish(topic, b"%d" % number, {"x-word": text})
-    for requirement, version in zip(target.cited, ("1.0", "1.1", "1.2"), strict=True):
+    for requirement, version in zip(
+        (VALUE_1_0, ESCAPED_1_1, ESCAPED_1_2), ("1.0", "1.1", "1.2"), strict=True
+    ):
         for number in range(2):
             came = consumers[version].message(body=b"%d" % number, proves=requirement).get("x-word")
             target.record_finding(
@@ -163,11 +159,10 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
             )
 
 
-@case("STOMP10-FRAME-03")
+@case(VALUE_1_0)
 def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench) -> None:
-    """A 1.2 client sends a header whose value has an escaped LF, behind which stands what looks
-    like another header. 1.0 has no way to write that value. Whatever a 1.0 subscriber gets of it,
-    the broker does not make a header of the rest, and the message, if it comes, is a frame."""
+    """A 1.2 client sends a header value with an escaped LF and text like a second header behind it.
+    A 1.0 subscriber gets no message, or one in which that text is no header."""
     consumer, to = target.stomp("1.0"), target.destination()
     consumer.subscribe(to)
     producer = target.stomp("1.2")
@@ -177,7 +172,7 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     forged = [each.brief() for each in came if each.get("x-forged") is not None]
     whole = b"behind" in [each.body for each in came]
     target.record_finding(
-        target.cited,
+        VALUE_1_0,
         not forged and whole,
         f"{len(came)} messages came; with a forged header: {forged}",
     )
@@ -187,26 +182,28 @@ NAMES_1_0 = st.text("abcXYZ012-_.\\/=\"'!$%&()*+,;<>?@[]^`{|}~ ", min_size=1, ma
 VALUES_1_0 = st.text("abc:\\nrc /=\"'!$%&()*+,;<>?@[]^`{|}~.", max_size=20)
 
 
-@case("STOMP10-FRAME-02", "STOMP10-FRAME-03", "STOMP10-FRAME-05")
+@case(NAME_1_0, VALUE_1_0, ASCII_1_0)
 @over(examples=20, name=NAMES_1_0, value=VALUES_1_0)
 def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) -> None:
-    """A 1.0 header: the name is any ASCII but LF and colon, the value any ASCII but LF, more colons
-    and backslashes included. Nothing is an escape: MESSAGE has the same octets."""
+    """A 1.0 SEND with a header of any ASCII, colons and backslashes in its value included, arrives
+    as MESSAGE with the same bytes."""
     key, text = (
         f"x{name}x",
         f"<a:b\\c{value}>",
     )  # both begin and end with no blank: 1.0 leaves trimming open
     came, _ = exchange(target, "1.0", key, text)
-    target.record_finding(target.cited, came == text, f"{key!r}: {text!r} came back as {came!r}")
+    target.record_finding(
+        (NAME_1_0, VALUE_1_0, ASCII_1_0), came == text, f"{key!r}: {text!r} came back as {came!r}"
+    )
 
 
 UNDEFINED = {"1.1": "STOMP11-ENC-07", "1.2": "STOMP12-ENC-08"}
 PLACES = ("value", "name", "receipt", "destination")
 
 
-def octets_behind(version: str) -> st.SearchStrategy[str]:
-    """A character that makes no escape behind a backslash: those that look like one first.
-    Delimiters are another case."""
+def undefined_characters(version: str) -> st.SearchStrategy[str]:
+    """Characters that make no escape behind a backslash, those that look like one first. Delimiters
+    have a case of their own."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
     looks_like = [each for each in "rtNCRTabfv0xu 'é" if each not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")
@@ -214,14 +211,12 @@ def octets_behind(version: str) -> st.SearchStrategy[str]:
 
 
 @case(UNDEFINED)
-@over(examples=30, behind=octets_behind("1.1"), place=st.sampled_from(PLACES), where=cuts(4))
+@over(examples=30, behind=undefined_characters("1.1"), place=st.sampled_from(PLACES), where=cuts(4))
 def test_an_undefined_escape_is_a_fatal_error(
     target: Bench, version: str, behind: str, place: str, where: tuple[Cut, ...]
 ) -> None:
-    """A SEND that is right in all but one thing: a backslash is followed by a character for which
-    the version defines no escape. The connection ends and the message is not published. A
-    connection that did nothing wrong notices nothing; the same SEND with a defined escape is
-    accepted before and after."""
+    """SEND with an undefined escape in a header ends the connection and publishes nothing. The same
+    SEND with a defined escape is accepted before and after."""
     if behind == "r" and version == "1.2":
         behind = "t"
     refuse(target, version, f"\\{behind}", place, where)
@@ -232,18 +227,19 @@ def test_an_undefined_escape_is_a_fatal_error(
 def test_a_backslash_before_a_delimiter_is_a_fatal_error(
     target: Bench, version: str, behind: str, where: tuple[Cut, ...]
 ) -> None:
-    """The same, but the backslash stands before a colon, or at the end of the header line."""
+    """SEND with a backslash before the colon or at the end of a header line ends the connection and
+    publishes nothing."""
     refuse(target, version, f"\\{behind}", "value", where)
 
 
 def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cut, ...]) -> None:
-    """Sends the defined and the undefined escape in the same ``place`` of a SEND and judges what
-    becomes of each."""
+    """Send the defined and the undefined escape in the same ``place`` of a SEND. Judge the answer
+    to each."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     bystander = Bystander(target, version)
 
-    def octets(written: str, receipt: str, body: bytes) -> bytes:
+    def send_frame(written: str, receipt: str, body: bytes) -> bytes:
         named = to.name + written if place == "destination" else to.name
         lines = [
             f"destination:{named}".encode(),
@@ -257,7 +253,7 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
 
     def accepted(body: bytes) -> None:
         peer = target.stomp(version)
-        peer.write(octets("\\\\" if place != "destination" else "", "accepted", body))
+        peer.write(send_frame("\\\\" if place != "destination" else "", "accepted", body))
         peer.expect(
             frame("RECEIPT", {"receipt-id": "accepted" + ("\\" if place == "receipt" else "")})
         )
@@ -265,21 +261,23 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
 
     accepted(b"before")
     offender = target.stomp(version)
-    write_in_pieces(target, offender, octets(escape, "refused", b"not sent"), where)
+    write_in_pieces(target, offender, send_frame(escape, "refused", b"not sent"), where)
     seen = fate(target, offender)
-    # What the broker takes it may hand out to our consumer, who cannot read it.
-    target.require(target.cited, seen.ended is not None, f"{escape!r} in a {place} of SEND: {seen}")
+    # The case ends here on a violation: our consumer could not read the accepted message.
+    target.require(
+        UNDEFINED[version], seen.ended is not None, f"{escape!r} in a {place} of SEND: {seen}"
+    )
     accepted(b"after")
     consumer.expect_nothing(
         for_=ms(1) if target.virtual else MOMENT,
         of=frame("MESSAGE", body=b"not sent"),
-        proves=target.cited,
+        proves=UNDEFINED[version],
         why=f"the SEND had {escape!r}",
     )
     bystander.check()
 
 
-@case({"1.1": "STOMP11-ENC-03", "1.2": "STOMP12-ENC-03"})
+@case(NO_ESCAPES_IN_CONNECT)
 @over(
     examples=30,
     text=st.lists(
@@ -287,8 +285,10 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     ).map("".join),
 )
 def test_connect_is_not_unescaped(target: Bench, version: str, text: str) -> None:
-    """CONNECT has a header of the client's own with backslashes and colons as they are. Neither is
-    an escape there, so none can be undefined: CONNECTED comes, as without the header."""
+    """CONNECT with backslashes and colons in a header of the client's own is answered with
+    CONNECTED."""
     target.stomp(version)
     peer = target.peer(version)
-    peer.connect((*target.connect_headers(version), ("x-words", text)), proves=target.cited)
+    peer.connect(
+        (*target.connect_headers(version), ("x-words", text)), proves=NO_ESCAPES_IN_CONNECT[version]
+    )

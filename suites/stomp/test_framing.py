@@ -29,6 +29,15 @@ from brokerproof.suites.stomp.octets import (
     write_octet_by_octet,
 )
 
+FRAME_ENDS = {
+    "1.0": ("STOMP10-FRAME-01", "STOMP10-FRAME-04"),
+    "1.1": ("STOMP11-FRAME-01",),
+    "1.2": ("STOMP12-FRAME-02",),
+}
+CR_LF = "STOMP12-FRAME-01"
+CR_IN_LINE = "STOMP11-FRAME-04"
+COMMANDS_1_0 = "STOMP10-FRAME-06"
+
 GRAMMAR = {"1.0": "STOMP10-FRAME-01", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
 BINARY = b"\x00MESSAGE\n\n\x00\xff"
 LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
@@ -115,9 +124,8 @@ def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPe
 def test_any_split_of_a_conversation_gets_the_same_answers(
     target: Bench, version: str, where: tuple[Cut, ...]
 ) -> None:
-    """A valid conversation (CONNECT, SUBSCRIBE, three SENDs, a transaction, UNSUBSCRIBE) arrives in
-    pieces that end anywhere: inside commands, escapes, characters, bodies, between a NUL and what
-    follows. Every receipt and every message comes as it does when the octets arrive in one
+    """A valid conversation arrives in pieces that end anywhere: inside commands, escapes,
+    characters or bodies. Every RECEIPT and MESSAGE is the same as for the conversation in one
     piece."""
     speak(
         target, version, ()
@@ -127,25 +135,20 @@ def test_any_split_of_a_conversation_gets_the_same_answers(
 
 @case(GRAMMAR)
 def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, version: str) -> None:
-    """The same conversation, every octet in a piece of its own."""
+    """A valid conversation arrives byte by byte. Every RECEIPT and MESSAGE is the same as for the
+    conversation in one piece."""
     speak(target, version, None)
 
 
-@case(
-    {
-        "1.0": ("STOMP10-FRAME-01", "STOMP10-FRAME-04"),
-        "1.1": "STOMP11-FRAME-01",
-        "1.2": "STOMP12-FRAME-02",
-    }
-)
+@case(FRAME_ENDS)
 @over(
     examples=20, count=st.integers(2, 60), gaps=st.lists(st.integers(0, 5), min_size=1, max_size=6)
 )
 def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
     target: Bench, version: str, count: int, gaps: list[int]
 ) -> None:
-    """Many SENDs are written in one go, between them none, one or several ends of line. Each is
-    receipted and each message arrives."""
+    """SENDs are written in one go with none, one or several ends of line between them. Each gets
+    its RECEIPT and each message arrives."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     ends = LINE_ENDS[version]
@@ -157,17 +160,16 @@ def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
     producer = target.stomp(version)
     producer.write(said)
     for number in range(count):
-        producer.expect(frame("RECEIPT", {"receipt-id": f"n{number}"}), proves=target.cited)
+        producer.expect(frame("RECEIPT", {"receipt-id": f"n{number}"}), proves=FRAME_ENDS[version])
     for number in range(count):
-        consumer.message(body=b"body %d" % number, proves=target.cited)
+        consumer.message(body=b"body %d" % number, proves=FRAME_ENDS[version])
 
 
-@case("STOMP12-FRAME-01")
+@case(CR_LF)
 @over(examples=20, carriage=st.lists(st.booleans(), min_size=1, max_size=12))
 def test_each_line_of_a_frame_may_end_with_cr_lf(target: Bench, carriage: list[bool]) -> None:
-    """In 1.2 each line of SEND and SUBSCRIBE ends with LF or with CR LF, mixed as drawn. The CR is
-    no part of the line: the destination, the receipt id and the user's header are what stands
-    before it."""
+    """In 1.2 the lines of SEND and SUBSCRIBE end with LF or CR LF, mixed. The frames are processed,
+    and no CR becomes part of a value."""
     peer, to = target.stomp("1.2"), target.destination()
     consumer = target.stomp("1.2")
     subscribe = [
@@ -177,26 +179,26 @@ def test_each_line_of_a_frame_may_end_with_cr_lf(target: Bench, carriage: list[b
         ("receipt", "subscribed"),
     ]
     consumer.write(mixed("SUBSCRIBE", subscribe, carriage))
-    consumer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=target.cited)
+    consumer.expect(frame("RECEIPT", {"receipt-id": "subscribed"}), proves=CR_LF)
     headers = [("destination", to.name), *to.send_headers, ("x-word", "value"), ("receipt", "sent")]
     peer.write(mixed("SEND", headers, carriage, b"body"))
-    peer.expect(frame("RECEIPT", {"receipt-id": "sent"}), proves=target.cited)
-    consumer.expect(frame("MESSAGE", {"x-word": "value"}, body=b"body"), proves=target.cited)
+    peer.expect(frame("RECEIPT", {"receipt-id": "sent"}), proves=CR_LF)
+    consumer.expect(frame("MESSAGE", {"x-word": "value"}, body=b"body"), proves=CR_LF)
 
 
-@case("STOMP12-FRAME-01")
+@case(CR_LF)
 def test_connect_may_end_its_lines_with_cr_lf(target: Bench) -> None:
-    """A 1.2 client ends every line of CONNECT with CR LF. CONNECTED comes, for version 1.2."""
+    """A 1.2 CONNECT whose lines all end with CR LF is answered with CONNECTED for version 1.2."""
     target.stomp("1.2")
     peer = target.peer("1.2")
     peer.send("CONNECT", target.connect_headers("1.2"), eol=b"\r\n")
-    peer.expect(frame("CONNECTED", {"version": "1.2"}), proves=target.cited)
+    peer.expect(frame("CONNECTED", {"version": "1.2"}), proves=CR_LF)
 
 
-@case("STOMP12-FRAME-01")
+@case(CR_LF)
 def test_connect_may_mix_its_line_ends(target: Bench) -> None:
-    """Some lines of CONNECT end with LF and some with CR LF: the command alone with the one, and
-    alone with the other. CONNECTED comes, for version 1.2."""
+    """A CONNECT whose first line ends with LF and the others with CR LF, or the reverse, is
+    answered with CONNECTED for version 1.2."""
     target.stomp("1.2")
     headers = list(target.connect_headers("1.2"))
     peers = {}
@@ -207,9 +209,7 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
         came = peer.watch_for(frame("CONNECTED", {"version": "1.2"})) is not None
         ends = "CR LF, the others LF" if first else "LF, the others CR LF"
         said = "was answered CONNECTED" if came else f"was not answered CONNECTED: {peer.instead()}"
-        target.record_finding(
-            target.cited, came, f"CONNECT whose first line ends with {ends} {said}"
-        )
+        target.record_finding(CR_LF, came, f"CONNECT whose first line ends with {ends} {said}")
 
 
 def mixed(
@@ -225,10 +225,10 @@ def mixed(
     return b"".join(ended) + body + b"\x00"
 
 
-@case("STOMP11-FRAME-04")
+@case(CR_IN_LINE)
 def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
-    """A 1.1 SEND has a header line x-word:value CR LF. Only LF ends lines in 1.1, so the MESSAGE
-    carries the CR as part of the value; 1.1 has no escape for it."""
+    """A 1.1 SEND has a header line that ends with CR LF. MESSAGE has the CR as part of the
+    value."""
     consumer, to = target.stomp("1.1"), target.destination()
     heard = tap(consumer)
     consumer.subscribe(to)
@@ -239,7 +239,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     producer.write(raw_frame("SEND", [*lines, b"x-word:value\r", b"receipt:sent"], b"with a CR"))
     came = producer.watch_for(frame("RECEIPT", {"receipt-id": "sent"}))
     target.require(
-        target.cited, came is not None, f"a CR at the end of a value: {producer.instead()}"
+        CR_IN_LINE, came is not None, f"a CR at the end of a value: {producer.instead()}"
     )
     # The case looks at the octets themselves: what a broker makes of the CR may be no frame of 1.1
     # at all.
@@ -247,29 +247,29 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     found = re.findall(rb"\nx-word:([^\n]*)\n", bytes(heard))
     target.control(len(found) >= 1, "the control message has its header")
     target.record_finding(
-        target.cited, found[1:] == [b"value\r"], f"x-word:value CR came back as {found[1:]!r}"
+        CR_IN_LINE, found[1:] == [b"value\r"], f"x-word:value CR came back as {found[1:]!r}"
     )
 
 
-CASES = {"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"}
+COMMANDS_HAVE_CASE = {"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"}
 
 
-@case(CASES)
+@case(COMMANDS_HAVE_CASE)
 @over(examples=20, wrong=st.sampled_from(["send", "Send", "sEND"]), where=cuts(4))
 def test_a_command_in_other_case_is_not_that_command(
     target: Bench, version: str, wrong: str, where: tuple[Cut, ...]
 ) -> None:
-    """A frame that is a SEND but for the case of its command. Whatever the broker does with it, it
-    publishes nothing: the message of a proper SEND arrives, the other does not."""
+    """A frame whose command is send, Send or sEND publishes nothing. A proper SEND before and after
+    it does."""
     judge_no_send(target, version, wrong, where)
 
 
-@case(CASES)
+@case(COMMANDS_HAVE_CASE)
 @over(examples=10, where=cuts(4))
 def test_a_command_with_one_small_letter_is_not_that_command(
     target: Bench, version: str, where: tuple[Cut, ...]
 ) -> None:
-    """The same, when only the last letter is a small one: SENd."""
+    """A frame whose command is SENd publishes nothing. A proper SEND before and after it does."""
     judge_no_send(target, version, "SENd", where)
 
 
@@ -289,24 +289,28 @@ def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...
     consumer.message(body=b"after")
     why = f"{wrong} is not SEND; {seen}"
     consumer.expect_nothing(
-        for_=MOMENT, of=frame("MESSAGE", body=b"not sent"), proves=target.cited, why=why
+        for_=MOMENT,
+        of=frame("MESSAGE", body=b"not sent"),
+        proves=COMMANDS_HAVE_CASE[version],
+        why=why,
     )
 
 
-@case("STOMP10-FRAME-06")
+@case(COMMANDS_1_0)
 def test_every_command_of_1_0_is_known(target: Bench) -> None:
-    """A 1.0 client uses each of its commands once, in a sensible order. Each is receipted, none
-    gets ERROR."""
+    """A 1.0 client uses each of its commands once, with a receipt. Each is answered with RECEIPT
+    and none with ERROR."""
     peer, to = target.stomp("1.0"), target.destination()
-    proves = target.cited
-    peer.subscribe(to, ack="client", proves=proves)
-    peer.publish(to, b"one", proves=proves)
-    peer.request("ACK", peer.naming(peer.message(body=b"one", proves=proves)), proves=proves)
+    peer.subscribe(to, ack="client", proves=COMMANDS_1_0)
+    peer.publish(to, b"one", proves=COMMANDS_1_0)
+    peer.request(
+        "ACK", peer.naming(peer.message(body=b"one", proves=COMMANDS_1_0)), proves=COMMANDS_1_0
+    )
     for last in ("COMMIT", "ABORT"):
-        peer.request("BEGIN", {"transaction": last}, proves=proves)
-        peer.request(last, {"transaction": last}, proves=proves)
-    peer.request("UNSUBSCRIBE", {"id": "0", "destination": to.name}, proves=proves)
-    peer.request("DISCONNECT", proves=proves)
+        peer.request("BEGIN", {"transaction": last}, proves=COMMANDS_1_0)
+        peer.request(last, {"transaction": last}, proves=COMMANDS_1_0)
+    peer.request("UNSUBSCRIBE", {"id": "0", "destination": to.name}, proves=COMMANDS_1_0)
+    peer.request("DISCONNECT", proves=COMMANDS_1_0)
 
 
 HEADER_LINE = {
@@ -314,8 +318,8 @@ HEADER_LINE = {
     "1.1": re.compile(rb"(?:[^\n:\\]|\\[nc\\])+:(?:[^\n:\\]|\\[nc\\])*"),
     "1.2": re.compile(rb"(?:[^\r\n:\\]|\\[rnc\\])+:(?:[^\r\n:\\]|\\[rnc\\])*"),
 }
-"""What a line of a server's frame may be, CONNECTED apart. In 1.0 an empty value is let pass: the
-habit is universal."""
+"""Allowed header lines of a server's frames other than CONNECTED. In 1.0 an empty value is allowed
+as well, because every broker sends some."""
 UNESCAPED_LINE = re.compile(rb"[^\n:]+:[^\n]*")
 
 
@@ -325,18 +329,20 @@ def wrong_line(sent: RawFrame, version: str) -> bytes | None:
     return next((line for line in sent.lines if allowed.fullmatch(line) is None), None)
 
 
-@case(
-    {
-        "1.0": ("STOMP10-FRAME-02", "STOMP10-FRAME-03", "STOMP10-FRAME-05", "STOMP10-FRAME-07"),
-        "1.1": ("STOMP11-FRAME-03", "STOMP11-ENC-02"),
-        "1.2": ("STOMP12-FRAME-04", "STOMP12-FRAME-05", "STOMP12-ENC-02"),
-    }
-)
+HEADER_GRAMMAR = {
+    "1.0": ("STOMP10-FRAME-02", "STOMP10-FRAME-03"),
+    "1.1": ("STOMP11-FRAME-03", "STOMP11-ENC-02"),
+    "1.2": ("STOMP12-FRAME-04", "STOMP12-FRAME-05", "STOMP12-ENC-02"),
+}
+ASCII_HEADERS = {"1.0": "STOMP10-FRAME-05"}
+SERVER_COMMANDS = {"1.0": "STOMP10-FRAME-07"}
+
+
+@case(HEADER_GRAMMAR, ASCII_HEADERS, SERVER_COMMANDS)
 def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) -> None:
-    """Every octet of the server's side of a conversation is looked at: each header line of
-    CONNECTED, RECEIPT, MESSAGE and ERROR has a name, a colon and a value, and no octet in them that
-    this version keeps out of headers, although the client's own headers and receipt ids ask for
-    every one of them."""
+    """A client provokes CONNECTED, RECEIPT, MESSAGE and ERROR with every special character in its
+    headers and receipt ids. Each header line of the answers follows the grammar of the version. One
+    scenario: all sentences speak of the same bytes."""
     peer = target.peer(version)
     heard = tap(peer)
     peer.connect(target.connect_headers(version))
@@ -362,9 +368,8 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
         f"the server sent {commands}; {seen}",
     )
     wrong = next((line for each in frames if (line := wrong_line(each, version)) is not None), None)
-    grammar = target.cited[:2] if version == "1.0" else target.cited
     target.record_finding(
-        grammar,
+        HEADER_GRAMMAR[version],
         wrong is None,
         f"of {len(frames)} frames, a header line was {wrong!r}"
         if wrong
@@ -378,11 +383,11 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
             "ERROR",
         }
         target.record_finding(
-            "STOMP10-FRAME-07", known, f"the server's commands were {', '.join(commands)}"
+            SERVER_COMMANDS[version], known, f"the server's commands were {', '.join(commands)}"
         )
         heads = b"".join(line for each in frames for line in each.lines)
         target.record_finding(
-            "STOMP10-FRAME-05",
+            ASCII_HEADERS[version],
             heads.isascii(),
             f"the headers of {len(frames)} frames hold only ASCII",
         )

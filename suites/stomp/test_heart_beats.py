@@ -18,6 +18,19 @@ from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
 from brokerproof.suites.steps.strategies import near
 from brokerproof.suites.stomp.octets import tap
 
+SYNTAX = {"1.1": "STOMP11-HB-01", "1.2": "STOMP12-HB-01"}
+REQUESTED = {"1.1": "STOMP11-HB-03", "1.2": "STOMP12-HB-03"}
+SERVER_BEATS = {"1.1": "STOMP11-HB-07", "1.2": "STOMP12-HB-07"}
+AT_LEAST_EVERY = {"1.1": "STOMP11-HB-09", "1.2": "STOMP12-HB-09"}
+BEAT_IS_EOL = {"1.1": "STOMP11-HB-10", "1.2": "STOMP12-HB-10"}
+HEADER_OPTIONAL = {"1.1": "STOMP11-HB-04", "1.2": "STOMP12-HB-04"}
+SAME_AS_ZERO = {"1.1": "STOMP11-HB-05", "1.2": "STOMP12-HB-05"}
+CLIENT_BEATS = {
+    "1.1": ("STOMP11-HB-02", "STOMP11-HB-06", "STOMP11-HB-08", "STOMP11-HB-12"),
+    "1.2": ("STOMP12-HB-02", "STOMP12-HB-06", "STOMP12-HB-08", "STOMP12-HB-12"),
+}
+SILENCE = {"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}
+
 HEADER = re.compile(r"\d+,\d+")
 
 
@@ -52,22 +65,18 @@ def keep_alive(target: Bench, peer: StompPeer, every: Duration, total: Duration)
             peer.beat()
 
 
-@case(
-    {"1.1": ("STOMP11-HB-01", "STOMP11-HB-03"), "1.2": ("STOMP12-HB-01", "STOMP12-HB-03")},
-    needs={"heart-beat"},
-)
+@case(SYNTAX, REQUESTED, needs={"heart-beat"})
 @over(examples=60, cx=near([0, 1, 500, 1000, 60_000]), cy=near([0, 1, 500, 1000, 60_000]))
 def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     target: Bench, version: str, cx: int, cy: int
 ) -> None:
-    """CONNECT asks for heart-beats cx,cy. If CONNECTED has a heart-beat header it is two
-    non-negative integers separated by one comma. When the client wants none (cy=0), none come."""
-    syntax, asked = target.cited
+    """CONNECT asks for heartbeats. A heart-beat header in CONNECTED is two integers with a comma
+    between them, and a client that asks for none (cy=0) gets none."""
     peer = target.stomp(version, heart_beat=f"{cx},{cy}")
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
     target.record_finding(
-        syntax,
+        SYNTAX[version],
         header is None or HEADER.fullmatch(header) is not None,
         f"the answer to heart-beat:{cx},{cy} was {'no header' if header is None else repr(header)}",
     )
@@ -75,7 +84,9 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
         target.advance(ms(1100))
         beats = [each for each in target.events if isinstance(each, HeartBeatReceived)]
         target.record_finding(
-            asked, not beats, f"the client wants no beats (cy=0) and got {len(beats)} in 1100 ms"
+            REQUESTED[version],
+            not beats,
+            f"the client wants no beats (cy=0) and got {len(beats)} in 1100 ms",
         )
 
 
@@ -89,37 +100,38 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
     )
 
 
-@case(
-    {
-        "1.1": ("STOMP11-HB-07", "STOMP11-HB-09", "STOMP11-HB-10"),
-        "1.2": ("STOMP12-HB-07", "STOMP12-HB-09", "STOMP12-HB-10"),
-    },
-    needs={"heart-beat"},
-)
+@case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})
 @over(examples=60, cy=near([500, 1000, 1500], low=1))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
-    """The client asks for a beat every cy ms. While nothing else is sent, data arrives at least
-    every max(sx, cy) ms, beginning with CONNECTED, and what arrives is an end of line."""
-    agreed, at_least, is_eol = target.cited
+    """CONNECT asks for a heartbeat every cy ms. While no frame is sent, ends of line arrive at
+    least every max(sx, cy) ms from CONNECTED on."""
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)
     if sx == 0:
         peer.expect_nothing(for_=ms(2 * cy + 500))
         beats = signs_of_life(target, peer, _connected_at(target, peer))
         target.record_finding(
-            agreed, not beats, f"the server says that it sends none (sx=0) and sent {len(beats)}"
+            SERVER_BEATS[version],
+            not beats,
+            f"the server says that it sends none (sx=0) and sent {len(beats)}",
         )
-        target.record_finding((at_least, is_eol), True, "nothing was agreed, so nothing is due")
+        target.record_finding(
+            (AT_LEAST_EVERY[version], BEAT_IS_EOL[version]),
+            True,
+            "nothing was agreed, so nothing is due",
+        )
         return
     period = ms(max(sx, cy))
     start = _connected_at(target, peer)
     heard = tap(peer)
     for number in range(1, 4):
-        target.expect_interval(at_least, f"beat {number}", start, (0, number * period))
+        target.expect_interval(
+            AT_LEAST_EVERY[version], f"beat {number}", start, (0, number * period)
+        )
     peer.expect_nothing(for_=3 * period + ms(200))
     marks = [start, *signs_of_life(target, peer, start)]
     target.record_finding(
-        agreed,
+        SERVER_BEATS[version],
         len(marks) > 1,
         f"{len(marks) - 1} beats in three periods of {period // NS_PER_MS} ms",
     )
@@ -128,7 +140,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     ]
     longest = max(gaps[:-1], default=gaps[-1])
     target.judge_duration(
-        at_least,
+        AT_LEAST_EVERY[version],
         "longest gap between signs of life",
         max(longest, gaps[-1]),
         (0, period + target.punctuality(period)),
@@ -137,21 +149,18 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     # In 1.1 an end of line is LF and nothing else; in 1.2 a CR may stand before it.
     others = bytes(heard).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
     target.record_finding(
-        is_eol, not others, f"beats of {bytes(heard)[:20]!r}, where ends of line should come"
+        BEAT_IS_EOL[version],
+        not others,
+        f"beats of {bytes(heard)[:20]!r}, where ends of line should come",
     )
 
 
-@case(
-    {"1.1": ("STOMP11-HB-04", "STOMP11-HB-05"), "1.2": ("STOMP12-HB-04", "STOMP12-HB-05")},
-    needs={"heart-beat"},
-)
+@case(HEADER_OPTIONAL, SAME_AS_ZERO, needs={"heart-beat"})
 def test_no_header_means_no_beats(target: Bench, version: str) -> None:
-    """A CONNECT without heart-beat header is accepted, and as with 0,0 the server then sends no
-    beats."""
-    optional, same_as_zero = target.cited
+    """CONNECT without heart-beat is accepted, and the server sends no heartbeats."""
     control = target.stomp(version, heart_beat="0,500")
     peer = target.peer(version)
-    peer.connect(target.connect_headers(version), proves=optional)
+    peer.connect(target.connect_headers(version), proves=HEADER_OPTIONAL[version])
     zeros = target.stomp(version, heart_beat="0,0")
     start = target.now()
     target.advance(ms(1300))
@@ -163,25 +172,18 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
     for each, words in ((peer, "no header"), (zeros, "0,0")):
         beats = signs_of_life(target, each, start)
         target.record_finding(
-            same_as_zero, not beats, f"{len(beats)} beats with {words} in 1300 ms"
+            SAME_AS_ZERO[version], not beats, f"{len(beats)} beats with {words} in 1300 ms"
         )
     peer.settle()
 
 
-@case(
-    {
-        "1.1": ("STOMP11-HB-02", "STOMP11-HB-06", "STOMP11-HB-08", "STOMP11-HB-12"),
-        "1.2": ("STOMP12-HB-02", "STOMP12-HB-06", "STOMP12-HB-08", "STOMP12-HB-12"),
-    },
-    needs={"heart-beat"},
-)
+@case(CLIENT_BEATS, needs={"heart-beat"})
 @over(examples=40, cx=near([500, 1000], low=1), frames=st.booleans())
 def test_a_client_that_beats_as_agreed_is_not_dropped(
     target: Bench, version: str, cx: int, frames: bool
 ) -> None:
-    """A client that can send every cx ms sends an end of line, or a frame, every max(cx, sy) ms and
-    nothing else. After many periods the session still works: any data is a sign of life, and the
-    server allows for some lateness."""
+    """A client sends only an end of line or a frame every max(cx, sy) ms. Its session works after
+    many periods. One scenario: one surviving session shows that all four sentences are kept."""
     peer = target.stomp(version, heart_beat=f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy, 1))
@@ -202,7 +204,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
     )
     late = target.margin((0, period), peer.spoke_at or 0) > period
     target.record_finding(
-        target.cited,
+        CLIENT_BEATS[version],
         alive,
         f"{detail}, and the connection {'lives' if alive else f'ended: {peer.instead()}'}",
         uncertain="the host was late by more than a period" if late else None,
@@ -211,28 +213,32 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
         peer.settle()
 
 
-@case({"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}, needs={"heart-beat"})
+@case(SILENCE, needs={"heart-beat"})
 @over(examples=60, cx=near([500, 1000, 1500], low=1))
 def test_silence_is_not_death_before_the_agreed_interval(
     target: Bench, version: str, cx: int
 ) -> None:
-    """A client that agreed to send every n = max(cx, sy) ms falls silent. The server may give up,
-    but not before n ms have passed since it last heard anything."""
+    """A client that agreed to send every n = max(cx, sy) ms falls silent. The server may close the
+    connection, but not before n ms of silence."""
     peer = target.stomp(version, heart_beat=f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy))
     since = peer.spoke_at
     assert since is not None
-    target.expect_interval(target.cited, "the server may give up", since, (period, None))
+    target.expect_interval(SILENCE[version], "the server may give up", since, (period, None))
     patience = 4 * period + seconds(2)
     target.wait_until(lambda: peer.ended is not None, patience)
     if peer.ended is None:
         target.record_finding(
-            target.cited,
+            SILENCE[version],
             True,
             f"after {patience // NS_PER_MS} ms of silence the server had not given up",
         )
     else:
         target.judge_duration(
-            target.cited, "silence until the close", peer.ended.at - since, (period, None), since
+            SILENCE[version],
+            "silence until the close",
+            peer.ended.at - since,
+            (period, None),
+            since,
         )

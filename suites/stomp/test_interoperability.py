@@ -12,6 +12,9 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.suites.steps.queues import collect
 
+TEXT_OR_BYTES = "ARTEMIS-STOMP-jms-1"
+AMQ_MESSAGE_ID = "ARTEMIS-STOMP-id-1"
+
 FIXTURES = {"routing-fixtures"}
 """Our broker.xml has an acceptor ``message-ids`` with stompEnableMessageId=true."""
 NUMBERED = "amqMessageId"
@@ -23,7 +26,7 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> Non
     peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
 
 
-@case("ARTEMIS-STOMP-jms-1", needs={"text-and-bytes"})
+@case(TEXT_OR_BYTES, needs={"text-and-bytes"})
 @over(
     examples=30,
     spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
@@ -41,8 +44,8 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> Non
 def test_content_length_tells_a_client_whether_it_was_text(
     target: Bench, spoken: str, sends: list[tuple[str, bool]]
 ) -> None:
-    """Bodies are sent with a content-length, as octets, and without one, as text. A client of STOMP
-    1.0 gets each body as it was, with a content-length exactly if it was sent as octets."""
+    """Bodies are sent with content-length (bytes) and without (text). A 1.0 client gets each
+    unchanged, with a content-length exactly if it was sent with one."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken), target.stomp("1.0")
     consumer.subscribe(queue)
@@ -53,13 +56,13 @@ def test_content_length_tells_a_client_whether_it_was_text(
         for each in collect(target, consumer, len(sends))
     ]
     target.record_finding(
-        target.cited,
+        TEXT_OR_BYTES,
         came == sends,
         f"sent by {spoken} with and without content-length: {sends!r} came as {came!r}",
     )
 
 
-@case("ARTEMIS-STOMP-id-1", needs=FIXTURES)
+@case(AMQ_MESSAGE_ID, needs=FIXTURES)
 @over(
     examples=20,
     spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
@@ -69,9 +72,8 @@ def test_content_length_tells_a_client_whether_it_was_text(
 def test_with_message_ids_enabled_each_message_has_one(
     target: Bench, spoken: str, count: int, forged: bool
 ) -> None:
-    """Messages are sent through an acceptor with stompEnableMessageId=true, some with a header
-    amqMessageId of their own. Each comes with one header amqMessageId: STOMP and a number, another
-    one for each message. The same message has the same number for every subscriber."""
+    """Messages sent through an acceptor with stompEnableMessageId=true arrive with one header
+    amqMessageId: STOMP and a number of their own, the same for every subscriber."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor="message-ids"), target.stomp(spoken)
     for _ in range(count):
@@ -82,21 +84,21 @@ def test_with_message_ids_enabled_each_message_has_one(
     ids = [[value for name, value in each.headers if name == NUMBERED] for each in messages]
     right = all(len(each) == 1 and re.fullmatch(r"STOMP-?\d+", each[0]) for each in ids)
     target.record_finding(
-        target.cited,
+        AMQ_MESSAGE_ID,
         right,
         f"{count} messages have {NUMBERED} {ids!r}, each should have one: STOMP and a number",
     )
     target.record_finding(
-        target.cited,
+        AMQ_MESSAGE_ID,
         len({str(each) for each in ids}) == count,
         f"{count} messages have {NUMBERED} {ids!r}",
     )
 
 
-@case("ARTEMIS-STOMP-id-1", needs=FIXTURES)
+@case(AMQ_MESSAGE_ID, needs=FIXTURES)
 def test_by_default_a_message_has_no_number(target: Bench) -> None:
-    """A message is sent through an acceptor that does not enable message ids: it has no header
-    amqMessageId. It makes no difference by which acceptor it is received."""
+    """A message sent through an acceptor that does not enable message ids arrives without
+    amqMessageId, whichever acceptor delivers it."""
     queue = target.destination()
     producer, consumer = target.stomp("1.2"), target.stomp("1.2", acceptor="message-ids")
     consumer.subscribe(queue)
@@ -104,5 +106,5 @@ def test_by_default_a_message_has_no_number(target: Bench) -> None:
     message = consumer.message(body=b"m")
     found = message.get(NUMBERED)
     target.record_finding(
-        target.cited, found is None, f"the message came with {NUMBERED} {found!r}"
+        AMQ_MESSAGE_ID, found is None, f"the message came with {NUMBERED} {found!r}"
     )

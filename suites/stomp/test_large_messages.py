@@ -98,9 +98,8 @@ def difference(sent: bytes, came: bytes) -> str:
 def test_a_large_body_comes_whole(
     target: Bench, place: tuple[str, int], spoken: str, octets: bool, waits: bool
 ) -> None:
-    """A body with about as many octets as the acceptor's stompMinLargeMessageSize, half as many,
-    twice as many or a mebibyte is sent, as octets or as text, to a subscriber who is there or comes
-    later. It comes whole, and so does a small message behind it."""
+    """A body around stompMinLargeMessageSize, or of a mebibyte, is sent as bytes or as text before
+    or after the subscriber arrives. It arrives whole, and so does a small message behind it."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor=acceptor), target.stomp(spoken)
@@ -114,12 +113,12 @@ def test_a_large_body_comes_whole(
     came = bodies(receive(target, consumer, 2))
     what = f"{size} octets sent by {acceptor} as {'octets' if octets else 'text'}"
     target.record_finding(
-        target.cited,
+        LARGE,
         came[:1] == [body],
         f"{what}: {difference(body, came[0]) if came else 'nothing came'}",
     )
     target.record_finding(
-        target.cited,
+        LARGE,
         came[1:] == [b"small"],
         f"{what}: behind it came {[each[:20] for each in came[1:]]!r}",
     )
@@ -130,8 +129,8 @@ def test_a_large_body_comes_whole(
 def test_every_subscriber_gets_a_large_body_whole(
     target: Bench, place: tuple[str, int], listeners: int
 ) -> None:
-    """A large body is sent to a topic with several subscribers. Each gets it whole, and its header
-    properties too."""
+    """A large body sent to a topic with several subscribers arrives whole at each, with its header
+    properties."""
     acceptor, size = place
     topic = target.destination(RoutingType.MULTICAST)
     consumers = [target.stomp("1.2") for _ in range(listeners)]
@@ -146,7 +145,7 @@ def test_every_subscriber_gets_a_large_body_whole(
             difference(body, came[0][0]) + f", color is {came[0][1]}" if came else "nothing came"
         )
         target.record_finding(
-            target.cited,
+            LARGE,
             came == [(body, "red")],
             f"subscriber {number} of {size} octets by {acceptor}: {words}",
         )
@@ -159,8 +158,8 @@ def test_every_subscriber_gets_a_large_body_whole(
 def test_a_large_body_that_comes_again_is_still_whole(
     target: Bench, place: tuple[str, int], spoken: str, times: int
 ) -> None:
-    """A consumer gets a large body, does not settle it and goes, several times over. The next one
-    gets it whole again, and once it is settled it is gone."""
+    """Consumers get a large body and leave without settling it, several times. The next consumer
+    gets it whole, and once it is acknowledged it is gone."""
     acceptor, size = place
     queue = target.destination()
     body = body_of(size, octets=True)
@@ -171,7 +170,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
         messages = receive(target, consumer, 1)
         words = difference(body, messages[0].body) if messages else "nothing came"
         target.require(
-            target.cited,
+            LARGE,
             bodies(messages) == [body],
             f"{size} octets by {acceptor}, time {turn + 1}: {words}",
         )
@@ -184,7 +183,7 @@ def test_a_large_body_that_comes_again_is_still_whole(
     last.publish(queue, b"small")
     left = [each[:20] for each in bodies(collect(target, last, 1))]
     target.record_finding(
-        target.cited, left == [b"small"], f"after its ACK the next consumer got {left!r}"
+        LARGE, left == [b"small"], f"after its ACK the next consumer got {left!r}"
     )
 
 
@@ -193,9 +192,8 @@ def test_a_large_body_that_comes_again_is_still_whole(
 def test_a_body_larger_than_the_window_comes_all_the_same(
     target: Bench, place: tuple[str, int], window: int
 ) -> None:
-    """Three large bodies wait for a consumer whose window is smaller than one of them. They come
-    whole, one after the other as each is settled: a window never cuts a body and never keeps one
-    back for ever."""
+    """Three large bodies wait for a consumer whose window is smaller than one of them. They arrive
+    whole, one after the other as each is acknowledged."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp("1.2", acceptor=acceptor), target.stomp("1.2")
@@ -209,7 +207,7 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
         messages = receive(target, consumer, 1)
         words = difference(body, messages[0].body) if messages else "nothing came"
         target.require(
-            target.cited,
+            LARGE,
             bodies(messages)[:1] == [body],
             f"body {number} of {size} octets, window {window}: {words}",
         )
@@ -229,9 +227,8 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
 def test_a_body_far_larger_than_any_buffer_comes_whole(
     target: Bench, octets: bool, waits: bool
 ) -> None:
-    """A body of mebibytes, five over real sockets, is sent to a subscriber who is there or comes
-    later. It comes whole, with a message before and one behind it in their places, and is gone when
-    it is acknowledged."""
+    """A body of a mebibyte (five over real sockets) is sent before or after the subscriber arrives.
+    It arrives whole, in its place between two small ones, and is gone once acknowledged."""
     queue = target.destination()
     producer, consumer = target.stomp(), target.stomp()
     body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, octets=octets)
@@ -251,9 +248,9 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
         if len(came) > 1
         else f"{len(came)} messages came; {consumer.instead()}"
     )
-    target.require(target.cited, came[1:2] == [body], f"{what}: {words}")
+    target.require(LARGE, came[1:2] == [body], f"{what}: {words}")
     target.record_finding(
-        target.cited,
+        LARGE,
         came[::2] == [b"before", b"behind"],
         f"{what}: around it {[each[:9] for each in came[::2]]}",
     )
@@ -261,5 +258,5 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     consumer.request("DISCONNECT")
     left = left_in(target, queue, "1.2", 0)
     target.record_finding(
-        target.cited, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left"
+        LARGE, left == [], f"{what}: after its ACK {[each[:9] for each in left]} was left"
     )

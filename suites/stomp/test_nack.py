@@ -16,28 +16,31 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.suites.steps.queues import QUIET, bodies, held, left_in, numbered, publish_all
 from brokerproof.suites.steps.refusals import bystander, refused
 
+NACK_ID = {"1.1": ("STOMP11-NACK-01",), "1.2": ("STOMP12-NACK-01", "STOMP12-FH-06")}
+SERVER_CHOICE = {"1.1": "STOMP11-NACK-03", "1.2": "STOMP12-NACK-03"}
+NACK_NAMES_MESSAGE = {"1.1": "STOMP11-NACK-01", "1.2": "STOMP12-NACK-01"}
+INDIVIDUAL_NACK = {
+    "1.1": ("STOMP11-NACK-04", "STOMP11-SUB-11"),
+    "1.2": ("STOMP12-NACK-04", "STOMP12-SUB-13"),
+}
+CUMULATIVE_NACK = {"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}
+
 NAMELESS = {
     "1.1": {"no message-id": ("subscription",), "no subscription": ("message-id",)},
     "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
 }
 
 
-@case(
-    {
-        "1.1": ("STOMP11-NACK-01", "STOMP11-NACK-03"),
-        "1.2": ("STOMP12-NACK-01", "STOMP12-FH-06", "STOMP12-NACK-03"),
-    },
-    needs={"nack"},
-)
+@case(NACK_ID, SERVER_CHOICE, needs={"nack"})
 def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
     target: Bench, version: str
 ) -> None:
-    """A message is refused by what its MESSAGE said. The NACK is confirmed. Whether the message
-    comes to this client again, to another, or to none is the server's choice and is recorded."""
+    """A NACK that names its message as the version requires is confirmed. The message may be
+    delivered to the same client, to another, or to none."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unwanted")
     message = held(target, consumer, queue, 1, "client-individual")[0]
-    consumer.request("NACK", consumer.naming(message), proves=target.cited[:-1])
+    consumer.request("NACK", consumer.naming(message), proves=NACK_ID[version])
     target.advance(QUIET)
     again = consumer.take_messages()
     consumer.request("UNSUBSCRIBE", {"id": "0"})
@@ -49,15 +52,17 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
         if left
         else "was given to nobody"
     )
-    target.record_finding(target.cited[-1:], consumer.ended is None, f"the refused message {fate}")
+    target.record_finding(
+        SERVER_CHOICE[version], consumer.ended is None, f"the refused message {fate}"
+    )
 
 
-@case({"1.1": "STOMP11-NACK-01", "1.2": "STOMP12-NACK-01"}, needs={"nack"})
+@case(NACK_NAMES_MESSAGE, needs={"nack"})
 def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
-    """A header by which NACK names its message is left out. The NACK must not be confirmed, and the
-    message stays unsettled: the next consumer finds it. The complete NACK is accepted before."""
+    """NACK without a header that names its message is not confirmed, and the next consumer gets the
+    message. A complete NACK is accepted before."""
     for words, kept in NAMELESS[version].items():
         with bystander(target, version):
             queue, consumer = target.destination(), target.stomp(version)
@@ -72,26 +77,24 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
                 victim,
                 "NACK",
                 tuple((name, message[name]) for name in kept),
-                refuses=target.cited,
+                refuses=NACK_NAMES_MESSAGE[version],
             )
             victim.leave(CloseHow.RESET)
             left = left_in(target, other, version, 1)
             target.record_finding(
-                target.cited, left == [b"held"], f"after a NACK with {words} the queue had {left!r}"
+                NACK_NAMES_MESSAGE[version],
+                left == [b"held"],
+                f"after a NACK with {words} the queue had {left!r}",
             )
 
 
-@case(
-    {"1.1": ("STOMP11-NACK-04", "STOMP11-SUB-11"), "1.2": ("STOMP12-NACK-04", "STOMP12-SUB-13")},
-    needs={"nack"},
-)
+@case(INDIVIDUAL_NACK, needs={"nack"})
 @over(examples=30, count=st.integers(2, 8), which=st.integers(0, 7))
 def test_in_mode_client_individual_a_nack_covers_one_message(
     target: Bench, version: str, count: int, which: int
 ) -> None:
-    """Some messages arrive in mode client-individual and one of them is refused. All the others
-    were neither settled nor refused: the first of them can still be acknowledged, and when the
-    connection is lost the next consumer gets the rest."""
+    """In mode client-individual one of several messages is refused. The others stay unsettled: the
+    first can be acknowledged, and after a connection loss the next consumer gets the rest."""
     which %= count
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(count)
@@ -99,22 +102,21 @@ def test_in_mode_client_individual_a_nack_covers_one_message(
     messages = held(target, consumer, queue, count, "client-individual")
     consumer.nack(messages[which], receipt=True)
     first, *others = [number for number in range(count) if number != which]
-    consumer.request("ACK", consumer.naming(messages[first]), proves=target.cited)
+    consumer.request("ACK", consumer.naming(messages[first]), proves=INDIVIDUAL_NACK[version])
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, count - 2)
     target.record_finding(
-        target.cited,
+        INDIVIDUAL_NACK[version],
         {sent[number] for number in others} <= set(left),
         f"number {which} of {count} was refused and number {first} acknowledged, the next consumer"
         f" got {left!r}",
     )
 
 
-@case({"1.1": "STOMP11-NACK-04", "1.2": "STOMP12-NACK-04"}, needs={"nack"})
+@case(CUMULATIVE_NACK, needs={"nack"})
 def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: str) -> None:
-    """Three messages arrive in mode client and the second is refused. The first is refused with it:
-    whatever the server does with the second it does with the first, at once or when the connection
-    is lost. The third is untouched."""
+    """In mode client the second of three messages is refused. The first shares its fate, and the
+    third is untouched."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)
@@ -126,7 +128,7 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
     target.advance(QUIET)
     at_once = set(bodies(consumer.take_messages())) | set(bodies(other.take_messages()))
     target.record_finding(
-        target.cited,
+        CUMULATIVE_NACK[version],
         (sent[0] in at_once) == (sent[1] in at_once) and sent[2] not in at_once,
         f"the second of three was refused in mode client; at once came again: {sorted(at_once)!r}",
     )
@@ -135,7 +137,7 @@ def test_in_mode_client_a_nack_covers_what_came_before(target: Bench, version: s
     other.leave()
     left = left_in(target, queue, version, 1 if not at_once else 3)
     target.record_finding(
-        target.cited,
+        CUMULATIVE_NACK[version],
         sent[2] in left and (sent[0] in left) == (sent[1] in left),
         f"the second of three was refused in mode client; the next consumer got {left!r}",
     )

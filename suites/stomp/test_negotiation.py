@@ -14,6 +14,12 @@ from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, StompPeer, f
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.stomp.error_recovery_steps import fate
 
+HIGHEST_COMMON = ("STOMP11-NEGO-04", "STOMP12-NEGO-04")
+DEFAULT = ("STOMP11-NEGO-03", "STOMP12-NEGO-03")
+LISTS_VERSIONS = {"1.1": "STOMP11-NEGO-05", "1.2": "STOMP12-NEGO-05"}
+MAY_REFUSE = {"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"}
+REFUSED_WITH_ERROR = {"1.1": "STOMP11-CONNECT-03", "1.2": "STOMP12-CONNECT-03"}
+
 KNOWN = ("1.0", "1.1", "1.2")
 STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1", "x")
 
@@ -53,12 +59,11 @@ def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
         yield {"offered": offered}
 
 
-@case("STOMP11-NEGO-04", "STOMP12-NEGO-04")
+@case(*HIGHEST_COMMON)
 @over(examples=20, always=turned_round, offered=offers())
 def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -> None:
-    """accept-version lists versions, some of which the server has, in any order and with strangers
-    among them. The session has the highest version in common, says so in CONNECTED, and reads
-    headers as that version does."""
+    """CONNECT lists known and unknown versions in any order. CONNECTED names the highest common
+    version, and the session reads headers as that version does."""
     have = spoken(target)
     common = [each for each in have if each in offered]
     target.control(
@@ -68,61 +73,61 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
         return
     highest = common[-1]
     peer = opened(target, ",".join(offered), highest)
-    connected = peer.expect(CONNECTED, proves=target.cited)
+    connected = peer.expect(CONNECTED, proves=HIGHEST_COMMON)
     said = connected.get("version", "1.0")
     target.record_finding(
-        target.cited, said == highest, f"accept-version:{','.join(offered)} gave version:{said}"
+        HIGHEST_COMMON, said == highest, f"accept-version:{','.join(offered)} gave version:{said}"
     )
-    judge_dialect(target, peer, highest)
+    judge_dialect(peer, highest, HIGHEST_COMMON)
 
 
-def judge_dialect(target: Bench, peer: StompPeer, version: str) -> None:
+def judge_dialect(peer: StompPeer, version: str, proves: tuple[str, ...]) -> None:
     """The session answers a receipt whose value each version writes in its own way."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
     peer.send("BEGIN", {"transaction": "t", "receipt": text})
-    peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=target.cited)
+    peer.expect(frame("RECEIPT", {"receipt-id": text}), proves=proves)
 
 
-@case("STOMP11-NEGO-03", "STOMP12-NEGO-03")
+@case(*DEFAULT)
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
-    """CONNECT has no accept-version. If the server has 1.0 it opens a 1.0 session: CONNECTED names
-    no other version, and a backslash in a header is a backslash."""
+    """CONNECT without accept-version opens a 1.0 session: CONNECTED names no other version, and a
+    backslash in a header is a backslash."""
     peer = opened(target, None, "1.0")
-    connected = peer.expect(CONNECTED, proves=target.cited)
+    connected = peer.expect(CONNECTED, proves=DEFAULT)
     said = connected.get("version", "1.0")
     target.record_finding(
-        target.cited, said == "1.0", f"CONNECT without accept-version gave version:{said}"
+        DEFAULT, said == "1.0", f"CONNECT without accept-version gave version:{said}"
     )
-    judge_dialect(target, peer, "1.0")
+    judge_dialect(peer, "1.0", DEFAULT)
 
 
-@case(
-    {
-        "1.1": ("STOMP11-NEGO-05", "STOMP11-CONNECT-02", "STOMP11-CONNECT-03"),
-        "1.2": ("STOMP12-NEGO-05", "STOMP12-CONNECT-02", "STOMP12-CONNECT-03"),
-    }
-)
+@case(LISTS_VERSIONS, MAY_REFUSE, REFUSED_WITH_ERROR)
 @over(examples=20, offered=st.lists(st.sampled_from(STRANGE), min_size=1, max_size=4))
 def test_without_a_common_version_there_is_no_session(
     target: Bench, version: str, offered: list[str]
 ) -> None:
-    """accept-version lists only versions that no server has. The server says ERROR, which names the
-    versions it does have, and closes."""
-    listed, may, should = target.cited
+    """CONNECT with only unknown versions is answered with an ERROR that lists the server's
+    versions, and the connection closes."""
     have = spoken(target)
     peer = opened(target, ",".join(offered), version)
     connected = peer.watch_for(CONNECTED)
     asked = f"accept-version:{','.join(offered)}"
     target.require(
-        (listed, may), connected is None, f"{asked} was answered {connected and connected.brief()}"
+        (LISTS_VERSIONS[version], MAY_REFUSE[version]),
+        connected is None,
+        f"{asked} was answered {connected and connected.brief()}",
     )
     # well before a broker's handshake timeout (10 s is usual) would end the connection for another
     # reason
     seen = fate(target, peer, end_within=seconds(5))
-    target.record_finding(may, seen.refused, f"{asked}: {seen}")
-    target.record_finding(should, seen.explained and seen.ended is not None, f"{asked}: {seen}")
+    target.record_finding(MAY_REFUSE[version], seen.refused, f"{asked}: {seen}")
+    target.record_finding(
+        REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, f"{asked}: {seen}"
+    )
     if version == "1.2":
-        target.record_finding(listed, seen.explained and seen.ended is not None, f"{asked}: {seen}")
+        target.record_finding(
+            LISTS_VERSIONS[version], seen.explained and seen.ended is not None, f"{asked}: {seen}"
+        )
     else:
         said = (
             ""
@@ -131,7 +136,7 @@ def test_without_a_common_version_there_is_no_session(
         )
         missing = [each for each in have if each not in said]
         target.record_finding(
-            listed,
+            LISTS_VERSIONS[version],
             seen.error is not None and not missing,
             f"{asked}: {seen}; the server has {', '.join(have)}",
         )

@@ -16,6 +16,19 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer,
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, held, left_in, numbered
 from brokerproof.suites.steps.refusals import bystander, offend
 
+ANSWERED = {"1.0": "STOMP10-RECEIPT-02", "1.1": "STOMP11-HDR-13", "1.2": "STOMP12-HDR-17"}
+ANY_FRAME = {"1.0": "STOMP10-RECEIPT-01", "1.1": "STOMP11-HDR-12", "1.2": "STOMP12-HDR-16"}
+SAME_ID = {"1.1": "STOMP11-RCPT-02", "1.2": "STOMP12-RCPT-02"}
+NO_BODY = {"1.0": "STOMP10-RECEIPT-03", "1.1": "STOMP11-RCPT-03", "1.2": "STOMP12-FH-10"}
+RECEIPT_ID = {
+    "1.0": ("STOMP10-RECEIPT-02",),
+    "1.1": ("STOMP11-HDR-13", "STOMP11-RCPT-02"),
+    "1.2": ("STOMP12-HDR-17", "STOMP12-RCPT-02"),
+}
+ONLY_PROCESSED = {"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}
+CONFIRMS_EARLIER = "STOMP12-RCPT-03"
+PROCESSED_TO_THE_END = "STOMP12-RCPT-04"
+
 RECEIPT = frame("RECEIPT")
 HELD = "SEND in a transaction"
 
@@ -84,19 +97,11 @@ def _sending(queue: Destination) -> HeaderList:
     return (("destination", queue.name), *queue.send_headers)
 
 
-@case(
-    {
-        "1.0": ("STOMP10-RECEIPT-02", "STOMP10-RECEIPT-01", "STOMP10-RECEIPT-03"),
-        "1.1": ("STOMP11-HDR-13", "STOMP11-HDR-12", "STOMP11-RCPT-02", "STOMP11-RCPT-03"),
-        "1.2": ("STOMP12-HDR-17", "STOMP12-HDR-16", "STOMP12-RCPT-02", "STOMP12-FH-10"),
-    },
-    needs={"transactions"},
-)
+@case(ANSWERED, ANY_FRAME, SAME_ID, NO_BODY, needs={"transactions"})
 def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version: str) -> None:
-    """Every frame a client can send after CONNECT asks for a receipt, one frame at a time. Each is
-    answered with exactly one RECEIPT whose receipt-id is the value asked for, and whose body is
-    empty. That of a SEND in a transaction may come with the COMMIT, if that is when the broker
-    processes it."""
+    """Each client frame after CONNECT asks for a receipt and gets exactly one RECEIPT with that
+    receipt-id and no body. The RECEIPT of a SEND in a transaction may arrive with that of COMMIT.
+    One scenario: the sentences describe one answer."""
     peer = target.stomp(version)
     asked = []
     later: list[str] = []
@@ -114,7 +119,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
         elif words != HELD:
             answer = peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
             target.record_finding(
-                target.cited[-1:],
+                NO_BODY[version],
                 not answer.body,
                 f"the RECEIPT of {words} has the body {answer.body!r}",
             )
@@ -123,24 +128,17 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
     target.wait_until(lambda: peer.ended is not None, QUIET)
     surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
     target.record_finding(
-        target.cited[0],
+        ANSWERED[version],
         not surplus,
         f"{len(asked)} frames asked; besides their receipts came {surplus!r}",
     )
 
 
-@case(
-    {
-        "1.0": "STOMP10-RECEIPT-02",
-        "1.1": ("STOMP11-HDR-13", "STOMP11-RCPT-02"),
-        "1.2": ("STOMP12-HDR-17", "STOMP12-RCPT-02"),
-    },
-    needs={"transactions"},
-)
+@case(RECEIPT_ID, needs={"transactions"})
 @over(examples=60, asked=st.lists(identifiers, min_size=1, max_size=8, unique=True))
 def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: list[str]) -> None:
-    """BEGINs, and SENDs that differ in nothing else, are written in one go and ask for receipts
-    under values of all kinds. Every value comes back once, as it was."""
+    """BEGINs and SENDs are written in one go and ask for receipts under any values. Each value is
+    returned once, unchanged."""
     queue, peer = target.destination(), target.stomp(version)
     said = b""
     for number, receipt in enumerate(asked):
@@ -154,37 +152,30 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
             )
     peer.write(said)
     for receipt in asked:
-        peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
+        peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=RECEIPT_ID[version])
     peer.settle()
     surplus = [each.get("receipt-id") for each in peer.inbox if each.command == "RECEIPT"]
     target.record_finding(
-        target.cited,
+        RECEIPT_ID[version],
         not surplus,
         f"{len(asked)} receipts were asked for; besides them came {surplus!r}",
     )
 
 
-@case(
-    {
-        "1.0": "STOMP10-RECEIPT-02",
-        "1.1": ("STOMP11-HDR-13", "STOMP11-RCPT-02"),
-        "1.2": ("STOMP12-HDR-17", "STOMP12-RCPT-02"),
-    },
-    needs={"transactions"},
-)
+@case(RECEIPT_ID, needs={"transactions"})
 def test_a_connection_gets_receipts_without_an_end(target: Bench, version: str) -> None:
-    """Two hundred transactions begin and are aborted on one connection. Each BEGIN asks for a
-    receipt and gets it."""
+    """One connection begins and aborts two hundred transactions. Each BEGIN asks for a receipt and
+    gets it."""
     peer = target.stomp(version)
     for number in range(200):
-        peer.request("BEGIN", {"transaction": f"t{number}"}, proves=target.cited)
+        peer.request("BEGIN", {"transaction": f"t{number}"}, proves=RECEIPT_ID[version])
         peer.send("ABORT", {"transaction": f"t{number}"})
 
 
-@case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"transactions"})
+@case(ONLY_PROCESSED, needs={"transactions"})
 def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) -> None:
-    """SUBSCRIBE, SEND, BEGIN, COMMIT and UNSUBSCRIBE are sent without the header receipt. No
-    RECEIPT comes but the one that a frame behind them asks for."""
+    """SUBSCRIBE, SEND, BEGIN, COMMIT and UNSUBSCRIBE without the header receipt get no RECEIPT. A
+    frame behind them that asks for one does."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, receipt=False)
     peer.publish(queue, b"one", receipt=False)
@@ -192,86 +183,86 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
     peer.send("BEGIN", {"transaction": "t"})
     peer.send("COMMIT", {"transaction": "t"})
     peer.send("UNSUBSCRIBE", {"id": "0"})
-    peer.request("BEGIN", {"transaction": "last"}, proves=target.cited)
+    peer.request("BEGIN", {"transaction": "last"}, proves=ONLY_PROCESSED[version])
     target.advance(QUIET)
     surplus = [each.brief() for each in peer.inbox if each.command == "RECEIPT"]
-    target.record_finding(target.cited, not surplus, f"nobody asked for {surplus!r}")
+    target.record_finding(ONLY_PROCESSED[version], not surplus, f"nobody asked for {surplus!r}")
 
 
-@case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"})
+@case(ONLY_PROCESSED)
 def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, version: str) -> None:
-    """A SEND to a queue is confirmed and the producer's connection is cut. A consumer that comes
-    afterwards gets the message: the frame had been processed when its RECEIPT came."""
+    """After the RECEIPT of a SEND the producer's connection is reset. A later consumer gets the
+    message."""
     queue, producer = target.destination(), target.stomp(version)
     for body in numbered(3):
-        producer.publish(queue, body, proves=target.cited)
+        producer.publish(queue, body, proves=ONLY_PROCESSED[version])
     producer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 3)
     target.record_finding(
-        target.cited,
+        ONLY_PROCESSED[version],
         sorted(left) == numbered(3),
         f"three confirmed messages; a consumer got {left!r}",
     )
 
 
-@case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}, needs={"multicast"})
+@case(ONLY_PROCESSED, needs={"multicast"})
 def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(
     target: Bench, version: str
 ) -> None:
-    """SUBSCRIBE to a topic is confirmed; from that moment what anybody sends to the topic reaches
-    the subscription. Another connection sends as soon as the RECEIPT is here."""
+    """After the RECEIPT of a SUBSCRIBE to a topic another connection sends at once. The subscriber
+    gets the message."""
     for _ in range(5):
         topic, consumer, producer = (
             target.destination(RoutingType.MULTICAST),
             target.stomp(version),
             target.stomp(version),
         )
-        consumer.subscribe(topic, proves=target.cited)
+        consumer.subscribe(topic, proves=ONLY_PROCESSED[version])
         producer.publish(topic, b"now")
-        consumer.message(body=b"now", proves=target.cited)
+        consumer.message(body=b"now", proves=ONLY_PROCESSED[version])
 
 
-@case({"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"})
+@case(ONLY_PROCESSED)
 def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> None:
-    """A SEND without a destination asks for a receipt. It cannot be processed with success, so its
-    RECEIPT must not come; the same frame with a destination gets one before."""
+    """A SEND without a destination that asks for a receipt gets no RECEIPT. The same frame with a
+    destination gets one before."""
     with bystander(target, version):
         peer = target.stomp(version)
-        peer.publish(target.destination(), b"good", proves=target.cited)
+        peer.publish(target.destination(), b"good", proves=ONLY_PROCESSED[version])
         receipt = offend(peer, "SEND", {}, b"bad")
         target.wait_until(lambda: peer.ended is not None or bool(peer.inbox), within=ms(2000))
         target.wait_until(lambda: peer.ended is not None, QUIET)
         confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt}))
         target.record_finding(
-            target.cited,
+            ONLY_PROCESSED[version],
             confirmed is None,
             f"the failed SEND was {'confirmed' if confirmed else 'not confirmed'}",
         )
 
 
-@case("STOMP12-RCPT-03")
+@case(CONFIRMS_EARLIER)
 @over(examples=20, count=st.integers(1, 60), size=st.sampled_from([0, 1, 100, 2000]))
 def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size: int) -> None:
-    """Many SENDs ask for nothing and the last asks for a receipt. When it comes the server has
-    received them all, so all of them appear."""
+    """Many SENDs ask for no receipt and the last one does. After its RECEIPT all messages
+    arrive."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     consumer.subscribe(queue)
     sent = [body.ljust(size, b".") for body in numbered(count)]
     for body in sent:
         producer.publish(queue, body, receipt=False)
-    producer.publish(queue, b"last", proves=target.cited)
+    producer.publish(queue, b"last", proves=CONFIRMS_EARLIER)
     came = bodies(collect(target, consumer, count + 1, quiet=0))
     target.record_finding(
-        target.cited,
+        CONFIRMS_EARLIER,
         sorted(came) == sorted([*sent, b"last"]),
         f"{count} messages before the receipt, {len(came) - 1} came",
     )
 
 
-@case("STOMP12-RCPT-04")
+@case(PROCESSED_TO_THE_END)
 def test_frames_that_were_received_are_processed_although_the_client_left(target: Bench) -> None:
-    """A client sends many messages, an ACK and a DISCONNECT in one go, and closes as soon as the
-    DISCONNECT is confirmed. The frames were received; the server should process them to the end."""
+    """A client sends messages, an ACK and DISCONNECT in one go, and closes on the RECEIPT. All
+    messages arrive, and the acknowledged one is not delivered again."""
     queue, other, client = target.destination(), target.destination(), target.stomp("1.2")
     client.publish(other, b"acknowledged at last")
     message = held(target, client, other, 1, "client-individual")[0]
@@ -283,11 +274,13 @@ def test_frames_that_were_received_are_processed_although_the_client_left(target
     client.leave()
     came = left_in(target, queue, "1.2", len(sent))
     target.record_finding(
-        target.cited,
+        PROCESSED_TO_THE_END,
         sorted(came) == sorted(sent),
         f"{len(sent)} messages were sent before DISCONNECT, {len(came)} came",
     )
     left = left_in(target, other, "1.2", 0)
     target.record_finding(
-        target.cited, not left, f"the message acknowledged before DISCONNECT came again: {left!r}"
+        PROCESSED_TO_THE_END,
+        not left,
+        f"the message acknowledged before DISCONNECT came again: {left!r}",
     )

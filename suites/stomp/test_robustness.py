@@ -22,6 +22,10 @@ from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate,
 from brokerproof.suites.stomp.malformations import KINDS, Malformation, some_kinds
 from brokerproof.suites.stomp.octets import Cut, cuts, write_in_pieces
 
+CLOSE_AFTER_ERROR = "STOMP12-ERR-02"
+MAY_SEND_ERROR = {"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"}
+MAY_REFUSE = {"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"}
+
 SERVED = {
     "1.0": ("STOMP10-RECEIPT-02", "STOMP10-CONNECT-02"),
     "1.1": ("STOMP11-HDR-13", "STOMP11-CONNECT-01"),
@@ -62,32 +66,29 @@ def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
 def test_others_do_not_notice_malformed_frames(
     target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Several connections each send a malformed frame, in pieces that end anywhere. A connection
-    that was there all along gets its receipts and messages, and a new one is admitted and
-    served."""
+    """Several connections send malformed frames in pieces that end anywhere. An older connection
+    gets its RECEIPTs and MESSAGEs, and a new one is admitted and served."""
     bystander = Bystander(target, version)
     misbehave(target, version, wrong, where)
     judge_service(target, version, bystander)
 
 
-@case("STOMP12-ERR-02")
+@case(CLOSE_AFTER_ERROR)
 @over(examples=30, wrong=some_kinds(), where=cuts())
 def test_an_error_ends_the_connection_in_1_2(
     target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Connections each send a malformed frame, in pieces that end anywhere. Those that are told
-    ERROR are closed just after it. COMMIT of a transaction that was never begun comes first,
-    because no server can do that silently."""
+    """Connections send a malformed frame, or COMMIT of an unknown transaction. Each that gets an
+    ERROR is closed right after it."""
     never_begun = next(each for each in KINDS if each.name == "a COMMIT of no transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:
-            target.record_finding(target.cited, seen.ended is not None, f"{name}: {seen}")
+            target.record_finding(CLOSE_AFTER_ERROR, seen.ended is not None, f"{name}: {seen}")
 
 
-@case({"1.0": "STOMP10-ERROR-01", "1.1": "STOMP11-ERR-01", "1.2": "STOMP12-ERR-01"})
+@case(MAY_SEND_ERROR)
 def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str) -> None:
-    """Each kind of malformed frame once, on a connection of its own. Which of them the server tells
-    by ERROR, which it ends without a word, and which it lets pass is noted."""
+    """Each kind of malformed frame, on a connection of its own, may be answered with ERROR."""
     bystander = Bystander(target, version)
     told: list[str] = []
     ended: list[str] = []
@@ -102,7 +103,9 @@ def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str
     others = (("ended without a word", ended), ("fell silent", silent), ("let pass", passed))
     detail = "; ".join(f"{words}: {', '.join(names)}" for words, names in others if names)
     target.record_finding(
-        target.cited, not detail, f"told by ERROR: {len(told)} kinds; {detail or 'no others'}"
+        MAY_SEND_ERROR[version],
+        not detail,
+        f"told by ERROR: {len(told)} kinds; {detail or 'no others'}",
     )
 
 
@@ -137,9 +140,8 @@ FIRST_WORDS = (
 def test_others_do_not_notice_connections_that_begin_wrongly(
     target: Bench, version: str, first: list[bytes], where: tuple[Cut, ...], cut: bool
 ) -> None:
-    """Connections begin with anything but a proper CONNECT: other frames, other protocols, octets
-    of no meaning. Some are then cut. A connection that was there all along and a new one are served
-    as ever."""
+    """Connections begin with other frames, other protocols or random bytes, and some are reset. An
+    older connection and a new one are served."""
     bystander = Bystander(target, version)
     for octets in first:
         peer = target.peer(version)
@@ -150,10 +152,9 @@ def test_others_do_not_notice_connections_that_begin_wrongly(
     judge_service(target, version, bystander)
 
 
-@case({"1.1": "STOMP11-CONNECT-02", "1.2": "STOMP12-CONNECT-02"})
+@case(MAY_REFUSE)
 def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -> None:
-    """The first frame is a SEND with everything that is right but for CONNECT before it. The server
-    can turn the connection away; it does not receipt the frame and publishes nothing."""
+    """A SEND as the first frame of a connection is not confirmed and publishes nothing."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     peer = target.peer(version)
@@ -165,7 +166,7 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     published = [each.brief() for each in consumer.take_messages()]
     came = f"; receipted: {receipted}, published: {published or 'nothing'}"
     target.record_finding(
-        target.cited,
+        MAY_REFUSE[version],
         seen.refused and not receipted and not published,
         f"SEND without CONNECT: {seen}{came}",
     )
