@@ -14,6 +14,7 @@ from brokerproof.harness.cases.peers import Peers
 from brokerproof.harness.clients.activemq_statistics import Statistics
 from brokerproof.harness.clients.artemis_management import Admin
 from brokerproof.harness.model.broker_io import LimitsSet, ResourcesRead
+from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.harness.model.verdicts import Seen
@@ -114,11 +115,16 @@ class Bench(Peers):
     def admin(self) -> Admin:
         """What the broker says of its addresses, over a connection of its own. For targets with the
         capability "admin"."""
-        return Admin(self, self.stomp)
+        address = str(self.profile.parameters["management_address"])
+        return Admin(self, self.stomp(), address, self.destination())
 
     def statistics(self) -> Statistics:
         """The same of an ActiveMQ. For targets with the capability "statistics"."""
-        return Statistics(self, self.amqp)
+        nodes = {
+            routing: str(self.profile.parameters[f"{routing.value.lower()}_node"])
+            for routing in RoutingType
+        }
+        return Statistics(self, self.amqp(), self.node(), nodes)
 
     # virtual links
 

@@ -1,33 +1,28 @@
-"""What an ActiveMQ says of its destinations and of itself: how much they hold, and what of its
-limits is used.
+"""Reads the usage of an ActiveMQ and of its destinations through its statistics plugin.
 
-Its statistics plugin answers messages: whoever sends one to
-``ActiveMQ.Statistics.Destination.NAME`` or to ``ActiveMQ.Statistics.Broker`` gets a map at the
-place that the message names as its reply-to (ActiveMQ documentation, "StatisticsPlugin"). It is
-asked over AMQP 1.0, on a connection of its own, because there a map arrives as one.
+A message to ``ActiveMQ.Statistics.Destination.NAME`` or ``ActiveMQ.Statistics.Broker`` is answered
+with a map at its reply-to (ActiveMQ documentation, "StatisticsPlugin"). Requests use an AMQP 1.0
+connection of their own, because there a map arrives as a map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType
+from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
-from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
-
-if TYPE_CHECKING:
-    from brokerproof.harness.cases.bench import Bench
-    from brokerproof.harness.protocols.amqp10.endpoint_state import Link
+from brokerproof.harness.protocols.conversation import PATIENCE, CaseClock, ControlFailed
 
 STATISTICS = "statistics"
-"""The capability of a target that answers such messages."""
+"""The capability of a target that has the plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How much of a limit is used. Octets; ``percent`` is as the broker counts it, rounded down."""
+    """Used part of a limit in bytes; ``percent`` is the broker's number, rounded down."""
 
     used: int
     limit: int
@@ -35,7 +30,7 @@ class Usage:
 
     @property
     def full(self) -> bool:
-        """Whether the broker takes it for full (ACTIVEMQ-PFC-2)."""
+        """True if the broker treats it as full (ACTIVEMQ-PFC-2)."""
         return self.percent >= 100
 
     def __str__(self) -> str:
@@ -44,65 +39,75 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a destination holds."""
+    """Contents of a destination."""
 
     messages: int
     memory: Usage
 
 
 class Statistics:
-    """Asks a broker about itself. ``connect`` gives the connection that is used for all
-    questions."""
+    """Reads a broker's statistics over the connection ``peer``.
 
-    def __init__(self, bench: Bench, connect: Callable[[], AmqpPeer]) -> None:
-        self._bench, self._peer = bench, connect()
-        self._answers = bench.node()
+    ``answers``: an unused node for the answers. ``nodes``: templates of node addresses.
+    """
+
+    def __init__(
+        self, clock: CaseClock, peer: AmqpPeer, answers: Node, nodes: dict[RoutingType, str]
+    ) -> None:
+        self._clock = clock
+        self._peer = peer
+        self._answers = answers
+        self._nodes = nodes
         self._link = self._peer.receiver(self._answers)
         self._peer.flow(self._link, link_credit=1000)
         self._askers: dict[str, Link] = {}
 
     def destination(self, name: str, routing: RoutingType = RoutingType.ANYCAST) -> Held:
-        """What the destination ``name`` holds. Raises :class:`ControlFailed` when the broker does
-        not tell."""
-        told = self._ask(f"Destination.{name}", routing)
-        return Held(told["size"], _usage(told, "memory"))
+        """Return the contents of destination ``name``.
+
+        Raises :class:`ControlFailed` when the broker does not answer.
+        """
+        statistics = self._ask(f"Destination.{name}", routing)
+        return Held(statistics["size"], _usage(statistics, "memory"))
 
     def broker(self) -> Mapping[str, Usage]:
-        """How much of each of its limits is used: memory, store and temp."""
-        told = self._ask("Broker", RoutingType.ANYCAST)
-        return {each: _usage(told, each) for each in ("memory", "store", "temp")}
+        """Return the usage of each limit: memory, store and temp."""
+        statistics = self._ask("Broker", RoutingType.ANYCAST)
+        return {limit: _usage(statistics, limit) for limit in ("memory", "store", "temp")}
 
     def until(self, name: str, reached: Callable[[Held], bool]) -> tuple[Held, bool]:
-        """Asks about a queue until ``reached`` its answer; returns the last answer, and whether it
-        did in time: brokers may count on their own time."""
+        """Read a queue until it has ``reached`` or the time is over; return it and the answer.
+
+        Brokers may update their counters in the background.
+        """
         last = self.destination(name)
-        deadline = self._bench.now() + PATIENCE
-        while not (done := reached(last)) and self._bench.now() < deadline:
-            self._bench.advance(PATIENCE // 100)
+        deadline = self._clock.now() + PATIENCE
+        while not (done := reached(last)) and self._clock.now() < deadline:
+            self._clock.advance(PATIENCE // 100)
             last = self.destination(name)
         return last, done
 
-    def _ask(self, about: str, routing: RoutingType) -> Mapping[str, Any]:
-        template = self._bench.profile.parameters[f"{routing.value.lower()}_node"]
-        address = str(template).format(name=f"ActiveMQ.Statistics.{about}")
+    def _ask(self, subject: str, routing: RoutingType) -> Mapping[str, Any]:
+        address = self._nodes[routing].format(name=f"ActiveMQ.Statistics.{subject}")
         link = self._askers.get(address)
         if link is None:
             link = self._askers[address] = self._peer.sender(Node(address))
-        self._bench.wait_until(lambda: link.credit > 0 or self._peer.ended is not None, PATIENCE)
+        self._clock.wait_until(lambda: link.credit > 0 or self._peer.ended is not None, PATIENCE)
         self._peer.post(link, b"", sections={"properties": {"reply-to": self._answers.address}})
-        self._bench.wait_until(
+        self._clock.wait_until(
             lambda: bool(self._peer.deliveries) or self._peer.ended is not None, PATIENCE
         )
         answers = self._peer.take_deliveries(self._link)
-        for each in answers:
-            self._peer.disposition(each)
+        for delivery in answers:
+            self._peer.disposition(delivery)
         if len(answers) != 1 or not isinstance(answers[0].message.body, dict):
             raise ControlFailed(
-                f"the broker did not tell its statistics of {about}; {self._peer.instead()}"
+                f"the broker did not return its statistics of {subject}; {self._peer.instead()}"
             )
-        told: Mapping[str, Any] = answers[0].message.body
-        return told
+        statistics: Mapping[str, Any] = answers[0].message.body
+        return statistics
 
 
-def _usage(told: Mapping[str, Any], what: str) -> Usage:
-    return Usage(told[f"{what}Usage"], told[f"{what}Limit"], told[f"{what}PercentUsage"])
+def _usage(statistics: Mapping[str, Any], limit: str) -> Usage:
+    used, size, percent = (statistics[f"{limit}{of}"] for of in ("Usage", "Limit", "PercentUsage"))
+    return Usage(used, size, percent)

@@ -1,9 +1,8 @@
-"""What a broker says of its own addresses: how much they hold, and whether they went to disk.
+"""Reads the state of a broker's addresses by Artemis management messages.
 
-Management as the Artemis family has it: a message to the management address that names a resource
-and an attribute, and an answer whose body is a JSON array of one (manual, chapter on management,
-"Management over messages"). It goes over a STOMP connection of its own, so it works wherever the
-case itself does and its frames stand in the trace.
+A message to the management address names a resource and an attribute. The body of the answer is a
+JSON array of one value (manual, chapter on management, "Management over messages"). Requests use a
+STOMP connection of their own, so they work wherever the case does and are part of the trace.
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brokerproof.harness.model.time import Duration
-from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
-from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
-
-if TYPE_CHECKING:
-    from brokerproof.harness.cases.bench import Bench
+from brokerproof.harness.protocols.conversation import PATIENCE, CaseClock, ControlFailed
+from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, Destination, StompPeer
 
 ADMIN = "admin"
 """The capability of a target that answers management messages."""
@@ -33,16 +29,16 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True, slots=True)
 class AddressState:
-    """What an address holds, as its broker says: one reading, taken attribute by attribute."""
+    """State of an address, read attribute by attribute."""
 
     size: int
-    """Octets of memory that are charged to it."""
+    """Bytes of memory charged to it."""
     messages: int
-    """In all its queues together, paged ones and those being delivered included."""
+    """Number of messages in all its queues, paged ones and those in delivery included."""
     pages: int
     """Page files."""
     paging: bool
-    """Whether what is sent now goes to disk (PAGE), is dropped (DROP) or refused (FAIL)."""
+    """True if new messages are paged (PAGE), dropped (DROP) or refused (FAIL)."""
 
     def __str__(self) -> str:
         on = "paging" if self.paging else "not paging"
@@ -50,70 +46,86 @@ class AddressState:
 
 
 class Admin:
-    """Asks a broker about its addresses. ``connect`` gives the connection that is used for all
-    questions."""
+    """Reads attributes of a broker's addresses over the connection ``peer``.
 
-    def __init__(self, bench: Bench, connect: Callable[[], StompPeer]) -> None:
-        self._bench, self._address = bench, str(bench.profile.parameters["management_address"])
-        self._peer = connect()
-        self._answers = bench.destination()
+    ``address``: the management address. ``answers``: an unused destination for the answers.
+    """
+
+    def __init__(
+        self, clock: CaseClock, peer: StompPeer, address: str, answers: Destination
+    ) -> None:
+        self._clock = clock
+        self._peer = peer
+        self._address = address
+        self._answers = answers
         self._peer.subscribe(self._answers)
-        self._asked = 0
+        self._requests = 0
 
     def attribute(self, resource: str, attribute: str) -> Any:
-        """One attribute of a resource such as ``address.orders``. Raises :class:`ControlFailed`
-        when it is not told."""
-        self._asked += 1
-        asked = str(self._asked)
+        """Return one attribute of a resource such as ``address.orders``.
+
+        Raises :class:`ControlFailed` when the broker does not return it.
+        """
+        self._requests += 1
+        request = str(self._requests)
         headers = {
             "destination": self._address,
             "reply-to": self._answers.name,
-            "correlation-id": asked,
+            "correlation-id": request,
             "_AMQ_ResourceName": resource,
             "_AMQ_Attribute": attribute,
         }
         self._peer.send("SEND", headers)
         answer = self._peer.expect(MESSAGE)
-        said = answer.body.decode("utf-8", "replace")
-        if answer.get("correlation-id") != asked or answer.get("_AMQ_OperationSucceeded") != "true":
+        text = answer.body.decode("utf-8", "replace")
+        if (
+            answer.get("correlation-id") != request
+            or answer.get("_AMQ_OperationSucceeded") != "true"
+        ):
             raise ControlFailed(
-                f"the broker did not tell {attribute} of {resource}: {said[:200] or answer.brief()}"
+                f"the broker did not return {attribute} of {resource}:"
+                f" {text[:200] or answer.brief()}"
             )
         try:
-            (value,) = json.loads(said)
+            (value,) = json.loads(text)
         except ValueError:
             raise ControlFailed(
-                f"{attribute} of {resource} should be a JSON array of one, it is {said[:200]!r}"
+                f"{attribute} of {resource} should be a JSON array of one value,"
+                f" it is {text[:200]!r}"
             ) from None
         return value
 
     def address(self, name: str) -> AddressState:
-        """How an address stands. Raises :class:`ControlFailed` for one that the broker does not
-        have."""
-        told = {
+        """Return the state of an address. Raises :class:`ControlFailed` for an unknown one."""
+        values = {
             key: self.attribute(f"address.{name}", attribute)
             for key, attribute in _ATTRIBUTES.items()
         }
         state = AddressState(
-            int(told["size"]), int(told["messages"]), int(told["pages"]), bool(told["paging"])
+            int(values["size"]),
+            int(values["messages"]),
+            int(values["pages"]),
+            bool(values["paging"]),
         )
-        self._bench.note(f"{name}: {state}")
+        self._clock.note(f"{name}: {state}")
         return state
 
     def size(self, name: str) -> int:
-        """Octets that are charged to an address now."""
+        """Return the bytes charged to an address now."""
         return int(self.attribute(f"address.{name}", "addressSize"))
 
     def until(
         self, name: str, reached: Callable[[AddressState], bool], within: Duration = PATIENCE
     ) -> tuple[AddressState, bool]:
-        """The first reading that has ``reached``, or the last one ``within`` that time; brokers do
-        much on their own time."""
-        deadline = self._bench.now() + within
+        """Read the state until it has ``reached`` or the time is over; return it and the answer.
+
+        Brokers page and depage in the background.
+        """
+        deadline = self._clock.now() + within
         pause = within // 100
         while not reached(state := self.address(name)):
-            if self._bench.now() >= deadline:
+            if self._clock.now() >= deadline:
                 return state, False
-            self._bench.advance(pause)
+            self._clock.advance(pause)
             pause = min(2 * pause, within // 10)
         return state, True

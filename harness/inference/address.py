@@ -9,6 +9,7 @@ small: large ones may lie elsewhere and weigh nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,6 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
-from brokerproof.harness.search import last_that
 
 QUIET: Duration = ms(300)
 """How long a link must stay without credit before an address counts as one that blocks."""
@@ -273,4 +273,4 @@ def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The first number above ``low`` for which ``holds``, taken to be true at ``high`` and from
     somewhere on."""
-    return last_that(lambda number: not holds(number), low, high) + 1
+    return low + 1 + bisect_left(range(low + 1, high), True, key=holds)

@@ -9,6 +9,7 @@ whose body and headers grow apart.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +17,6 @@ from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.inference.estimate import Estimate, Range
 from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
-from brokerproof.harness.search import last_that
 
 QUIET: Duration = ms(400)
 """How long nothing must come before a window counts as shut."""
@@ -92,7 +92,7 @@ def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
             return high
     else:
         high = low + step
-    return last_that(holds, low, high)
+    return low + bisect_left(range(low + 1, high), True, key=lambda number: not holds(number))
 
 
 def infer_windows(

@@ -71,6 +71,18 @@ class Judge(Protocol):
     ) -> bool: ...
 
 
+class CaseClock(Protocol):
+    """The part of a bench that lets time pass and notes steps for the report."""
+
+    def now(self) -> Instant: ...
+
+    def advance(self, duration: Duration) -> None: ...
+
+    def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool: ...
+
+    def note(self, detail: str) -> None: ...
+
+
 F = TypeVar("F")
 
 

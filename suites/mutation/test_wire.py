@@ -21,7 +21,9 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.protocols.amqp10 import codec as amqp10_codec
 from brokerproof.harness.protocols.amqp10.types import encode
 from brokerproof.harness.protocols.stomp import codec as stomp_codec
-from brokerproof.harness.protocols.stream_splitter import (
+from brokerproof.harness.targets import target_file
+from brokerproof.harness.trace.recorder import Recorder
+from brokerproof.harness.worlds.stream_splitter import (
     AmqpUnit,
     Beat,
     Cutter,
@@ -29,8 +31,6 @@ from brokerproof.harness.protocols.stream_splitter import (
     StompUnit,
     Unit,
 )
-from brokerproof.harness.targets import target_file
-from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.harness.worlds.tampering import Late, Out, RewritingWorld, Rule
 from brokerproof.suites.mutation.calls import all_calls
 from brokerproof.suites.mutation.command import mutants

@@ -20,9 +20,7 @@ HOMES = {"stomp": 1, "proton": 2, "pika": 1, "testcontainers": 1}
 """Client libraries, and behind how many modules of the harness each is. Proton has two clients: its
 engine, and what it does with sockets."""
 
-BROKEN = frozenset(
-    {"broker-layers", "protocols-independent", "families-independent", "harness-protocols"}
-)
+BROKEN = frozenset({"broker-layers", "protocols-independent", "families-independent"})
 """Contracts that do not hold yet. This set only shrinks."""
 
 

@@ -8,6 +8,7 @@ one is still taken. Then thresholds can be aimed at to the octet.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,6 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE
 from brokerproof.harness.protocols.stomp.raw_peer import Destination
-from brokerproof.harness.search import last_that
 from brokerproof.suites.amqp.steps import QUIET, collect, granted
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
@@ -123,7 +123,9 @@ def _searched(target: Bench) -> int:
         peer.leave()
         return after == "accepted"
 
-    return LIMIT - 1 - last_that(room_is_left, SMALLEST, LIMIT)
+    sizes = range(SMALLEST + 1, LIMIT)
+    largest = SMALLEST + bisect_left(sizes, True, key=lambda size: not room_is_left(size))
+    return LIMIT - 1 - largest
 
 
 def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
@@ -159,7 +161,7 @@ class Scale:
 
     def of(self, goal: int) -> int:
         """The largest body that weighs ``goal`` octets or less; 2 octets at least."""
-        return last_that(lambda size: self.weight(size) <= goal, 2, max(3, goal))
+        return 2 + bisect_right(range(3, goal), goal, key=self.weight)
 
     def sizes(self, goal: int) -> list[int]:
         """Bodies that weigh ``goal`` octets together, or as nearly as the broker's accounting lets

@@ -11,37 +11,16 @@ value.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from brokerproof.harness.protocols import java_values
+from brokerproof.harness.protocols.java_values import Malformed as Malformed
+from brokerproof.harness.protocols.java_values import modified_utf8 as modified_utf8
+
 SHORT, LONG = 9, 0xFFF
-"""From how many characters on a string is written in another way."""
-
-
-class Malformed(Exception):
-    """Octets that are no value of the type that is due; one sentence."""
-
-
-_NUMBERS = {"byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
-
-
-def _pack(kind: str, value: Any) -> bytes:
-    try:
-        return struct.pack(_NUMBERS[kind], value)
-    except struct.error:
-        raise ValueError(f"{value!r} is no {kind} of the CORE protocol") from None
-
-
-def modified_utf8(text: str) -> bytes:
-    """UTF-8 of the UTF-16 code units one by one, as Java's data streams have it, except that NUL is
-    one octet."""
-    units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
-    return b"".join(
-        chr(units[at] << 8 | units[at + 1]).encode("utf-8", "surrogatepass")
-        for at in range(0, len(units), 2)
-    )
+"""Lengths in characters from which on a string has another encoding."""
 
 
 def simple(text: str) -> bytes:
@@ -62,80 +41,41 @@ def string(text: str) -> bytes:
     return count.to_bytes(4) + simple(text)
 
 
-def _octets(value: bytes) -> bytes:
-    return len(value).to_bytes(4) + value
-
-
-_WRITERS: dict[str, Callable[[Any], bytes]] = {
-    "boolean": lambda value: b"\1" if value else b"\0",
-    "simple": simple,
-    "string": string,
-    "bytes": _octets,
-    "char": lambda value: value.encode("utf-16-be", "surrogatepass")[:2],
-    "uuid": bytes,
-}
+_WRITERS: dict[str, Callable[[Any], bytes]] = {"simple": simple, "string": string, "uuid": bytes}
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """A value of ``kind``; with ``?`` behind it a nullable one. Raises ``ValueError`` for a number
-    out of its range."""
+    """Encode a value of ``kind``; a ``?`` behind it makes it nullable.
+
+    Raises ``ValueError`` for a number out of its range.
+    """
     if kind.endswith("?"):
         return b"\0" if value is None else b"\1" + encode(kind[:-1], value)
-    return _WRITERS[kind](value) if kind in _WRITERS else _pack(kind, value)
+    return _WRITERS[kind](value) if kind in _WRITERS else java_values.encode(kind, value)
 
 
-class Cursor:
-    """Reads values one after the other. Every method raises :class:`Malformed` when the octets end
-    too early."""
-
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self.data, self.at = data, at
-
-    @property
-    def left(self) -> int:
-        """Octets that have not been read."""
-        return len(self.data) - self.at
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` octets."""
-        if not 0 <= count <= self.left:
-            raise Malformed(f"{count} octets are due, {self.left} are left")
-        self.at += count
-        return self.data[self.at - count : self.at]
+class Cursor(java_values.Cursor):
+    """Reads values of CORE one after the other."""
 
     def value(self, kind: str) -> Any:
-        """The next value, of that kind."""
-        if kind.endswith("?"):
-            return self.value(kind[:-1]) if self.take(1)[0] else None
-        if kind in _NUMBERS:
-            return struct.unpack(_NUMBERS[kind], self.take(struct.calcsize(_NUMBERS[kind])))[0]
         match kind:
-            case "boolean":
-                return self.take(1)[0] != 0
             case "simple":
-                return self._utf16(self.value("int"), "utf-16-le")
+                return self.utf16(self.value("int"), "utf-16-le")
             case "string":
                 return self._string()
-            case "char":
-                return self._utf16(2, "utf-16-be")
             case "uuid":
                 return self.take(16)
-        return self.take(self.value("int"))
-
-    def _utf16(self, count: int, order: str) -> str:
-        if count < 0 or count % 2:
-            raise Malformed(f"{count} octets of text in UTF-16")
-        return self.take(count).decode(order, "surrogatepass")
+        return super().value(kind)
 
     def _string(self) -> str:
         count = self.value("int")
         if count < SHORT:
-            return self._utf16(2 * count, "utf-16-be")
+            return self.utf16(2 * count, "utf-16-be")
         if count >= LONG:
             return str(self.value("simple"))
-        octets = self.take(self.value("short") & 0xFFFF)
+        data = self.take(self.value("short") & 0xFFFF)
         try:
-            text = octets.decode("utf-8", "surrogatepass")
+            text = data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError as problem:
             raise Malformed(f"text that is no UTF-8 ({problem.reason})") from None
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from brokerproof.harness.protocols.core import values as core_values
-from brokerproof.harness.protocols.core.values import Malformed as Malformed
-from brokerproof.harness.protocols.core.values import modified_utf8
+from brokerproof.harness.protocols import java_values
+from brokerproof.harness.protocols.java_values import Malformed as Malformed
+from brokerproof.harness.protocols.java_values import modified_utf8
 
 DEEPEST = 32
 """Lists and maps in lists and maps that are read; deeper ones are malformed."""
@@ -55,13 +55,13 @@ def encode(kind: str, value: Any) -> bytes:
     if kind == "magic":
         return bytes(value)
     if kind not in ("string", "bytes"):
-        return core_values.encode(kind, value)
+        return java_values.encode(kind, value)
     if value is None:
         return b"\0"
     return b"\1" + (utf(value) if kind == "string" else len(value).to_bytes(4) + bytes(value))
 
 
-class Cursor(core_values.Cursor):
+class Cursor(java_values.Cursor):
     """Reads values one after the other. Every method raises :class:`Malformed` when the octets end
     too early."""
 
@@ -154,7 +154,7 @@ def encode_map(values: Mapping[str, Any]) -> bytes:
 def _encode_typed(value: Any) -> bytes:
     found = typed(value)
     write = _WRITERS.get(found.kind)
-    octets = core_values.encode(found.kind, found.value) if write is None else write(found.value)
+    octets = java_values.encode(found.kind, found.value) if write is None else write(found.value)
     return bytes((_NUMBERED[found.kind],)) + octets
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.harness.protocols.stream_splitter import AmqpUnit, Beat, Unit
+from brokerproof.harness.worlds.stream_splitter import AmqpUnit, Beat, Unit
 from brokerproof.harness.worlds.tampering import Out
 from brokerproof.suites.mutation.wire.mutant import Tampering, amqp, wire_mutant
 

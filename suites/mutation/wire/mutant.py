@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from brokerproof.harness.protocols.stream_splitter import AmqpUnit, StompUnit, Unit
+from brokerproof.harness.worlds.stream_splitter import AmqpUnit, StompUnit, Unit
 from brokerproof.harness.worlds.tampering import Out, Rule
 from brokerproof.suites.mutation.mutant import Reached
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Duration, seconds
-from brokerproof.harness.protocols.stream_splitter import Beat, StompUnit, Unit
+from brokerproof.harness.worlds.stream_splitter import Beat, StompUnit, Unit
 from brokerproof.harness.worlds.tampering import Late, Out
 from brokerproof.suites.mutation.wire.mutant import Tampering, stomp, wire_mutant
 
