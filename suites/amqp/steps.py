@@ -28,7 +28,7 @@ QUIET: Duration = ms(300)
 LARGEST = 2**32 - 1
 """The max-frame-size of a peer that names none."""
 
-UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
+UNREAD = Match[Frame]("octets that are no frame", lambda reply: reply.name == UNREADABLE)
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
@@ -55,8 +55,8 @@ def fill(target: Bench, node: Node, bodies: Sequence[bytes]) -> AmqpPeer:
     for body in bodies:
         granted(target, peer, link)
         waiting.append(peer.post(link, body))
-    for each in waiting:
-        peer.confirmed(link.session, each)
+    for delivery_id in waiting:
+        peer.confirmed(link.session, delivery_id)
     return peer
 
 
@@ -78,7 +78,7 @@ def collect(
     ``quiet`` longer besides."""
 
     def arrived() -> int:
-        return sum(each.link is link for each in peer.deliveries)
+        return sum(delivery.link is link for delivery in peer.deliveries)
 
     def enough() -> bool:
         return peer.ended is not None or arrived() >= count or any(map(peer.fatal, peer.inbox))
@@ -91,16 +91,18 @@ def collect(
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
     """What they carry, in order."""
-    return [each.message.body for each in deliveries]
+    return [delivery.message.body for delivery in deliveries]
 
 
 def judge_trace(target: Bench, peer: AmqpPeer, *oracles: Oracle) -> None:
     """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
     not cite is left out."""
     for oracle in oracles:
-        for each in combine(oracle(target.events, peer.conn)):
-            if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
-                target.record_finding(each.requirement, each.seen is Seen.HELD, each.detail)
+        for finding in combine(oracle(target.events, peer.conn)):
+            if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
+                target.record_finding(
+                    finding.requirement, finding.seen is Seen.HELD, finding.detail
+                )
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
@@ -129,37 +131,37 @@ def connection_refused(
 ) -> Frame | None:
     """The broker should give the connection up, or if that will do a session: with an error (one of
     ``conditions``)."""
-    came = peer.watch_for(
+    answer = peer.watch_for(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
     )
-    if came is None or came.name == UNREADABLE:
+    if answer is None or answer.name == UNREADABLE:
         target.record_finding(requirements, False, f"after {why} no close came, {peer.instead()}")
         return None
-    fine = came.condition is not None and (not conditions or came.condition in conditions)
-    wanted = " or ".join(conditions) or "an error"
+    fine = answer.condition is not None and (not conditions or answer.condition in conditions)
+    expected = " or ".join(conditions) or "an error"
     target.record_finding(
         requirements,
         fine,
-        f"{why} was answered with {came.name} ({came.condition}), should be {wanted}",
+        f"{why} was answered with {answer.name} ({answer.condition}), should be {expected}",
     )
-    if came.name == "close" and peer.ended is None:
+    if answer.name == "close" and peer.ended is None:
         peer.send("close")
-    return came
+    return answer
 
 
 def session_refused(
     target: Bench, peer: AmqpPeer, requirements: Requirements, why: str, conditions: Sequence[str]
 ) -> Frame | None:
     """The broker should end the session with one of ``conditions``; the connection has to stay."""
-    came = peer.watch_for(either(frame("end"), frame("close")))
-    what = peer.instead() if came is None else f"{came.name} ({came.condition})"
-    fine = came is not None and came.name == "end" and came.condition in conditions
+    answer = peer.watch_for(either(frame("end"), frame("close")))
+    what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
+    fine = answer is not None and answer.name == "end" and answer.condition in conditions
     target.record_finding(
         requirements,
         fine,
         f"{why} was answered with {what}, should be end ({' or '.join(conditions)})",
     )
-    return came
+    return answer
 
 
 def refused(
@@ -173,29 +175,31 @@ def refused(
     """The broker should say that something is wrong, at whatever scope: end the link, the session
     or the connection with an error, or reject ``delivery``."""
 
-    def rejects(each: Frame) -> bool:
-        if delivery is None or not peer.settled(link.session, delivery).accepts(each):
+    def rejects(reply: Frame) -> bool:
+        if delivery is None or not peer.settled(link.session, delivery).accepts(reply):
             return False
-        return each.kind("state") == "rejected"
+        return reply.kind("state") == "rejected"
 
     trouble = either(
         ending("detach"), ending("end"), ending("close"), Match("a rejection", rejects), UNREAD
     )
     taken = Match[Frame](
         "a disposition",
-        lambda each: delivery is not None and peer.settled(link.session, delivery).accepts(each),
+        lambda reply: delivery is not None and peer.settled(link.session, delivery).accepts(reply),
     )
-    came = peer.watch_for(either(trouble, taken))
-    said = peer.instead() if came is None else came.brief()
-    fine = came is not None and came.name != UNREADABLE and trouble.accepts(came)
-    target.record_finding(requirements, fine, f"{why} was answered with {said}, should be an error")
-    return came
+    answer = peer.watch_for(either(trouble, taken))
+    observed = peer.instead() if answer is None else answer.brief()
+    fine = answer is not None and answer.name != UNREADABLE and trouble.accepts(answer)
+    target.record_finding(
+        requirements, fine, f"{why} was answered with {observed}, should be an error"
+    )
+    return answer
 
 
 def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
     """Every frame has its mandatory fields, and every field its type."""
-    wrong = sorted({flaw for each in frames for flaw in codec.flaws(each)})
-    kinds = ", ".join(sorted({each.name for each in frames}))
+    wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
+    kinds = ", ".join(sorted({received.name for received in frames}))
     target.record_finding(
         requirement,
         not wrong,

@@ -105,7 +105,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
         return len(got) + len(fast.deliveries) + len(slow.deliveries)
 
     while arrived() < count:
-        wanted = min(batch, prefetch, count - arrived())
+        batch_size = min(batch, prefetch, count - arrived())
         target.wait_until(
             lambda: len(fast.deliveries) > 0 or arrived() >= count or fast.ended is not None,
             PATIENCE,
@@ -115,9 +115,9 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
         unsettled += came_now
         if not unsettled and arrived() < count:
             break
-        if len(unsettled) >= wanted:
-            for each in unsettled:
-                fast.disposition(each)
+        if len(unsettled) >= batch_size:
+            for delivery in unsettled:
+                fast.disposition(delivery)
             unsettled = []
             fast.flow(taking, link_credit=prefetch)
     got += fast.take_deliveries(taking)
@@ -127,10 +127,10 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
         len(mine) <= prefetch,
         f"the slow consumer has {len(mine)} with a prefetch of {prefetch}",
     )
-    came = sorted(bodies(got) + mine)
+    arrived_bodies = sorted(bodies(got) + mine)
     target.record_finding(
         CREDIT_FORMULA,
-        came == sorted(sent),
+        arrived_bodies == sorted(sent),
         f"{len(got)} came to the fast one and {len(mine)} to the slow one, of {count}",
     )
     judge_trace(target, slow, amqp_credit.credit)
@@ -158,8 +158,8 @@ def test_what_is_said_to_be_available_is_there(
         looking(peer, node) if copy and "amqp-copy" in target.capabilities else peer.receiver(node)
     )
     peer.flow(link, link_credit=credit)
-    came = len(collect(target, peer, link, min(count, credit)))
-    there = count - came
+    taken_count = len(collect(target, peer, link, min(count, credit)))
+    there = count - taken_count
     peer.flow(link, link_credit=0)
     for added in (0, more):
         sender = filler.sender(node)
@@ -168,11 +168,11 @@ def test_what_is_said_to_be_available_is_there(
             filler.publish(sender, b"later")
         there += added
         peer.settle()
-        peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+        peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
         peer.flow(link, link_credit=0, echo=True)
-        said = peer.expect(frame("flow", link=link)).get("available")
-        detail = f"{there} messages are left, and the broker says that {said} are available"
-        target.record_finding(AVAILABLE, said in (None, there), detail)
+        available = peer.expect(frame("flow", link=link)).get("available")
+        detail = f"{there} messages are left, and the broker says that {available} are available"
+        target.record_finding(AVAILABLE, available in (None, there), detail)
 
 
 def looking(peer: AmqpPeer, node: Node) -> Link:
@@ -207,25 +207,25 @@ def test_who_looks_sees_each_message_once_and_takes_none(
         peer = target.amqp()
         link = looking(peer, node)
         assert link.answer is not None
-        said = link.answer.part("source").get("distribution-mode")
+        distribution_mode = link.answer.part("source").get("distribution-mode")
         target.record_finding(
             DISTRIBUTION_MODE,
-            said == "copy",
-            f"asked for copy the broker's source has the distribution-mode {said}",
+            distribution_mode == "copy",
+            f"asked for copy the broker's source has the distribution-mode {distribution_mode}",
         )
         seen: list[bytes] = []
         for credit in [*credits, count]:
-            wanted = min(credit, count - len(seen))
+            expected = min(credit, count - len(seen))
             peer.flow(link, link_credit=credit)
-            got = collect(target, peer, link, wanted, quiet=QUIET // 3)
+            got = collect(target, peer, link, expected, quiet=QUIET // 3)
             seen += bodies(got)
             target.record_finding(
                 NO_TRANSFER_WITHOUT_CREDIT,
-                len(got) == wanted,
-                f"{credit} credits showed {len(got)} messages, should be {wanted}",
+                len(got) == expected,
+                f"{credit} credits showed {len(got)} messages, should be {expected}",
             )
-            for each in got if settle else []:
-                peer.disposition(each)
+            for delivery in got if settle else []:
+                peer.disposition(delivery)
         target.record_finding(
             ACCEPTED_NOT_RESENT,
             seen == sent,

@@ -104,10 +104,10 @@ class Model:
 
     def due(self) -> int:
         """How many deliveries have to come now, from both queues together."""
-        each = [
+        due = [
             min(len(waits), credit) for waits, credit in zip(self.waiting, self.credit, strict=True)
         ]
-        return min(self.window, sum(each))
+        return min(self.window, sum(due))
 
     def came(self, queue: int, delivery: Delivery) -> str:
         """One delivery came; what is wrong with it, or nothing."""
@@ -149,9 +149,9 @@ class Run:
         )
         got = 0
         for queue, link in enumerate(self.links):
-            for each in self.peer.take_deliveries(link):
+            for delivery in self.peer.take_deliveries(link):
                 got += 1
-                wrong = self.model.came(queue, each)
+                wrong = self.model.came(queue, delivery)
                 self.target.require(
                     (NO_TRANSFER_WITHOUT_CREDIT, REMOTE_INCOMING_WINDOW),
                     not wrong,
@@ -198,16 +198,16 @@ class Run:
     def _settle(self, queue: int, which: int, outcome: str, all_: bool) -> None:
         held = self.model.held[queue]
         chosen = list(held) if all_ else [held[which % len(held)]] if held else []
-        for each in chosen:
+        for delivery in chosen:
             state = (
                 codec.composite("modified", delivery_failed=True)
                 if outcome == "failed"
                 else outcome
             )
-            self.peer.disposition(each, state)
-            held.remove(each)
+            self.peer.disposition(delivery, state)
+            held.remove(delivery)
             if outcome != "accepted":
-                self.model.waiting[queue].add(each.message.body)
+                self.model.waiting[queue].add(delivery.message.body)
 
     def finish(self) -> None:
         """What is left can be had: by these links, and what they hold by others once they have
@@ -219,7 +219,7 @@ class Run:
             model.credit[queue] = 100
         self.peer.settle()
         self.watch("plenty of credit and window")
-        left = sorted(each.message.body for held in model.held for each in held)
+        left = sorted(delivery.message.body for held in model.held for delivery in held)
         self.peer.close()
         self.peer.leave()  # a broker may wait for that, and keep what the client held so long
         other = self.target.amqp()
@@ -229,7 +229,7 @@ class Run:
             lambda: len(other.deliveries) >= len(left) or other.ended is not None, PATIENCE
         )
         self.target.wait_until(lambda: len(other.deliveries) > len(left), QUIET)
-        again = sorted(each.message.body for each in other.take_deliveries())
+        again = sorted(delivery.message.body for delivery in other.take_deliveries())
         self.target.record_finding(
             RELEASED_AVAILABLE,
             again == left,
@@ -291,9 +291,9 @@ def test_credit_and_window_do_what_the_model_says(
     links = peer.receiver(nodes[0]), peer.receiver(nodes[1])
     senders = producer.sender(nodes[0]), producer.sender(nodes[1])
     run = Run(target, nodes, peer, links, producer, senders, Model(window=window))
-    for each in steps:
-        run.step(each)
-    if not any(isinstance(each, Drain) for each in steps):
+    for step in steps:
+        run.step(step)
+    if not any(isinstance(step, Drain) for step in steps):
         run.step(Drain(0, 2))
     run.finish()
     judge_trace(

@@ -37,7 +37,7 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
 
 @case(SHARED_CONDITIONS, CONNECTION_CONDITIONS, needs={"amqp"})
 @over(
-    always=lambda target: [{"kind": each} for each in OF_CONNECTIONS],
+    always=lambda target: [{"kind": kind} for kind in OF_CONNECTIONS],
     examples=4,
     kind=st.sampled_from(OF_CONNECTIONS),
 )
@@ -87,7 +87,7 @@ OF_LINKS = (
 
 @case(SHARED_CONDITIONS, LINK_CONDITIONS, needs={"amqp"})
 @over(
-    always=lambda target: [{"kind": each} for each in OF_LINKS],
+    always=lambda target: [{"kind": kind} for kind in OF_LINKS],
     examples=4,
     kind=st.sampled_from(OF_LINKS),
 )
@@ -115,6 +115,6 @@ def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) ->
                         peer.transfer(link, payload)
                 case _:
                     peer.transfer(link, payload, message_format=7)
-        answered = Match[Frame]("a disposition", lambda each: each.name == "disposition")
+        answered = Match[Frame]("a disposition", lambda reply: reply.name == "disposition")
         peer.watch_for(either(ending("detach"), ending("end"), ending("close"), answered))
         judge_trace(target, peer, amqp_conditions.conditions)

@@ -160,21 +160,23 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
         target.wait_until(
             lambda: (
                 peer.ended is not None
-                or any(each.name in ("close", "end", "begin") for each in peer.inbox)
+                or any(reply.name in ("close", "end", "begin") for reply in peer.inbox)
             ),
             ms(10_000),
         )
-        came = [
-            each for each in peer.inbox if each.name in ("close", "end", "begin", "flow", "attach")
+        answers = [
+            reply
+            for reply in peer.inbox
+            if reply.name in ("close", "end", "begin", "flow", "attach")
         ]
-        said = "; ".join(each.brief() for each in came) or peer.instead()
-        target.record_finding(PERFORMATIVE, bool(came), f"after a damaged begin came {said}")
-        closed = [each for each in came if each.name == "close"]
+        observed = "; ".join(reply.brief() for reply in answers) or peer.instead()
+        target.record_finding(PERFORMATIVE, bool(answers), f"after a damaged begin came {observed}")
+        closed = [reply for reply in answers if reply.name == "close"]
         target.record_finding(
             CLOSE_WRITTEN,
-            all(each.condition is not None for each in closed)
+            all(close.condition is not None for close in closed)
             and (peer.ended is None or bool(closed)),
-            f"after a damaged begin came {said}",
+            f"after a damaged begin came {observed}",
         )
 
 
@@ -312,14 +314,15 @@ def test_large_messages_come_in_frames_that_fit(
     target.record_finding(
         (MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS),
         bodies(got) == sent,
-        f"messages of {sizes} octets came as {[len(each) for each in bodies(got)]}",
+        f"messages of {sizes} octets came as {[len(body) for body in bodies(got)]}",
     )
-    ids = [each.id for each in got]
+    ids = [delivery.id for delivery in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))
     target.record_finding(
         MULTI_FRAME_IDS,
         consecutive,
-        f"{len(got)} messages in {sum(len(each.frames) for each in got)} frames had ids {ids}",
+        f"{len(got)} messages in {sum(len(delivery.frames) for delivery in got)} frames had"
+        f" ids {ids}",
     )
     target.record_finding(
         CREDIT_COUNTS_MESSAGES,
@@ -337,9 +340,9 @@ def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> Non
     fill(target, node, [bytes(100_000)])
     peer = target.amqp()
     link = peer.receiver(node, credit=1)
-    found = peer.delivery(link, proves=NO_MAX_FRAME_SIZE)
+    delivery = peer.delivery(link, proves=NO_MAX_FRAME_SIZE)
     target.record_finding(
         NO_MAX_FRAME_SIZE,
-        found.message.body == bytes(100_000),
-        f"{len(found.payload)} octets in {len(found.frames)} frames",
+        delivery.message.body == bytes(100_000),
+        f"{len(delivery.payload)} octets in {len(delivery.frames)} frames",
     )

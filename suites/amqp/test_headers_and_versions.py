@@ -92,7 +92,7 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
     )
     return st.one_of(
         near, st.tuples(st.integers(1, 255), st.integers(0, 255), st.integers(0, 255))
-    ).filter(lambda each: each != OURS)
+    ).filter(lambda version_numbers: version_numbers != OURS)
 
 
 @case(UNSUPPORTED_VERSION, HIGHEST_VERSION, needs={"amqp"})
@@ -110,16 +110,17 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
             target, peer, UNSUPPORTED_VERSION, None, f"a header of version {asked}"
         )
         if header is not None:
-            told = version(header)
+            answered_version = version(header)
             target.record_finding(
                 UNSUPPORTED_VERSION,
-                told != asked,
+                answered_version != asked,
                 f"version {asked} is no version of AMQP and was answered with itself",
             )
             target.record_finding(
                 HIGHEST_VERSION,
-                told == OURS,
-                f"version {asked} was answered with {told}, the highest below is {OURS}",
+                answered_version == OURS,
+                f"version {asked} was answered with {answered_version}, the highest below is"
+                f" {OURS}",
             )
 
 
@@ -132,7 +133,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
     peer.expect_end(proves=HEADERS_DIFFER)
-    frames = [each.brief() for each in peer.inbox if each.name != HEADER]
+    frames = [reply.brief() for reply in peer.inbox if reply.name != HEADER]
     target.record_finding(
         HEADERS_DIFFER, not frames, f"behind headers that differ came {frames or 'nothing'}"
     )
@@ -150,7 +151,7 @@ def no_headers() -> st.SearchStrategy[bytes]:
         ]
     )
     return st.one_of(
-        typical, st.binary(min_size=8, max_size=40).filter(lambda each: each[:3] != b"AMQ")
+        typical, st.binary(min_size=8, max_size=40).filter(lambda value: value[:3] != b"AMQ")
     )
 
 
@@ -180,10 +181,10 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
             target, peer, PROTOCOL_ID_REFUSED, None, f"a header with the protocol id {id}"
         )
         if header is not None:
-            wanted = header["id"] in (AMQP_ID, SASL_ID)
+            is_wanted = header["id"] in (AMQP_ID, SASL_ID)
             target.record_finding(
                 PROTOCOL_ID_REFUSED,
-                wanted,
+                is_wanted,
                 f"protocol id {id} was answered with the id {header['id']}",
             )
 
@@ -206,9 +207,9 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
             )
             return
         peer.send("open", {"container-id": "nobody"})
-        came = peer.watch_for(frame("close"))
+        answer = peer.watch_for(frame("close"))
         target.record_finding(
             PROTOCOL_ID_REFUSED,
-            came is not None and came.condition is not None,
-            f"a client without a login got {peer.instead() if came is None else came.brief()}",
+            answer is not None and answer.condition is not None,
+            f"a client without a login got {peer.instead() if answer is None else answer.brief()}",
         )

@@ -41,10 +41,14 @@ def timeouts(target: Target) -> st.SearchStrategy[int]:
     """What a client may ask for, in milliseconds; in real time only what does not take long."""
     least = shortest(target)
     corners = [
-        each for each in (500, 501, 999, 1000, 1001, 1500, 5000, 59_999, 60_000) if each >= least
+        timeout_ms
+        for timeout_ms in (500, 501, 999, 1000, 1001, 1500, 5000, 59_999, 60_000)
+        if timeout_ms >= least
     ]
     if target.clock is Clock.REAL:
-        return st.sampled_from([each for each in corners if each <= LONGEST_REAL_MS])
+        return st.sampled_from(
+            [timeout_ms for timeout_ms in corners if timeout_ms <= LONGEST_REAL_MS]
+        )
     return st.one_of(st.sampled_from(corners), st.integers(max(100, least), LONGEST_JUDGED_MS))
 
 
@@ -80,8 +84,8 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
         if busy or (announced and ms(asked) * 2 > ms(announced)):
             peer.beat()
     margin = slack(target, ms(asked))
-    for found in amqp_liveness.idle(target.events, peer.conn, slack=margin):
-        target.record_finding(PEERS_TIMEOUT_KEPT, found.seen.value == "HELD", found.detail)
+    for finding in amqp_liveness.idle(target.events, peer.conn, slack=margin):
+        target.record_finding(PEERS_TIMEOUT_KEPT, finding.seen.value == "HELD", finding.detail)
     judge_trace(target, peer, amqp_liveness.order)
     target.record_finding(
         NO_EMPTY_FRAME_BEFORE_OPEN, peer.opened is not None, "the broker's open is there"
@@ -131,7 +135,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     peer = target.amqp(idle_time_out=asked)
     target.advance(ms(300))
     seen = beats(target, peer)
-    taken = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
+    taken = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
     target.record_finding(
         TIMEOUT_HAS_32_BITS, taken, f"an idle-time-out of {asked} was taken; {peer.instead()}"
     )
@@ -145,7 +149,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
 def beats(target: Bench, peer: AmqpPeer) -> int:
     """How many empty frames the broker has sent to ``peer``."""
     return sum(
-        isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.events
+        isinstance(event, HeartBeatReceived) and event.conn == peer.conn for event in target.events
     )
 
 
@@ -158,11 +162,13 @@ def shorts(target: Target) -> list[str]:
     all."""
     known = speaking(target.acceptors(), "AMQP")
 
-    def limit(about: Parameters) -> int:
-        found = about.get("amqp_idle_timeout_ms")
-        return int(found) if isinstance(found, int) else DEFAULT_MS
+    def limit(parameters: Parameters) -> int:
+        limit_ms = parameters.get("amqp_idle_timeout_ms")
+        return int(limit_ms) if isinstance(limit_ms, int) else DEFAULT_MS
 
-    names = [name for name, about in known.items() if 0 < limit(about) <= _longest(target)]
+    names = [
+        name for name, parameters in known.items() if 0 < limit(parameters) <= _longest(target)
+    ]
     return sorted(names) or ["amqp"]
 
 
@@ -207,7 +213,8 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     patience = max(bounds[1], longest_silence(target.target) * ms(announced)) + seconds(5)
     target.wait_until(
-        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), patience
+        lambda: peer.ended is not None or any(reply.name == "close" for reply in peer.inbox),
+        patience,
     )
     close = peer.take(frame("close"))
     if close is None and peer.ended is None:
@@ -267,7 +274,7 @@ def late(target: Bench, announced: int) -> Duration:
 @over(
     examples=20,
     # Each kind has a requirement of its own: a few draws might miss one.
-    always=lambda target: [{"acceptor": shorts(target)[0], "kind": each} for each in KEEPING],
+    always=lambda target: [{"acceptor": shorts(target)[0], "kind": kind} for kind in KEEPING],
     acceptor=short_acceptors,
     kind=st.sampled_from(KEEPING),
 )
@@ -298,7 +305,7 @@ def test_frames_that_keep_coming_keep_the_connection(
         "empty": (TIMEOUT_RESTARTED_BY_FRAMES,),
         "flow": (TIMEOUT_RESTARTED_BY_FRAMES, FLOW_KEEPS_ALIVE),
     }.get(kind, (TIMEOUT_RESTARTED_BY_FRAMES, EMPTY_FRAME_ON_ANY_CHANNEL))
-    alive = peer.ended is None and not any(each.name == "close" for each in peer.inbox)
+    alive = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
     target.require(
         judged, alive, f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}"
     )
@@ -307,7 +314,7 @@ def test_frames_that_keep_coming_keep_the_connection(
 
 def short(target: Target) -> st.SearchStrategy[int]:
     """Idle-time-outs that cost little time."""
-    return st.sampled_from(sorted({max(each, shortest(target)) for each in (200, 500)}))
+    return st.sampled_from(sorted({max(timeout_ms, shortest(target)) for timeout_ms in (200, 500)}))
 
 
 @case(NO_EMPTY_FRAME_AFTER_CLOSE, needs={"amqp", "amqp-keepalive"})

@@ -69,36 +69,36 @@ RIGHT: Mapping[str, Mapping[str, Any]] = {
 WRONG = types.string("a text where none belongs")
 NUMBER = types.uint(5)
 MISSING = sorted(
-    (name, each.name)
+    (name, field.name)
     for name in RIGHT
-    for each in COMPOSITES[name].fields
-    if each.mandatory and each.name in RIGHT[name]
+    for field in COMPOSITES[name].fields
+    if field.mandatory and field.name in RIGHT[name]
 )
 TYPED = sorted(
-    (name, each.name)
+    (name, field.name)
     for name in RIGHT
-    for each in COMPOSITES[name].fields
-    if each.name in RIGHT[name]
+    for field in COMPOSITES[name].fields
+    if field.name in RIGHT[name]
 )
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
     """Of each kind of frame one that lacks a field, and one with a field of another type."""
-    return [{"about": each, "missing": True} for each in MISSING[::3]] + [
-        {"about": each, "missing": False} for each in TYPED[::4]
+    return [{"field_of": field_of, "missing": True} for field_of in MISSING[::3]] + [
+        {"field_of": field_of, "missing": False} for field_of in TYPED[::4]
     ]
 
 
 @case(FRAME_FIELDS, needs={"amqp", "amqp-robust"})
-@over(always=_always, examples=30, about=st.sampled_from(TYPED), missing=st.booleans())
+@over(always=_always, examples=30, field_of=st.sampled_from(TYPED), missing=st.booleans())
 def test_a_frame_without_its_fields_is_an_error(
-    target: Bench, about: tuple[str, str], missing: bool
+    target: Bench, field_of: tuple[str, str], missing: bool
 ) -> None:
     """A frame lacks a mandatory field, or has a field of another type than the definition's. The
     broker ends the link, the session or the connection with an error; another connection goes
     on."""
-    name, field = about
-    missing = missing and about in MISSING
+    name, field = field_of
+    missing = missing and field_of in MISSING
     with bystander(target):
         peer = target.amqp()
         link = peer.sender(target.node())
@@ -112,12 +112,12 @@ def test_a_frame_without_its_fields_is_an_error(
         )
         peer.send(name, {**RIGHT[name], field: value}, channel=1 if name == "begin" else 0)
         what = f"{name} {'without' if missing else 'with a wrong'} {field}"
-        came = peer.watch_for(TROUBLE)
-        said = peer.instead() if came is None else came.brief()
+        answer = peer.watch_for(TROUBLE)
+        observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
             FRAME_FIELDS,
-            came is not None,
-            f"{what} was answered with {said}, should be an error",
+            answer is not None,
+            f"{what} was answered with {observed}, should be an error",
         )
 
 
@@ -145,16 +145,18 @@ def test_the_brokers_frames_have_their_fields(
     receiver = peer.receiver(node)
     peer.flow(receiver, link_credit=credit, drain=True)
     got = collect(target, peer, receiver, min(count, credit))
-    frames += [each for delivery in got for each in delivery.frames]
-    for number, each in enumerate(got):
+    frames += [transfer for delivery in got for transfer in delivery.frames]
+    for number, delivery in enumerate(got):
         peer.disposition(
-            each, ("accepted", "released", "modified")[number % 3], settled=number % 2 == 0
+            delivery, ("accepted", "released", "modified")[number % 3], settled=number % 2 == 0
         )
     target.advance(QUIET)
-    for each in (peer.detach(receiver), peer.end(), peer.close()):
-        frames += [] if each is None else [each]
-    frames += [each for each in peer.inbox if each.name in COMPOSITES]
-    frames += [each for each in (peer.opened, receiver.answer, sender.answer) if each is not None]
+    for answer in (peer.detach(receiver), peer.end(), peer.close()):
+        frames += [] if answer is None else [answer]
+    frames += [reply for reply in peer.inbox if reply.name in COMPOSITES]
+    frames += [
+        answer for answer in (peer.opened, receiver.answer, sender.answer) if answer is not None
+    ]
     judge_flawless(target, FRAME_FIELDS, frames)
 
 
@@ -187,7 +189,7 @@ def bomb(name: str) -> Raw:
 
 @case(FRAME_FIELDS, needs={"amqp", "amqp-robust"})
 @over(
-    always=lambda target: [{"name": each, "field": "properties"} for each in sorted(BOMBS)],
+    always=lambda target: [{"name": name, "field": "properties"} for name in sorted(BOMBS)],
     examples=12,
     name=st.sampled_from(sorted(BOMBS)),
     field=st.sampled_from(["properties", "source", "name", "unsettled"]),
@@ -202,16 +204,16 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
     with bystander(target):
         peer = target.amqp()
         peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
-        came = peer.watch_for(either(TROUBLE, frame("attach")))
+        answer = peer.watch_for(either(TROUBLE, frame("attach")))
         if (
-            came is not None
-            and came.name == "attach"
+            answer is not None
+            and answer.name == "attach"
             and not (name == NESTED and field == "properties")
         ):
-            came = peer.watch_for(TROUBLE)
-        said = peer.instead() if came is None else came.brief()
+            answer = peer.watch_for(TROUBLE)
+        observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
-            FRAME_FIELDS, came is not None, f"{name} as {field} was answered with {said}"
+            FRAME_FIELDS, answer is not None, f"{name} as {field} was answered with {observed}"
         )
 
 
@@ -229,8 +231,8 @@ def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
 def peer_node(link: Link) -> Node:
     """The node of a sender of ours."""
     assert link.answer is not None
-    about = link.answer.part("target")
-    return Node(str(about["address"]), tuple(about.get("capabilities") or ()))
+    terminus = link.answer.part("target")
+    return Node(str(terminus["address"]), tuple(terminus.get("capabilities") or ()))
 
 
 STRANGE = ("a transfer for no link", "a transfer where the broker sends")
@@ -238,7 +240,7 @@ STRANGE = ("a transfer for no link", "a transfer where the broker sends")
 
 @case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp", "amqp-robust"})
 @over(
-    always=lambda target: [{"kind": each} for each in STRANGE],
+    always=lambda target: [{"kind": kind} for kind in STRANGE],
     examples=10,
     kind=st.sampled_from(STRANGE),
 )
@@ -251,17 +253,17 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         link = peer.sender(target.node())
         granted(target, peer, link)
         strange(peer, link, kind)
-        came = peer.watch_for(TROUBLE)
-        said = peer.instead() if came is None else came.brief()
+        answer = peer.watch_for(TROUBLE)
+        observed = peer.instead() if answer is None else answer.brief()
         target.record_finding(
             SESSION_ERROR_ENDS,
-            came is not None,
-            f"{kind} was answered with {said}, should be an error",
+            answer is not None,
+            f"{kind} was answered with {observed}, should be an error",
         )
         target.record_finding(
             CLOSE_WRITTEN,
-            came is not None or peer.ended is None,
-            f"{kind} was answered with {said}",
+            answer is not None or peer.ended is None,
+            f"{kind} was answered with {observed}",
         )
 
 
@@ -340,7 +342,7 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
 
 @case(CLOSE_WRITTEN, needs={"amqp", "amqp-robust"})
 @over(
-    always=lambda target: [{"kind": each, "by": 3} for each in DOUBTFUL],
+    always=lambda target: [{"kind": kind, "by": 3} for kind in DOUBTFUL],
     examples=16,
     kind=st.sampled_from(DOUBTFUL),
     by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
@@ -357,7 +359,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
         granted(target, peer, link)
         impossible(peer, link, receiver, kind, by)
         peer.watch_for(TROUBLE, within=QUIET)
-        silent = peer.ended is not None and not any(each.name == "close" for each in peer.inbox)
+        silent = peer.ended is not None and not any(reply.name == "close" for reply in peer.inbox)
         target.record_finding(CLOSE_WRITTEN, not silent, f"{kind}: {peer.instead()}")
         elsewhere = target.node()
         sender, taker = other.sender(elsewhere), other.receiver(elsewhere, credit=1)
@@ -403,23 +405,24 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         granted(target, peer, link)
         for part in range(parts):
             peer.transfer(link, b"", settled=settled or None, more=part < parts - 1 or None)
-        came = peer.watch_for(either(ending("end"), ending("close")))
-        said = peer.instead() if came is None else came.brief()
-        fine = came is not None and came.name == "end"
+        answer = peer.watch_for(either(ending("end"), ending("close")))
+        observed = peer.instead() if answer is None else answer.brief()
+        fine = answer is not None and answer.name == "end"
         target.record_finding(
-            SESSION_ERROR_ENDS, fine, f"a transfer into a window of 0 was answered with {said}"
+            SESSION_ERROR_ENDS, fine, f"a transfer into a window of 0 was answered with {observed}"
         )
         target.record_finding(
             WINDOW_VIOLATION,
-            fine and came is not None and came.condition == "amqp:session:window-violation",
-            f"a transfer into a window of 0 was answered with {said}, should be window-violation",
+            fine and answer is not None and answer.condition == "amqp:session:window-violation",
+            f"a transfer into a window of 0 was answered with {observed}, should be"
+            " window-violation",
         )
         if fine:
             peer.end(session, answered=False)
             receiver = peer.receiver(node, session=peer.begin(1), credit=1)
-            found = bodies(collect(target, peer, receiver, 0))
+            bodies_kept = bodies(collect(target, peer, receiver, 0))
             target.record_finding(
                 SESSION_ERROR_ENDS,
-                not found,
-                f"the queue has {found or 'nothing'} of what came beyond the window",
+                not bodies_kept,
+                f"the queue has {bodies_kept or 'nothing'} of what came beyond the window",
             )

@@ -79,7 +79,7 @@ IMPOSSIBLE = (
 
 @case(REFUSED_ATTACH, LINK_ERROR_DETACHES, needs={"amqp"})
 @over(
-    always=lambda target: [{"kind": each, "again": True} for each in IMPOSSIBLE],
+    always=lambda target: [{"kind": kind, "again": True} for kind in IMPOSSIBLE],
     examples=16,
     kind=st.sampled_from(IMPOSSIBLE),
     again=st.booleans(),
@@ -95,32 +95,32 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         peer = target.amqp()
         role, fields = impossible(node, kind)
         link = peer.attach(role, node, name="impossible", answered=False, **fields)
-        came = peer.watch_for(
+        answer = peer.watch_for(
             either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close"))
         )
-        if came is None or came.name != "attach":
-            said = peer.instead() if came is None else came.brief()
+        if answer is None or answer.name != "attach":
+            observed = peer.instead() if answer is None else answer.brief()
             target.record_finding(
                 (REFUSED_ATTACH, LINK_ERROR_DETACHES),
                 False,
-                f"{kind} was answered with {said}, should be attach and detach",
+                f"{kind} was answered with {observed}, should be attach and detach",
             )
             return
         mine = "source" if role is RECEIVER else "target"
-        if came.kind(mine) is not None:
-            target.note(f"the broker makes a link of {kind}: {came.brief()}")
+        if answer.kind(mine) is not None:
+            target.note(f"the broker makes a link of {kind}: {answer.brief()}")
             return
         gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
-        said = peer.instead() if gone is None else gone.brief()
+        observed = peer.instead() if gone is None else gone.brief()
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
         target.record_finding(
-            REFUSED_ATTACH, fine, f"{kind}: an attach without {mine}, then {said}"
+            REFUSED_ATTACH, fine, f"{kind}: an attach without {mine}, then {observed}"
         )
-        told = gone is not None and gone.condition is not None
+        has_condition = gone is not None and gone.condition is not None
         target.record_finding(
             LINK_ERROR_DETACHES,
-            fine and told,
-            f"{kind}: the end of the link was {said}, should carry an error",
+            fine and has_condition,
+            f"{kind}: the end of the link was {observed}, should carry an error",
         )
         if not fine:
             return
@@ -131,7 +131,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
 
 @case(LINK_ERROR_DETACHES, ERRANT_LINK, needs={"amqp", "amqp-link-errors"})
 @over(
-    always=lambda target: [{"behind": each} for each in ("transfer", "flow", "nothing")],
+    always=lambda target: [{"behind": behind} for behind in ("transfer", "flow", "nothing")],
     examples=12,
     behind=st.sampled_from(["transfer", "flow", "nothing"]),
 )
@@ -145,13 +145,13 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         link = peer.sender(node)
         granted(target, peer, link, 2)
         peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
-        came = trouble(peer, link)
-        said = peer.instead() if came is None else came.brief()
-        fine = came is not None and came.name == "detach" and came.condition is not None
+        answer = trouble(peer, link)
+        observed = peer.instead() if answer is None else answer.brief()
+        fine = answer is not None and answer.name == "detach" and answer.condition is not None
         target.require(
             LINK_ERROR_DETACHES,
             fine,
-            f"a delivery-tag of {len(LONG_TAG)} octets was answered with {said}",
+            f"a delivery-tag of {len(LONG_TAG)} octets was answered with {observed}",
         )
         target.advance(QUIET)
         match behind:
@@ -166,16 +166,16 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
                 peer.publish(other, b"the session goes on", proves=LINK_ERROR_DETACHES)
                 return
         end = peer.watch_for(either(frame("end"), frame("close")))
-        said = peer.instead() if end is None else end.brief()
+        observed = peer.instead() if end is None else end.brief()
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
         target.record_finding(
-            ERRANT_LINK, fine, f"a {behind} for a link that broke was answered with {said}"
+            ERRANT_LINK, fine, f"a {behind} for a link that broke was answered with {observed}"
         )
 
 
 @case(LINK_STOLEN, LINK_CONDITIONS, needs={"amqp"})
 @over(
-    always=lambda target: [{"where": each, "role": SENDER} for each in ("session", "connection")],
+    always=lambda target: [{"where": where, "role": SENDER} for where in ("session", "connection")],
     examples=12,
     where=st.sampled_from(["session", "connection"]),
     role=st.sampled_from([SENDER, RECEIVER]),
@@ -194,24 +194,24 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         other = target.amqp(container_id=container)
         session = other.session
     second = other.attach(role, node, name="contested", session=session, answered=False)
-    came = other.watch_for(
+    answer = other.watch_for(
         either(frame("attach", channel=session.theirs), frame("end"), frame("close"))
     )
     target.advance(QUIET)
     terminus = "source" if role is RECEIVER else "target"
     if (
-        came is None
-        or came.name != "attach"
-        or came.kind(terminus) is None
+        answer is None
+        or answer.name != "attach"
+        or answer.kind(terminus) is None
         or second.detached is not None
     ):
         target.note(
             "the second attach did not succeed:"
-            f" {other.instead() if came is None else came.brief()}"
+            f" {other.instead() if answer is None else answer.brief()}"
         )
         return
     gone = peer.watch_for(ending("detach"))
-    said = peer.instead() if gone is None else gone.brief()
+    observed = peer.instead() if gone is None else gone.brief()
     fine = (
         gone is not None
         and link.is_of(gone)
@@ -219,7 +219,7 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         and gone.get("closed") is True
     )
     target.record_finding(
-        LINK_STOLEN, fine, f"attached again on another {where}: the first link got {said}"
+        LINK_STOLEN, fine, f"attached again on another {where}: the first link got {observed}"
     )
     if fine:
         judge_trace(target, peer, amqp_conditions.conditions)
@@ -249,16 +249,20 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     peer = target.amqp()
     unsettled = {tag: codec.composite("accepted") for tag in sorted(tags)}
     link = peer.attach(role, target.node(), unsettled=unsettled, answered=False)
-    came = peer.watch_for(
+    answer = peer.watch_for(
         either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close"))
     )
-    said = peer.instead() if came is None else came.brief()
-    told = {} if came is None else came.get("unsettled") or {}
-    fine = came is not None and not told and (came.name == "attach" or came.condition is not None)
+    observed = peer.instead() if answer is None else answer.brief()
+    unsettled_map = {} if answer is None else answer.get("unsettled") or {}
+    fine = (
+        answer is not None
+        and not unsettled_map
+        and (answer.name == "attach" or answer.condition is not None)
+    )
     target.record_finding(
         UNSETTLED_MAP,
         fine,
-        f"{len(tags)} deliveries that never were, and the broker's attach is {said}",
+        f"{len(tags)} deliveries that never were, and the broker's attach is {observed}",
     )
 
 
@@ -298,11 +302,11 @@ def test_a_message_above_the_announced_size_ends_the_link(
             peer.transfer(link, piece, settled=settled, more=not last or None)
         detail = f"a message of {len(payload)} octets, {most} are allowed"
         if beyond > 0:
-            came = trouble(peer, link)
-            said = peer.instead() if came is None else came.brief()
-            fine = came is not None and came.name == "detach" and came.condition == TOO_LARGE
+            answer = trouble(peer, link)
+            observed = peer.instead() if answer is None else answer.brief()
+            fine = answer is not None and answer.name == "detach" and answer.condition == TOO_LARGE
             target.record_finding(
-                (MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES), fine, f"{detail}: {said}"
+                (MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES), fine, f"{detail}: {observed}"
             )
         else:
             target.advance(QUIET)
@@ -340,9 +344,11 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     link = peer.attach(RECEIVER, node, max_message_size=limit)
     peer.flow(link, link_credit=len(sizes))
     got = collect(target, peer, link, len(sizes))
-    came = [len(each.message.body) for each in got]
+    sizes_received = [len(delivery.message.body) for delivery in got]
     target.record_finding(
-        MAX_MESSAGE_SIZE, came == sizes, f"max-message-size {limit}: of {sizes} octets came {came}"
+        MAX_MESSAGE_SIZE,
+        sizes_received == sizes,
+        f"max-message-size {limit}: of {sizes} octets came {sizes_received}",
     )
 
 
@@ -371,15 +377,15 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         target.control(
             bodies(small) == numbered(before), f"{len(small)} of {before} small messages came"
         )
-        for each in small:
-            peer.disposition(each)
+        for delivery in small:
+            peer.disposition(delivery)
         peer.settle()
     peer.flow(link, link_credit=1)
 
     def large() -> bool:
         return any(
-            isinstance(each, FrameReceived) and each.conn == peer.conn and each.body_size > limit
-            for each in target.events
+            isinstance(event, FrameReceived) and event.conn == peer.conn and event.body_size > limit
+            for event in target.events
         )
 
     def over() -> bool:
@@ -409,5 +415,5 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     target.record_finding(
         RELEASED_AVAILABLE,
         bodies(back) == [bytes(size)],
-        f"another link got {[len(each) for each in bodies(back)]} octets",
+        f"another link got {[len(body) for body in bodies(back)]} octets",
     )

@@ -192,8 +192,8 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
             f"{grant.credit} credits brought {len(got)}, {expected} expected",
         )
         if grant.settle:
-            for each in got:
-                peer.disposition(each)
+            for delivery in got:
+                peer.disposition(delivery)
         peer.settle()
     judge_trace(target, peer, amqp_credit.credit)
     if not any(grant.credit for grant in grants) or not count:
@@ -234,7 +234,7 @@ def test_a_drain_uses_the_credit_up(
         f"a drain of {credit} credits over {count} messages: {len(got)} came and {link.credit}"
         " credits were left",
     )
-    flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
+    flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
     if credit > count:
         target.record_finding(
             DRAIN_SET_BY_RECEIVER,
@@ -283,14 +283,14 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     else:
         peer.flow(link, link_credit=credit)
         collect(target, peer, link, min(credit, count))
-    peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+    peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
     peer.flow(link, echo=True)
-    came = peer.watch_for(frame("flow", link=link), within=QUIET * 10)
+    answer = peer.watch_for(frame("flow", link=link), within=QUIET * 10)
     target.record_finding(
         ECHO_ANSWERED,
-        came is not None,
+        answer is not None,
         "a flow of a link that asks for an echo:"
-        f" {peer.instead() if came is None else came.brief()}",
+        f" {peer.instead() if answer is None else answer.brief()}",
     )
     judge_trace(target, peer, amqp_credit.counts)
     target.record_finding(SENDERS_DELIVERY_COUNT, True, "what the broker's flows told was as it is")
@@ -346,11 +346,11 @@ def test_credit_without_a_count_is_from_the_start(
     peer.settle()
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
-    said = f"credits of {credits} without delivery-count, {count} messages"
+    context = f"credits of {credits} without delivery-count, {count} messages"
     target.record_finding(
         CREDIT_WITHOUT_DELIVERY_COUNT,
         len(got) == expected,
-        f"{said}: {len(got)} came, should be {expected}",
+        f"{context}: {len(got)} came, should be {expected}",
     )
 
 
@@ -375,9 +375,9 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
             f"message {number} of {count}, begun at {start}: {link.credit} credit",
         )
         peer.publish(link, b"%d" % number, proves=DELIVERY_COUNT_WRAPS)
-    flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
-    told = [(each.get("delivery-count"), each.brief()) for each in flows]
-    ahead = [said for at, said in told if at is None or (at - start) % WRAP > count]
+    flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
+    told_counts = [(flow.get("delivery-count"), flow.brief()) for flow in flows]
+    ahead = [text for at, text in told_counts if at is None or (at - start) % WRAP > count]
     target.record_finding(
         (RECEIVERS_DELIVERY_COUNT, DELIVERY_COUNT_SET_BY_SENDER),
         not ahead,
@@ -394,34 +394,34 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
 @case(AVAILABLE_SET_BY_SENDER, needs={"amqp"})
 @over(
     examples=16,
-    told=st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=2),
+    announced=st.lists(st.sampled_from([0, 1, 7, 2**32 - 1]), max_size=2),
     sent=st.integers(0, 8),
 )
 def test_a_receiver_tells_nothing_available_of_its_own(
-    target: Bench, told: list[int], sent: int
+    target: Bench, announced: list[int], sent: int
 ) -> None:
     """A producer says how much it has available, or nothing, and sends. What the broker's flows say
     of available, if they say anything, is what the producer said last, less at most what it sent
     since."""
     peer = target.amqp(acceptor=_small(target))
     link = peer.sender(target.node())
-    for available in told:
+    for available in announced:
         peer.flow(link, available=available)
     peer.settle()
-    peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+    peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
     for _ in range(sent):
         granted(target, peer, link)
         peer.publish(link, b"x")
     peer.flow(link, echo=True)
     peer.settle()
-    known = told[-1] if told else 0
-    flows = [each for each in peer.inbox if frame("flow", link=link).accepts(each)]
-    values = [each.get("available") for each in flows if each.get("available") is not None]
-    fine = all(max(0, known - sent) <= each <= known for each in values)
+    known = announced[-1] if announced else 0
+    flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
+    values = [flow.get("available") for flow in flows if flow.get("available") is not None]
+    fine = all(max(0, known - sent) <= available_then <= known for available_then in values)
     target.record_finding(
         AVAILABLE_SET_BY_SENDER,
         fine,
-        f"the producer said {told}, {sent} were sent; {len(flows)} flows say {values}",
+        f"the producer said {announced}, {sent} were sent; {len(flows)} flows say {values}",
     )
 
 

@@ -53,9 +53,9 @@ def numbers() -> st.SearchStrategy[Item]:
         st.sampled_from(
             [ulong(0), ulong(1, 0x80), ulong(2**64 - 1), ubyte(7), Value("boolean", True, 0x56)]
         ),
-        st.integers(-(2**63), 2**63 - 1).map(lambda each: Value("long", each)),
-        st.floats(allow_nan=False).map(lambda each: Value("double", each)),
-        st.integers(-(2**40), 2**40).map(lambda each: Value("timestamp", each)),
+        st.integers(-(2**63), 2**63 - 1).map(lambda value: Value("long", value)),
+        st.floats(allow_nan=False).map(lambda value: Value("double", value)),
+        st.integers(-(2**40), 2**40).map(lambda value: Value("timestamp", value)),
     )
 
 
@@ -88,7 +88,7 @@ def values() -> st.SearchStrategy[Item]:
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items))),
         st.lists(simple(), max_size=3).map(
             lambda items: Value(
-                "map", tuple((string(f"key {at}"), each) for at, each in enumerate(items))
+                "map", tuple((string(f"key {at}"), item) for at, item in enumerate(items))
             )
         ),
         st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3).map(
@@ -103,7 +103,7 @@ def properties() -> st.SearchStrategy[dict[str, Any]]:
         st.text("abc-:", min_size=1, max_size=12).map(string),
         st.integers(0, 2**64 - 1).map(ulong),
         st.binary(min_size=1, max_size=12).map(binary),
-        st.uuids().map(lambda each: Value("uuid", each)),
+        st.uuids().map(lambda value: Value("uuid", value)),
     )
     return st.fixed_dictionaries(
         {},
@@ -136,7 +136,7 @@ def bare_messages() -> st.SearchStrategy[tuple[Item, ...]]:
             st.dictionaries(st.text("ab", min_size=1, max_size=4), simple(), max_size=3)
             .map(
                 lambda items: Value(
-                    "map", tuple((string(key), each) for key, each in items.items())
+                    "map", tuple((string(key), value) for key, value in items.items())
                 )
             )
             .map(section("application-properties")),
@@ -151,10 +151,10 @@ def bare_messages() -> st.SearchStrategy[tuple[Item, ...]]:
             min_size=1,
             max_size=2,
         ),
-        values().map(section("amqp-value")).map(lambda each: [each]),
+        values().map(section("amqp-value")).map(lambda value: [value]),
     )
     return st.tuples(head, body).map(
-        lambda both: tuple(each for each in (*both[0], *both[1]) if each is not None)
+        lambda both: tuple(section for section in (*both[0], *both[1]) if section is not None)
     )
 
 
@@ -204,8 +204,10 @@ def test_the_bare_message_goes_on_as_it_came(
     receiver = peer.receiver(node, credit=1)
     peer.settle()
     sent(target, peer, peer.sender(node), before + bare + after)
-    came = peer.delivery(receiver).message.bare
-    target.record_finding(BARE_MESSAGE, came == bare, f"sent {bare.hex()}, came {came.hex()}")
+    received_bare = peer.delivery(receiver).message.bare
+    target.record_finding(
+        BARE_MESSAGE, received_bare == bare, f"sent {bare.hex()}, came {received_bare.hex()}"
+    )
 
 
 @case(BARE_MESSAGE, needs={"amqp", "amqp-multi-transfer"})
@@ -222,12 +224,13 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
         bytes([at + 1]) * (share + (size % sections if at == 0 else 0)) for at in range(sections)
     ]
     bare = messages.encode(messages.section("data", part) for part in parts)
-    came = carried(target, bare).message.bare
-    same = came == bare
+    received_bare = carried(target, bare).message.bare
+    same = received_bare == bare
     target.record_finding(
         BARE_MESSAGE,
         same,
-        f"{len(bare)} octets went in, {len(came)} came, {'the same' if same else 'others'}",
+        f"{len(bare)} octets went in, {len(received_bare)} came,"
+        f" {'the same' if same else 'others'}",
     )
 
 
@@ -244,11 +247,11 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
         for at in range(sections)
     ]
     bare = messages.encode(messages.section("data", part) for part in parts)
-    came = carried(target, bare).message.bare
-    same = came == bare
+    received_bare = carried(target, bare).message.bare
+    same = received_bare == bare
     words = "the same" if same else "others"
     target.record_finding(
-        BARE_MESSAGE, same, f"{len(bare)} octets went in, {len(came)} came, {words}"
+        BARE_MESSAGE, same, f"{len(bare)} octets went in, {len(received_bare)} came, {words}"
     )
 
 
@@ -269,20 +272,20 @@ def test_a_header_that_is_not_there_has_the_defaults(
     said, and for the rest the defaults: not durable (unless the broker documents another default),
     priority 4, no ttl, delivery-count 0."""
     given = [] if header is None else [messages.section("header", header)]
-    came = carried(target, messages.encode([*given, messages.section("data", b"x")]))
-    found = came.message.fields("header")
+    delivery = carried(target, messages.encode([*given, messages.section("data", b"x")]))
+    received_header = delivery.message.fields("header")
     durable = bool(target.profile.parameters.get("amqp_default_durable", STANDARD["durable"]))
     expected = {**STANDARD, "durable": durable, **(header or {})}
-    have = {key: found.get(key, STANDARD[key]) for key in expected}
+    have = {key: received_header.get(key, STANDARD[key]) for key in expected}
     target.record_finding(
         HEADER_DEFAULTS,
         have == expected,
-        f"sent the header {header}, came {dict(found)}; that should mean {expected}",
+        f"sent the header {header}, came {dict(received_header)}; that should mean {expected}",
     )
     target.record_finding(
         HEADER_DEFAULTS,
-        "ttl" not in found,
-        f"the message had no ttl, and came with the header {dict(found)}",
+        "ttl" not in received_header,
+        f"the message had no ttl, and came with the header {dict(received_header)}",
     )
     target.record_finding(
         FAILED_ATTEMPTS,
@@ -302,12 +305,12 @@ def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> Non
     """A message has message-annotations with keys that begin with x-opt- and mean nothing to a
     broker. It is taken, and they are there when it comes out."""
     annotations = messages.section("message-annotations", notes)
-    came = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
-    have = came.message.map("message-annotations")
-    wanted = {key: plain(each) for key, each in notes.items()}
-    fine = all(key in have and have[key] == value for key, value in wanted.items())
+    delivery = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
+    have = delivery.message.map("message-annotations")
+    expected = {key: plain(value) for key, value in notes.items()}
+    fine = all(key in have and have[key] == value for key, value in expected.items())
     target.record_finding(
-        ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {wanted}, came {dict(have)}"
+        ANNOTATIONS_PASSED_ON, fine, f"sent the message-annotations {expected}, came {dict(have)}"
     )
     target.record_finding(
         OPTIONAL_ANNOTATION_IGNORED, True, f"a message with {sorted(notes)} was accepted"
@@ -328,21 +331,23 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
         )
         granted(target, peer, link)
         peer.transfer(link, messages.message(b"x", **{section: {"brokerproof-key": True}}))
-        came = peer.watch_for(
+        answer = peer.watch_for(
             either(frame("detach"), frame("disposition"), frame("end"), frame("close"))
         )
-        while came is not None and came.name == "disposition" and came.get("first") == 0:
-            came = peer.watch_for(
+        while answer is not None and answer.name == "disposition" and answer.get("first") == 0:
+            answer = peer.watch_for(
                 either(frame("detach"), frame("disposition"), frame("end"), frame("close"))
             )
-        said = peer.instead() if came is None else came.brief()
+        observed = peer.instead() if answer is None else answer.brief()
         fine = (
-            came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
+            answer is not None
+            and answer.name == "detach"
+            and answer.condition == "amqp:not-implemented"
         )
         target.record_finding(
             ANNOTATION_NOT_UNDERSTOOD,
             fine,
-            f"{section} with the key brokerproof-key was answered with {said}",
+            f"{section} with the key brokerproof-key was answered with {observed}",
         )
 
 
@@ -386,9 +391,11 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
         sent(target, peer, link, messages.message(b"%d" % priority, header={"priority": priority}))
     other = target.amqp()
     got = collect(target, other, other.receiver(node, credit=10), 10)
-    came = [each.message.fields("header").get("priority", 4) for each in got]
-    fits = came == sorted(order, reverse=True) and bodies(got) == [b"%d" % each for each in came]
-    target.record_finding(PRIORITIES, fits, f"ten priorities sent as {order} came as {came}")
+    priorities = [delivery.message.fields("header").get("priority", 4) for delivery in got]
+    fits = priorities == sorted(order, reverse=True) and bodies(got) == [
+        b"%d" % priority for priority in priorities
+    ]
+    target.record_finding(PRIORITIES, fits, f"ten priorities sent as {order} came as {priorities}")
 
 
 @case(MESSAGE_FORMAT, BARE_MESSAGE, needs={"amqp"})
@@ -402,21 +409,24 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
     receiver = peer.receiver(node)
     sent(target, peer, peer.sender(node), payload)
     peer.flow(receiver, link_credit=1)
-    came = peer.delivery(receiver)
-    first, *others = came.frames
+    delivery = peer.delivery(receiver)
+    first, *others = delivery.frames
     later = [
-        each.get("message-format") for each in others if each.get("message-format") is not None
+        transfer.get("message-format")
+        for transfer in others
+        if transfer.get("message-format") is not None
     ]
-    fine = first.get("message-format") == 0 and all(each == 0 for each in later)
+    fine = first.get("message-format") == 0 and all(message_format == 0 for message_format in later)
     target.record_finding(
         MESSAGE_FORMAT,
         fine,
-        f"message-format of {len(came.frames)} transfers: {first.get('message-format')}, {later}",
+        f"message-format of {len(delivery.frames)} transfers: {first.get('message-format')},"
+        f" {later}",
     )
     target.record_finding(
         BARE_MESSAGE,
-        came.message.bare == payload,
-        f"{len(payload)} octets went in, {len(came.message.bare)} came",
+        delivery.message.bare == payload,
+        f"{len(payload)} octets went in, {len(delivery.message.bare)} came",
     )
 
 

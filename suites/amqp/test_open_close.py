@@ -103,9 +103,10 @@ def test_close_is_answered_with_close_and_nothing_follows(
         channel=channel,
     )
     target.wait_until(
-        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE
+        lambda: peer.ended is not None or any(reply.name == "close" for reply in peer.inbox),
+        PATIENCE,
     )
-    earlier = len(list(takewhile(lambda each: each.name != "close", peer.inbox)))
+    earlier = len(list(takewhile(lambda reply: reply.name != "close", peer.inbox)))
     close = peer.expect(frame("close"), proves=(CLOSE_WRITTEN, CLOSE_ON_CHANNEL_0))
     target.record_finding(
         CLOSE_ON_CHANNEL_0,
@@ -113,7 +114,7 @@ def test_close_is_answered_with_close_and_nothing_follows(
         f"the broker's close came on channel {close.channel}",
     )
     target.wait_until(lambda: peer.ended is not None, QUIET)
-    behind = [each.brief() for each in peer.inbox[earlier:]]
+    behind = [reply.brief() for reply in peer.inbox[earlier:]]
     target.record_finding(
         (CLOSE_IS_LAST, NOTHING_AFTER_CLOSE),
         not behind,
@@ -130,7 +131,8 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     peer.open(answered=False)
     peer.close(answered=False)
     target.wait_until(
-        lambda: peer.ended is not None or any(each.name == "close" for each in peer.inbox), PATIENCE
+        lambda: peer.ended is not None or any(reply.name == "close" for reply in peer.inbox),
+        PATIENCE,
     )
     opened = peer.take(frame("open"))
     closed = peer.take(frame("close"))
@@ -168,7 +170,7 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
         target.record_finding(
             DROPPED_AFTER_ERROR_CLOSE,
             not peer.inbox,
-            f"behind the broker's close came {[each.brief() for each in peer.inbox]}",
+            f"behind the broker's close came {[reply.brief() for reply in peer.inbox]}",
         )
 
 
@@ -184,7 +186,10 @@ def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> Non
     judge_trace(target, peer, amqp_liveness.limits)
     target.record_finding(
         AGREED_LIMITS,
-        all(each.theirs is not None and each.theirs <= most for each in peer.sessions.values()),
+        all(
+            session.theirs is not None and session.theirs <= most
+            for session in peer.sessions.values()
+        ),
         "channels",
     )
     target.record_finding(

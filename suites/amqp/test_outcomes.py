@@ -47,7 +47,7 @@ REJECTION_ERROR = "AMQP10-OUT-06"
 ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
 
 OUTCOMES = ("accepted", "rejected", "released", "modified")
-SYMBOLS = frozenset(f"amqp:{each}:list" for each in OUTCOMES)
+SYMBOLS = frozenset(f"amqp:{outcome}:list" for outcome in OUTCOMES)
 STATES = {
     "accepted": codec.composite("accepted"),
     "released": codec.composite("released"),
@@ -89,15 +89,15 @@ def again(
 def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
     """Matches the broker's word that it has settled a delivery it sent."""
 
-    def accepts(each: codec.Frame) -> bool:
+    def accepts(reply: codec.Frame) -> bool:
         if (
-            each.name != "disposition"
-            or each.channel != link.session.theirs
-            or each.get("role") is RECEIVER
+            reply.name != "disposition"
+            or reply.channel != link.session.theirs
+            or reply.get("role") is RECEIVER
         ):
             return False
-        span = (each.get("last", each["first"]) - each["first"]) % 2**32
-        return (delivery.id - each["first"]) % 2**32 <= span and bool(each.get("settled", False))
+        span = (reply.get("last", reply["first"]) - reply["first"]) % 2**32
+        return (delivery.id - reply["first"]) % 2**32 <= span and bool(reply.get("settled", False))
 
     return Match(f"disposition by which the broker settles delivery {delivery.id}", accepts)
 
@@ -122,19 +122,21 @@ def test_released_messages_can_be_had_again_unchanged(
         not any(map(failures, got)),
         f"delivery-counts at first: {list(map(failures, got))}",
     )
-    bare = {each.message.body: each.message.bare for each in got}
+    bare = {delivery.message.body: delivery.message.bare for delivery in got}
     expected = {body for body, fate in zip(sent, fates, strict=True) if fate}
     for _ in range(times):
-        for each in got:
-            peer.disposition(each, "released" if each.message.body in expected else "accepted")
+        for delivery in got:
+            peer.disposition(
+                delivery, "released" if delivery.message.body in expected else "accepted"
+            )
         peer, link, got = again(target, peer, link, node, len(expected), elsewhere)
-        came = sorted(bodies(got))
+        bodies_received = sorted(bodies(got))
         target.record_finding(
             RELEASED_AVAILABLE,
-            came == sorted(expected),
-            f"{len(expected)} were released, {came} came again",
+            bodies_received == sorted(expected),
+            f"{len(expected)} were released, {bodies_received} came again",
         )
-        same = all(bare.get(each.message.body) == each.message.bare for each in got)
+        same = all(bare.get(delivery.message.body) == delivery.message.bare for delivery in got)
         target.record_finding(
             RELEASED_AVAILABLE,
             same,
@@ -163,15 +165,15 @@ def test_a_failed_delivery_is_counted(
     fill(target, node, [b"again and again"])
     peer, link, got = received(target, node, 1)
     expected = 0
-    for each in failed:
-        peer.disposition(got[0], codec.composite("modified", delivery_failed=each))
-        expected += bool(each)
+    for flag in failed:
+        peer.disposition(got[0], codec.composite("modified", delivery_failed=flag))
+        expected += bool(flag)
         peer, link, got = again(target, peer, link, node, 1, elsewhere)
-        detail = f"after modified with delivery-failed={each} {len(got)} came again"
+        detail = f"after modified with delivery-failed={flag} {len(got)} came again"
         target.require((DELIVERY_FAILED_COUNTED, FAILED_ATTEMPTS), len(got) == 1, detail)
         count = failures(got[0])
         target.record_finding(
-            DELIVERY_FAILED_COUNTED if each else FAILED_ATTEMPTS,
+            DELIVERY_FAILED_COUNTED if flag else FAILED_ATTEMPTS,
             count == expected,
             f"the count is {count}, {expected} failed",
         )
@@ -193,9 +195,9 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
     refused %= count
-    for number, each in enumerate(got):
+    for number, delivery in enumerate(got):
         state = codec.composite("modified", delivery_failed=failed, undeliverable_here=True)
-        peer.disposition(each, state if number == refused else "released")
+        peer.disposition(delivery, state if number == refused else "released")
     barred = got[refused].message.body
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
@@ -209,8 +211,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
         sorted(bodies(back)) == others,
         f"others {others}, again came {bodies(back)}",
     )
-    for each in back:
-        peer.disposition(each)
+    for delivery in back:
+        peer.disposition(delivery)
     _, _, elsewhere = again(target, peer, link, node, 1, elsewhere=True)
     target.record_finding(
         UNDELIVERABLE_HERE,
@@ -316,7 +318,7 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     if kind not in OUTCOMES:
         target.note("the broker's attach names no default-outcome, so nothing is promised")
         return
-    fields = {key: plain(each) for key, each in codec.fields_of(default).items()}
+    fields = {key: plain(value) for key, value in codec.fields_of(default).items()}
     state = (
         None if how == "none" else codec.composite("received", section_number=0, section_offset=0)
     )
@@ -381,8 +383,8 @@ def test_a_source_names_outcomes_by_their_symbols(
     names = inside.get("outcomes")
     listed = names.items if isinstance(names, Array) else () if names is None else (names,)
     fine = all(
-        isinstance(each, Value) and each.type == "symbol" and each.value in SYMBOLS
-        for each in listed
+        isinstance(name, Value) and name.type == "symbol" and name.value in SYMBOLS
+        for name in listed
     )
     target.record_finding(
         OUTCOMES_ARE_SYMBOLS,
@@ -396,11 +398,11 @@ def test_a_source_names_outcomes_by_their_symbols(
         f"the broker's source has the default-outcome {kind}",
     )
     got = peer.delivery(link)
-    told = [each.kind("state") for each in got.frames if "state" in each.fields]
+    states = [transfer.kind("state") for transfer in got.frames if "state" in transfer.fields]
     target.record_finding(
         RECEIVED_ON_RESUME_ONLY,
-        "received" not in told,
-        f"{len(got.frames)} transfers told the states {told}",
+        "received" not in states,
+        f"{len(got.frames)} transfers told the states {states}",
     )
 
 
@@ -474,9 +476,9 @@ def test_a_range_covers_what_it_names_and_no_more(
     without last, and releases the rest. The rest comes again, no more and no less, also after the
     client has gone, and its own messages are not touched."""
     nodes, total = (target.node(), target.node()), sum(counts)
-    sent = (numbered(counts[0]), [b"b" + each for each in numbered(counts[1])])
-    for node, some in zip(nodes, sent, strict=True):
-        fill(target, node, some)
+    sent = (numbered(counts[0]), [b"b" + body for body in numbered(counts[1])])
+    for node, node_bodies in zip(nodes, sent, strict=True):
+        fill(target, node, node_bodies)
     peer = target.amqp()
     held: list[Delivery] = []
     for node, count in zip(nodes, counts, strict=True):
@@ -494,19 +496,19 @@ def test_a_range_covers_what_it_names_and_no_more(
     cut %= total
     end = min(total - 1, cut + width) if last else cut
     target.control(
-        [each.id for each in held] == [(held[0].id + n) % 2**32 for n in range(total)],
+        [delivery.id for delivery in held] == [(held[0].id + n) % 2**32 for n in range(total)],
         "ids are not in a row",
     )
     peer.disposition(held[cut].id, "accepted", last=held[end].id if last else None)
-    for each in [*held[:cut], *held[end + 1 :]]:
-        peer.disposition(each, "released")
+    for delivery in [*held[:cut], *held[end + 1 :]]:
+        peer.disposition(delivery, "released")
     peer.settle()
-    expected = sorted(each.message.body for each in [*held[:cut], *held[end + 1 :]])
+    expected = sorted(delivery.message.body for delivery in [*held[:cut], *held[end + 1 :]])
     other = target.amqp()
     back: list[bytes] = []
-    for node, some in reversed(list(zip(nodes, sent, strict=True))):
+    for node, node_bodies in reversed(list(zip(nodes, sent, strict=True))):
         link = other.receiver(node, credit=total + 10)
-        back += bodies(collect(target, other, link, sum(body in expected for body in some)))
+        back += bodies(collect(target, other, link, sum(body in expected for body in node_bodies)))
     what = (
         f"{cut} to {end} of {total} were accepted"
         if last
@@ -556,11 +558,11 @@ def test_a_disposition_for_nothing_held_changes_nothing(
             peer.settle()
             peer.leave()
         other = target.amqp()
-        came = collect(target, other, other.receiver(node, credit=1), 1)
+        deliveries = collect(target, other, other.receiver(node, credit=1), 1)
         target.record_finding(
             (DISPOSITION_SETTLES, TERMINAL_STATE_KEPT),
-            bodies(came) == [b"held"],
-            f"the message that was held: {bodies(came)} came",
+            bodies(deliveries) == [b"held"],
+            f"the message that was held: {bodies(deliveries)} came",
         )
 
 
@@ -586,29 +588,29 @@ def test_a_rejected_message_is_kept_with_its_error(target: Bench, error: bool) -
         "distribution-mode": "copy",
     }
     look = grave.receiver(dead, source=codec.composite("source", source), credit=100_000)
-    found = grave.delivery(look, body=body)
-    count = failures(found)
+    delivery = grave.delivery(look, body=body)
+    count = failures(delivery)
     target.record_finding(
         REJECTED_COUNTED,
         count == failures(got[0]) + 1,
         f"after a rejection the delivery-count is {count}",
     )
-    annotation = found.message.first("delivery-annotations")
+    annotation = delivery.message.first("delivery-annotations")
     entries = (
         dict(annotation.value) if isinstance(annotation, Value) and annotation.type == "map" else {}
     )
-    rejected = next((each for key, each in entries.items() if plain(key) == "rejected"), None)
+    rejected = next((value for key, value in entries.items() if plain(key) == "rejected"), None)
     if not error:
         target.record_finding(REJECTION_ERROR, True, "no error was given")
         return
     condition = (
         codec.fields_of(rejected).get("condition") if isinstance(rejected, Described) else None
     )
-    said = None if condition is None else plain(condition)
+    reported = None if condition is None else plain(condition)
     target.record_finding(
         REJECTION_ERROR,
-        said == "amqp:decode-error",
-        f"the delivery-annotations have {dict(entries)} ({said})",
+        reported == "amqp:decode-error",
+        f"the delivery-annotations have {dict(entries)} ({reported})",
     )
 
 
@@ -628,8 +630,8 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     link = peer.receiver(node, source=codec.composite("source", source), credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(bodies(got) == sent, f"copies of {bodies(got)} came, of {sent}")
-    for each in got:
-        peer.disposition(each, "accepted")
+    for delivery in got:
+        peer.disposition(delivery, "accepted")
     peer.settle()
     peer.flow(link, link_credit=count + 10)
     more = collect(target, peer, link, 0)

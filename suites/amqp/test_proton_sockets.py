@@ -30,7 +30,7 @@ KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
 
 def heard(*names: str) -> Match[Told]:
     """Matches what a container calls back under one of these names."""
-    return Match(" or ".join(names), lambda each: each.name in names)
+    return Match(" or ".join(names), lambda event: event.name in names)
 
 
 def octets(message: Any) -> bytes:
@@ -48,9 +48,11 @@ def left(target: Bench, node: Node, count: int) -> list[bytes]:
 def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
     """The next messages of a receiver with credit for them. That they come is a control."""
     peer.receive(node.address, count, capabilities=node.capabilities)
-    found = [peer.expect(told("message")).subject for _ in range(count)]
-    target.control(all(isinstance(each, Arrived) for each in found), f"{count} messages came")
-    return found
+    arrivals = [peer.expect(told("message")).subject for _ in range(count)]
+    target.control(
+        all(isinstance(arrival, Arrived) for arrival in arrivals), f"{count} messages came"
+    )
+    return arrivals
 
 
 @case(
@@ -73,13 +75,13 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
         peer.publish(sender, body, proves=DISPOSITION_ROLE)
     receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
     for body in sent:
-        came = octets(other.receive(receiver, proves=BARE_MESSAGE))
+        payload = octets(other.receive(receiver, proves=BARE_MESSAGE))
         target.record_finding(
-            BARE_MESSAGE, came == body, f"{len(body)} octets were sent, {len(came)} came"
+            BARE_MESSAGE, payload == body, f"{len(body)} octets were sent, {len(payload)} came"
         )
         receiver.accept()
-    for each in (peer, other):
-        each.close(proves=CLOSE_WRITTEN)
+    for client in (peer, other):
+        client.close(proves=CLOSE_WRITTEN)
 
 
 @case(RELEASED_AVAILABLE, ACCEPTED_NOT_RESENT, needs={"amqp", "sockets", "amqp-redelivery"})
@@ -95,12 +97,14 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     target.control(octets(peer.receive(receiver)) == b"accepted", "the second message came")
     receiver.accept()
     peer.close()
-    found = left(target, node, 1)
+    bodies_left = left(target, node, 1)
     target.record_finding(
-        RELEASED_AVAILABLE, b"released" in found, f"afterwards the queue has {found}"
+        RELEASED_AVAILABLE, b"released" in bodies_left, f"afterwards the queue has {bodies_left}"
     )
     target.record_finding(
-        ACCEPTED_NOT_RESENT, b"accepted" not in found, f"afterwards the queue has {found}"
+        ACCEPTED_NOT_RESENT,
+        b"accepted" not in bodies_left,
+        f"afterwards the queue has {bodies_left}",
     )
 
 
@@ -114,16 +118,16 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     peer.send_all(node.address, sent, capabilities=node.capabilities)
     for _ in sent:
         peer.expect(heard("accepted"), proves=DISPOSITION_ROLE)
-    found = received(target, other, node, len(sent) - 1)
-    for each in found:
-        other.settle(each)
+    arrivals = received(target, other, node, len(sent) - 1)
+    for arrival in arrivals:
+        other.settle(arrival)
     target.record_finding(
         BARE_MESSAGE,
-        [octets(each.message) for each in found] == sent[:-1],
-        f"of {len(sent)} messages {len(found)} came in order",
+        [octets(arrival.message) for arrival in arrivals] == sent[:-1],
+        f"of {len(sent)} messages {len(arrivals)} came in order",
     )
     target.advance(QUIET)
-    late = [each.name for each in other.inbox if each.name == "message"]
+    late = [event.name for event in other.inbox if event.name == "message"]
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         not late,
@@ -141,12 +145,12 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     peer = target.proton_container()
     peer.drain(node.address, credit, capabilities=node.capabilities)
     back = peer.expect(heard("drained"), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT)).subject
-    came = sum(each.name == "message" for each in peer.inbox)
-    fine = came == count and back == credit - count
+    arrived = sum(event.name == "message" for event in peer.inbox)
+    fine = arrived == count and back == credit - count
     target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         fine,
-        f"{credit} credits for {count} messages: {came} came, {back} came back",
+        f"{credit} credits for {count} messages: {arrived} came, {back} came back",
     )
 
 
@@ -172,7 +176,7 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     taken = received(target, peer, back, count)
     sent = [b"posted %d" % number for number in range(count)]
     peer.transact(there.address, sent, taken, commit=commit, capabilities=there.capabilities)
-    wanted = "transaction_committed" if commit else "transaction_aborted"
+    expected_event = "transaction_committed" if commit else "transaction_aborted"
     ends = heard(
         "transaction_committed",
         "transaction_aborted",
@@ -182,19 +186,19 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     ended = peer.expect(ends, proves=POST_INVISIBLE_BEFORE_COMMIT)
     target.require(
         (POST_INVISIBLE_BEFORE_COMMIT, RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
-        ended.name == wanted,
-        f"the transaction ended as {ended.name}, should be {wanted}",
+        ended.name == expected_event,
+        f"the transaction ended as {ended.name}, should be {expected_event}",
     )
     peer.leave()
-    found = left(target, there, count if commit else 0)
+    posted = left(target, there, count if commit else 0)
     target.record_finding(
         POST_INVISIBLE_BEFORE_COMMIT,
-        found == (sent if commit else []),
-        f"after {wanted} the target has {found}",
+        posted == (sent if commit else []),
+        f"after {expected_event} the target has {posted}",
     )
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
-    detail = f"after {wanted} the source has {remaining}, should have {expected}"
+    detail = f"after {expected_event} the source has {remaining}, should have {expected}"
     target.record_finding(
         RETIRED_ON_COMMIT if commit else KEPT_ON_ROLLBACK, sorted(remaining) == expected, detail
     )

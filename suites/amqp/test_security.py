@@ -47,8 +47,8 @@ def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[A
 
 def mechanisms(offer: Frame) -> list[str]:
     """The names, however many."""
-    found = offer.get("sasl-server-mechanisms")
-    return [found] if isinstance(found, str) else list(found or ())
+    names = offer.get("sasl-server-mechanisms")
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def plain_response(target: Bench, login: str | None = None, passcode: str | None = None) -> bytes:
@@ -74,7 +74,7 @@ def refused(
     peer.expect_end(within=SOON, proves=ends)
 
 
-UNREAD = Match[Frame]("octets that are no frame", lambda each: each.name == UNREADABLE)
+UNREAD = Match[Frame]("octets that are no frame", lambda reply: reply.name == UNREADABLE)
 
 
 @case(
@@ -92,20 +92,26 @@ def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
     peer, offer = begun(target, proves=SASL_HEADER)
     peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": plain_response(target)})
     outcome = peer.expect(frame("sasl-outcome"))
-    for each in (offer, outcome):
+    for sasl_frame in (offer, outcome):
         target.record_finding(
-            SASL_FRAME_TYPE, each.type == SASL_FRAME, f"{each.name} has the type {each.type}"
+            SASL_FRAME_TYPE,
+            sasl_frame.type == SASL_FRAME,
+            f"{sasl_frame.name} has the type {sasl_frame.type}",
         )
         target.record_finding(
             SASL_FRAME_HEADER,
-            each.channel == 0 and not each.extended,
-            f"{each.name}: {each.channel}, {each.extended!r}",
+            sasl_frame.channel == 0 and not sasl_frame.extended,
+            f"{sasl_frame.name}: {sasl_frame.channel}, {sasl_frame.extended!r}",
         )
         target.record_finding(
-            SASL_FRAME_SIZE, each.size <= SMALLEST, f"{each.name} has {each.size} octets"
+            SASL_FRAME_SIZE,
+            sasl_frame.size <= SMALLEST,
+            f"{sasl_frame.name} has {sasl_frame.size} octets",
         )
         target.record_finding(
-            SASL_BODY, not each.payload, f"{each.name} is followed by {len(each.payload)} octets"
+            SASL_BODY,
+            not sasl_frame.payload,
+            f"{sasl_frame.name} is followed by {len(sasl_frame.payload)} octets",
         )
 
 
@@ -113,12 +119,12 @@ def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
 def test_mechanisms_are_offered(target: Bench) -> None:
     """The broker names at least one mechanism, each a symbol."""
     _, offer = begun(target)
-    found = offer.fields.get("sasl-server-mechanisms")
-    listed = found.items if isinstance(found, Array) else (found,)
-    types = [each.type if isinstance(each, Value) else None for each in listed]
-    if isinstance(found, Array) and not types:
+    names = offer.fields.get("sasl-server-mechanisms")
+    listed = names.items if isinstance(names, Array) else (names,)
+    types = [name.type if isinstance(name, Value) else None for name in listed]
+    if isinstance(names, Array) and not types:
         types = [None]
-    fine = bool(listed) and all(each == "symbol" for each in types)
+    fine = bool(listed) and all(type_name == "symbol" for type_name in types)
     target.record_finding(
         SASL_MECHANISMS, fine and all(mechanisms(offer)), f"the broker offers {offer.brief()}"
     )
@@ -166,11 +172,11 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
             {"mechanism": "PLAIN", "initial-response": f"\0{both[0]}\0{both[1]}".encode()},
         )
         outcome = peer.watch_for(frame("sasl-outcome"))
-        said = peer.instead() if outcome is None else outcome.brief()
+        observed = peer.instead() if outcome is None else outcome.brief()
         target.record_finding(
             SASL_OUTCOME_CODE,
             outcome is not None and outcome.get("code") == 1,
-            f"a wrong {wrong}: {said}",
+            f"a wrong {wrong}: {observed}",
         )
         if outcome is not None:
             target.record_finding(

@@ -94,14 +94,14 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         peer.sender(target.node())
         session = peer.session
         peer.flow(session=session, handle=handle, delivery_count=0, link_credit=1)
-        came = session_refused(
+        answer = session_refused(
             target,
             peer,
             (SESSION_ERROR_ENDS, UNATTACHED_HANDLE),
             f"a flow with handle {handle}",
             [UNATTACHED],
         )
-        if came is None or came.name != "end":
+        if answer is None or answer.name != "end":
             return
         peer.end(session, answered=False)
         link = peer.sender(target.node(), session=peer.begin(1))
@@ -131,19 +131,21 @@ def test_a_session_that_failed_drops_what_still_comes(
     receiver = peer.receiver(node, session=other, credit=1)
     peer.settle()
     late = [
-        each.brief() for each in peer.inbox if each.channel == end.channel and each.name != "begin"
+        reply.brief()
+        for reply in peer.inbox
+        if reply.channel == end.channel and reply.name != "begin"
     ]
-    late = [each for each in late if each.startswith(("end", "attach", "disposition"))]
+    late = [text for text in late if text.startswith(("end", "attach", "disposition"))]
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
         not late,
         f"behind the end of a session that failed came {late or 'nothing'}",
     )
-    found = bodies(collect(target, peer, receiver, 1, within=QUIET))
+    bodies_received = bodies(collect(target, peer, receiver, 1, within=QUIET))
     target.record_finding(
         DROPPED_AFTER_SESSION_ERROR,
-        not found,
-        f"the queue has {found or 'nothing'} of what came behind the error",
+        not bodies_received,
+        f"the queue has {bodies_received or 'nothing'} of what came behind the error",
     )
 
 
@@ -156,12 +158,13 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         peer = target.amqp()
         first = peer.sender(target.node())
         peer.attach(role, target.node(), handle=first.handle, answered=False)
-        came = peer.watch_for(either(frame("end"), frame("close"), frame("attach")))
-        condition = None if came is None else came.condition
+        answer = peer.watch_for(either(frame("end"), frame("close"), frame("attach")))
+        condition = None if answer is None else answer.condition
         target.record_finding(
             HANDLE_IN_USE,
             condition == "amqp:session:handle-in-use",
-            f"a handle in use was answered with {peer.instead() if came is None else came.brief()}",
+            "a handle in use was answered with"
+            f" {peer.instead() if answer is None else answer.brief()}",
         )
 
 
@@ -201,10 +204,10 @@ def test_the_clients_window_is_used_up_and_never_passed(
 
     def transfers() -> int:
         return sum(
-            isinstance(each, FrameReceived)
-            and each.conn == peer.conn
-            and each.command == "transfer"
-            for each in target.events
+            isinstance(event, FrameReceived)
+            and event.conn == peer.conn
+            and event.command == "transfer"
+            for event in target.events
         )
 
     def used_up(room: int) -> bool:
@@ -219,15 +222,16 @@ def test_the_clients_window_is_used_up_and_never_passed(
         target.wait_until(partial(used_up, room), QUIET * 10 if room else QUIET)
         target.wait_until(partial(beyond, room), QUIET)
         everything = len(peer.deliveries) == count
-        came = transfers()
+        arrived = transfers()
         target.record_finding(
             (REMOTE_INCOMING_WINDOW, WINDOW_FORMULA),
-            came <= room and (came == room or everything),
-            f"with room for {room} transfers {came} came ({before} before), {len(peer.deliveries)}"
+            arrived <= room and (arrived == room or everything),
+            f"with room for {room} transfers {arrived} came ({before} before),"
+            f" {len(peer.deliveries)}"
             f" of {count} messages",
         )
         peer.flow(link, incoming_window=step, link_credit=1000)
-        room = came + step
+        room = arrived + step
     got = collect(target, peer, link, count)
     target.record_finding(
         TRANSFER_IDS,
@@ -271,9 +275,9 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):
         return
     peer.flow(link, incoming_window=100, link_credit=count + 1 - len(got), drain=True)
-    came = last_flow(peer, link)
+    flow = last_flow(peer, link)
     judge_trace(target, peer, amqp_windows.ids)
-    if came is not None:
+    if flow is not None:
         target.record_finding(
             FLOW_NEXT_INCOMING_ID,
             True,
@@ -298,8 +302,8 @@ def test_ids_of_the_client_may_run_over_the_end(
         granted(target, peer, link)
         payload = body
         waiting.append(peer.post(link, payload))
-    for each in waiting:
-        peer.confirmed(link.session, each, proves=DELIVERY_ID_WRAPS)
+    for delivery_id in waiting:
+        peer.confirmed(link.session, delivery_id, proves=DELIVERY_ID_WRAPS)
     receiver = peer.receiver(node, credit=count)
     got = collect(target, peer, receiver, count)
     target.record_finding(
@@ -317,9 +321,9 @@ def test_ids_of_the_client_may_run_over_the_end(
         )
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = [
-        each
-        for each in target.events
-        if isinstance(each, FrameReceived) and each.conn == peer.conn and each.command == "flow"
+        event
+        for event in target.events
+        if isinstance(event, FrameReceived) and event.conn == peer.conn and event.command == "flow"
     ]
     target.record_finding(
         FLOW_WINDOWS, bool(flows), f"{len(flows)} flows came, all with windows and next-outgoing-id"
@@ -376,8 +380,8 @@ def test_the_brokers_window_opens_again(
             )
             delivery = peer.transfer(link, piece, more=at < len(pieces) - 1 or None)
         waiting.append(delivery)
-    for each in waiting:
-        peer.confirmed(session, each, proves=(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW))
+    for delivery_id in waiting:
+        peer.confirmed(session, delivery_id, proves=(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW))
     judge_trace(target, peer, amqp_windows.windows, amqp_windows.ids)
 
 
@@ -387,10 +391,12 @@ def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) 
     session."""
     peer = target.amqp()
     peer.flow(echo=True)
-    came = peer.watch_for(frame("flow"), within=QUIET * 10)
-    said = peer.instead() if came is None else came.brief()
+    answer = peer.watch_for(frame("flow"), within=QUIET * 10)
+    observed = peer.instead() if answer is None else answer.brief()
     target.record_finding(
-        ECHO_ANSWERED, came is not None, f"a flow of the session that asks for an echo: {said}"
+        ECHO_ANSWERED,
+        answer is not None,
+        f"a flow of the session that asks for an echo: {observed}",
     )
 
 
@@ -413,12 +419,12 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
         node = target.node()
         fill(target, node, numbered(received))
         collect(target, peer, peer.receiver(node, credit=received), received, quiet=0)
-    peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+    peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
     peer.flow(echo=True)
-    came = peer.expect(frame("flow", handle=None), proves=FLOW_WINDOWS)
+    answer = peer.expect(frame("flow", handle=None), proves=FLOW_WINDOWS)
     for name, requirement in FIELDS_OF_LINKS.items():
         target.record_finding(
-            requirement, name not in came.fields, f"a flow without handle: {came.brief()}"
+            requirement, name not in answer.fields, f"a flow without handle: {answer.brief()}"
         )
     judge_trace(target, peer, amqp_windows.ids)
 
@@ -456,12 +462,13 @@ def test_end_is_answered_with_end(target: Bench) -> None:
             SESSION_ERROR_ENDS, end.condition is None, f"the end was answered with {end.brief()}"
         )
         peer.begin(answered=False)
-        came = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
-        if error and came is not None and came.name == "close":
+        answer = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
+        if error and answer is not None and answer.name == "close":
             target.note("the broker closed the connection behind the client's error")
             return
         target.control(
-            came is not None and came.name == "begin", f"begin was answered with {peer.instead()}"
+            answer is not None and answer.name == "begin",
+            f"begin was answered with {peer.instead()}",
         )
         link = peer.sender(target.node())
         granted(target, peer, link)
@@ -492,12 +499,16 @@ def test_a_flow_says_where_the_transfer_ids_are(
     for count in (0, more):
         for _ in range(count):
             peer.publish(link, b"after")
-        peer.inbox = [each for each in peer.inbox if each.name != "flow"]
+        peer.inbox = [reply for reply in peer.inbox if reply.name != "flow"]
         peer.flow(session=session, echo=True)
-        told = peer.expect(frame("flow"), proves=WINDOW_FROM_FLOW).get("next-incoming-id")
+        next_incoming_id = peer.expect(frame("flow"), proves=WINDOW_FROM_FLOW).get(
+            "next-incoming-id"
+        )
         expected = session.next_outgoing_id
         detail = (
             f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker tells"
-            f" {told}"
+            f" {next_incoming_id}"
         )
-        target.record_finding(WINDOW_FROM_FLOW, told == expected, f"{detail}, should be {expected}")
+        target.record_finding(
+            WINDOW_FROM_FLOW, next_incoming_id == expected, f"{detail}, should be {expected}"
+        )

@@ -192,20 +192,22 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
         peer = secured(target, certificate)
         external(peer)
         outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
-        said = peer.instead() if outcome is None else outcome.brief()
+        observed = peer.instead() if outcome is None else outcome.brief()
         if outcome is not None and outcome.get("code") == 0:
             peer.open(answered=False)
             peer.begin(answered=False)
             peer.watch_for(frame("begin"))
-            begun_ = any(each.name == "begin" for each in peer.inbox)
+            begun_ = any(reply.name == "begin" for reply in peer.inbox)
             closed = [
-                each for each in peer.inbox if each.name == "close" and each.condition is not None
+                reply
+                for reply in peer.inbox
+                if reply.name == "close" and reply.condition is not None
             ]
             target.record_finding(
-                SASL_EXTERNAL, not begun_ and bool(closed), f"{said}, and then {peer.instead()}"
+                SASL_EXTERNAL, not begun_ and bool(closed), f"{observed}, and then {peer.instead()}"
             )
         else:
-            target.record_finding(SASL_EXTERNAL, True, said)
+            target.record_finding(SASL_EXTERNAL, True, observed)
 
 
 @case(CLIENT_CERTIFICATE_REQUIRED, needs={"amqp", "tls-fixtures"})

@@ -69,19 +69,19 @@ class Control:
 
     def declare(self) -> bytes:
         """A transaction's id. That it can be declared is a control."""
-        found = self.answered(self.say("declare"))
+        answer = self.answered(self.say("declare"))
         self.target.control(
-            found.kind("state") == "declared", f"a declare was answered with {found.brief()}"
+            answer.kind("state") == "declared", f"a declare was answered with {answer.brief()}"
         )
-        return bytes(found.part("state")["txn-id"])
+        return bytes(answer.part("state")["txn-id"])
 
     def discharge(self, id: bytes, fail: bool) -> Frame:
         """Commit, or roll back. That it is accepted is a control."""
-        found = self.answered(self.say("discharge", txn_id=id, fail=fail))
+        answer = self.answered(self.say("discharge", txn_id=id, fail=fail))
         self.target.control(
-            found.kind("state") == "accepted", f"a discharge was answered with {found.brief()}"
+            answer.kind("state") == "accepted", f"a discharge was answered with {answer.brief()}"
         )
-        return found
+        return answer
 
 
 def control(target: Bench, peer: AmqpPeer) -> Control:
@@ -110,8 +110,8 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     """What another connection can have of a queue; it is given back."""
     other = target.amqp()
     got = collect(target, other, other.receiver(node, credit=count + 10), count)
-    for each in got:
-        other.disposition(each, "released")
+    for delivery in got:
+        other.disposition(delivery, "released")
     other.close()
     return bodies(got)
 
@@ -125,12 +125,12 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
     coordinator = control(target, peer)
     ids = []
     for _ in range(count):
-        found = coordinator.answered(coordinator.say("declare"), proves=DECLARE_ANSWERED)
-        state = found.part("state")
+        answer = coordinator.answered(coordinator.say("declare"), proves=DECLARE_ANSWERED)
+        state = answer.part("state")
         target.require(
             DECLARE_ANSWERED,
-            found.kind("state") == "declared" and bool(state.get("txn-id")),
-            found.brief(),
+            answer.kind("state") == "declared" and bool(state.get("txn-id")),
+            answer.brief(),
         )
         ids.append(bytes(state["txn-id"]))
     target.record_finding(
@@ -138,11 +138,11 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
     )
     for number, id in enumerate(ids):
         how = fail or number == 0
-        found = coordinator.answered(coordinator.say("discharge", txn_id=id, fail=how))
+        answer = coordinator.answered(coordinator.say("discharge", txn_id=id, fail=how))
         target.record_finding(
             ROLLBACK_SUCCEEDS,
-            found.kind("state") == "accepted" or not how,
-            f"fail={how}: {found.brief()}",
+            answer.kind("state") == "accepted" or not how,
+            f"fail={how}: {answer.brief()}",
         )
 
 
@@ -169,17 +169,19 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
     outside = [b"outside"] if besides else []
     for body in outside:
         peer.publish(link, body)
-    for each in [] if settled else numbers:
-        found = _told(peer, link, each)
-        state = None if found is None else found.part("state")
+    for number in [] if settled else numbers:
+        answer = _told(peer, link, number)
+        state = None if answer is None else answer.part("state")
         fine = (
-            found is not None and found.kind("state") == "transactional-state" and state is not None
+            answer is not None
+            and answer.kind("state") == "transactional-state"
+            and state is not None
         )
         fine = fine and state is not None and bytes(state["txn-id"]) == id
         target.record_finding(
             PROVISIONAL_OUTCOME,
             fine,
-            f"of a post in {id!r} was told {found.brief() if found else peer.instead()}",
+            f"of a post in {id!r} was told {answer.brief() if answer else peer.instead()}",
         )
     peer.settle()
     early = waiting(target, node, len(outside))
@@ -206,21 +208,21 @@ def _told(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
     """The first disposition about a delivery that we sent, settled or not; it stays in the
     inbox."""
 
-    def about(each: Frame) -> bool:
+    def names(reply: Frame) -> bool:
         if (
-            each.name != "disposition"
-            or each.channel != link.session.theirs
-            or not each.get("role")
+            reply.name != "disposition"
+            or reply.channel != link.session.theirs
+            or not reply.get("role")
         ):
             return False
-        first = each["first"]
-        return (delivery - first) % 2**32 <= (each.get("last", first) - first) % 2**32
+        first = reply["first"]
+        return (delivery - first) % 2**32 <= (reply.get("last", first) - first) % 2**32
 
     peer.world.wait_until(
-        lambda: peer.ended is not None or any(about(each) for each in peer.inbox),
+        lambda: peer.ended is not None or any(names(reply) for reply in peer.inbox),
         peer.world.now() + PATIENCE,
     )
-    return next((each for each in peer.inbox if about(each)), None)
+    return next((reply for reply in peer.inbox if names(reply)), None)
 
 
 def holding(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
@@ -245,9 +247,9 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     peer, _, got = holding(target, node, len(fates))
     coordinator = control(target, peer)
     id = coordinator.declare()
-    retired = [each for each, fate in zip(got, fates, strict=True) if fate]
-    for each in retired:
-        peer.disposition(each, within(id, "accepted"), settled=False)
+    retired = [delivery for delivery, fate in zip(got, fates, strict=True) if fate]
+    for delivery in retired:
+        peer.disposition(delivery, within(id, "accepted"), settled=False)
     peer.settle()
     early = waiting(target, node, 0)
     target.record_finding(
@@ -263,11 +265,11 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
             not early,
             f"after the rollback {early} came to another before the receiver let go",
         )
-    for each in got:
-        if fail or each not in retired:
-            peer.disposition(each, "released")
+    for delivery in got:
+        if fail or delivery not in retired:
+            peer.disposition(delivery, "released")
     peer.settle()
-    expected = [each.message.body for each in got if fail or each not in retired]
+    expected = [delivery.message.body for delivery in got if fail or delivery not in retired]
     late = waiting(target, node, len(expected))
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
@@ -295,8 +297,8 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
     target.control(len(got) == count, f"{len(got)} of {count} messages came")
     coordinator = control(target, peer)
     id = coordinator.declare()
-    for each in got:
-        peer.disposition(each, within(id, "accepted"))
+    for delivery in got:
+        peer.disposition(delivery, within(id, "accepted"))
     coordinator.discharge(id, fail=True)
     late = waiting(target, node, count)
     target.record_finding(
@@ -333,12 +335,12 @@ def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool)
             peer.close()
         case _:
             peer.leave(CloseHow.EOF if how == "eof" else CloseHow.RESET)
-    came = waiting(target, node, 1)
+    available = waiting(target, node, 1)
     posted = waiting(target, other, 0)
     target.record_finding(
         CONTROL_LINK_CLOSED,
-        came == [b"held"],
-        f"after {how} {came} could be had, accepted before: {retire}",
+        available == [b"held"],
+        f"after {how} {available} could be had, accepted before: {retire}",
     )
     target.record_finding(
         CONTROL_LINK_CLOSED, not posted, f"after {how} {posted} could be had of what was posted"
@@ -363,11 +365,15 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
                 "discharge", txn_id=UNKNOWN if kind == "never" else id, fail=fail
             )
         coordinator.await_answer(number)
-        found = coordinator.link.session.outcomes.get(number)
-        said = peer.instead() if found is None else found.brief()
-        error = None if found is None else found.part("state").get("error")
-        fine = found is not None and found.kind("state") == "rejected" and error is not None
-        wanted = (
+        outcome_frame = coordinator.link.session.outcomes.get(number)
+        observed = peer.instead() if outcome_frame is None else outcome_frame.brief()
+        error = None if outcome_frame is None else outcome_frame.part("state").get("error")
+        fine = (
+            outcome_frame is not None
+            and outcome_frame.kind("state") == "rejected"
+            and error is not None
+        )
+        expected = (
             "rejected with an error"
             if kind == "global"
             else "rejected with amqp:transaction:unknown-id"
@@ -377,9 +383,9 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
         target.record_finding(
             DECLARE_FAILS if kind == "global" else DISCHARGE_FAILS,
             fine,
-            f"{kind}: {said}; should be {wanted}",
+            f"{kind}: {observed}; should be {expected}",
         )
-        if found is not None:
+        if outcome_frame is not None:
             target.record_finding(
                 (DECLARE_FAILS, DISCHARGE_FAILS),
                 bool(coordinator.declare()),
@@ -395,10 +401,12 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
         peer = target.amqp()
         coordinator = control(target, peer)
         coordinator.say("declare", settled=True)
-        came = peer.watch_for(TROUBLE)
-        said = peer.instead() if came is None else came.brief()
-        fine = came is not None and came.name == "detach" and came.condition is not None
-        target.record_finding(SETTLED_DECLARE, fine, f"a settled declare was answered with {said}")
+        answer = peer.watch_for(TROUBLE)
+        observed = peer.instead() if answer is None else answer.brief()
+        fine = answer is not None and answer.name == "detach" and answer.condition is not None
+        target.record_finding(
+            SETTLED_DECLARE, fine, f"a settled declare was answered with {observed}"
+        )
 
 
 @case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs={"amqp", "amqp-transactions"})
@@ -411,11 +419,13 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         fill(target, node, [b"held"])
         peer, _, got = holding(target, node, 1)
         peer.disposition(got[0], within(UNKNOWN, "accepted"), settled=settled)
-        came = peer.watch_for(TROUBLE)
-        said = peer.instead() if came is None else came.brief()
-        condition = None if came is None else came.condition
+        answer = peer.watch_for(TROUBLE)
+        observed = peer.instead() if answer is None else answer.brief()
+        condition = None if answer is None else answer.condition
         target.record_finding(
-            DISCHARGE_FAILS, condition is not None, f"an outcome in an unknown transaction: {said}"
+            DISCHARGE_FAILS,
+            condition is not None,
+            f"an outcome in an unknown transaction: {observed}",
         )
         peer.leave()
         back = waiting(target, node, 1)
@@ -446,9 +456,11 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
             or _rejected(peer, link, number)
             or (trouble is not None and trouble.condition is not None)
         )
-        said = trouble.brief() if trouble else peer.instead()
+        observed = trouble.brief() if trouble else peer.instead()
         target.record_finding(
-            DISCHARGE_FAILS, fine, f"a post in an unknown transaction, settled: {settled}: {said}"
+            DISCHARGE_FAILS,
+            fine,
+            f"a post in an unknown transaction, settled: {settled}: {observed}",
         )
         peer.leave()
         posted = waiting(target, node, 0)
@@ -458,11 +470,11 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
 
 
 def _rejected(peer: AmqpPeer, link: Link, delivery: int) -> bool:
-    found = link.session.outcomes.get(delivery)
-    if found is None:
+    outcome_frame = link.session.outcomes.get(delivery)
+    if outcome_frame is None:
         return False
-    outcome = found.part("state").get("outcome")
-    return found.kind("state") == "rejected" or "rejected" in str(outcome)
+    outcome = outcome_frame.part("state").get("outcome")
+    return outcome_frame.kind("state") == "rejected" or "rejected" in str(outcome)
 
 
 @case(DISCHARGE_OF_INCOMPLETE_DELIVERY, needs={"amqp", "amqp-transactions"})
@@ -479,18 +491,20 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
         peer.transfer(link, payload[:5], state=within(id), more=True)
         number = coordinator.say("discharge", txn_id=id, fail=False)
         coordinator.await_answer(number)
-        came = peer.take(TROUBLE)
-        found = coordinator.link.session.outcomes.get(number)
-        said = came.brief() if came else found.brief() if found else peer.instead()
+        answer = peer.take(TROUBLE)
+        outcome_frame = coordinator.link.session.outcomes.get(number)
+        observed = (
+            answer.brief() if answer else outcome_frame.brief() if outcome_frame else peer.instead()
+        )
         fine = (
-            came is not None
-            and came.name == "detach"
-            and came.condition == "amqp:transaction:rollback"
+            answer is not None
+            and answer.name == "detach"
+            and answer.condition == "amqp:transaction:rollback"
         )
         target.record_finding(
             DISCHARGE_OF_INCOMPLETE_DELIVERY,
             fine,
-            f"a discharge before the last transfer was answered with {said}",
+            f"a discharge before the last transfer was answered with {observed}",
         )
 
 
@@ -506,17 +520,17 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
         first, second = coordinator.declare(), coordinator.declare()
         peer.disposition(got[0], within(first, "accepted"), settled=False)
         peer.disposition(got[0], within(second, "accepted"), settled=False)
-        came = peer.watch_for(TROUBLE)
-        said = peer.instead() if came is None else came.brief()
+        answer = peer.watch_for(TROUBLE)
+        observed = peer.instead() if answer is None else answer.brief()
         fine = (
-            came is not None
-            and came.name == "detach"
-            and came.condition == "amqp:transaction:rollback"
+            answer is not None
+            and answer.name == "detach"
+            and answer.condition == "amqp:transaction:rollback"
         )
         target.record_finding(
             OUTCOME_IN_SECOND_TRANSACTION,
             fine,
-            f"outcomes in two transactions were answered with {said}",
+            f"outcomes in two transactions were answered with {observed}",
         )
 
 
@@ -533,24 +547,26 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
         id = coordinator.declare()
         link = peer.receiver(node)
         peer.flow(link, link_credit=1, properties={"txn-id": id})
-        came = peer.watch_for(either(TROUBLE, frame("transfer", link=link)))
-        said = peer.instead() if came is None else came.brief()
-        state = {} if came is None else came.part("state")
-        acquired = came is not None and came.name == "transfer" and plain_id(state) == id
+        answer = peer.watch_for(either(TROUBLE, frame("transfer", link=link)))
+        observed = peer.instead() if answer is None else answer.brief()
+        state = {} if answer is None else answer.part("state")
+        acquired = answer is not None and answer.name == "transfer" and plain_id(state) == id
         refused = (
-            came is not None and came.name == "detach" and came.condition == "amqp:not-implemented"
+            answer is not None
+            and answer.name == "detach"
+            and answer.condition == "amqp:not-implemented"
         )
         target.record_finding(
             TRANSACTIONAL_ACQUISITION,
             acquired or refused,
-            f"a flow with a txn-id was answered with {said}",
+            f"a flow with a txn-id was answered with {observed}",
         )
 
 
 def plain_id(state: dict[str, object]) -> bytes | None:
     """The txn-id of a state in plain Python."""
-    found = state.get("txn-id")
-    return found if isinstance(found, bytes) else None
+    txn_id = state.get("txn-id")
+    return txn_id if isinstance(txn_id, bytes) else None
 
 
 @case(FAILED_SETTLED_POST, needs={"amqp", "amqp-transactions"})
@@ -568,26 +584,26 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
         target.wait_until(
             lambda: peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox)), QUIET
         )
-        said = peer.instead()
+        observed = peer.instead()
         if peer.take(TROUBLE) is None and peer.ended is None:
             number = coordinator.say("discharge", txn_id=id, fail=False)
             coordinator.await_answer(number)
-            found = coordinator.link.session.outcomes.get(number)
-            said = found.brief() if found else peer.instead()
+            outcome_frame = coordinator.link.session.outcomes.get(number)
+            observed = outcome_frame.brief() if outcome_frame else peer.instead()
             target.record_finding(
                 FAILED_SETTLED_POST,
-                found is None or found.kind("state") != "accepted",
-                f"the discharge was answered: {said}",
+                outcome_frame is None or outcome_frame.kind("state") != "accepted",
+                f"the discharge was answered: {observed}",
             )
         else:
             target.record_finding(
-                FAILED_SETTLED_POST, True, f"the broker ended it before the discharge: {said}"
+                FAILED_SETTLED_POST, True, f"the broker ended it before the discharge: {observed}"
             )
             peer.leave()
         target.advance(QUIET)
-        came = waiting(target, node, 0)
+        available = waiting(target, node, 0)
         target.record_finding(
             FAILED_SETTLED_POST,
-            b"good" not in came,
-            f"of the failed transaction {came} could be had",
+            b"good" not in available,
+            f"of the failed transaction {available} could be had",
         )

@@ -67,13 +67,13 @@ def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceive
         return (delivery - first) % 2**32 <= (int(about.get("last", first)) - first) % 2**32
 
     return [
-        each
-        for each in target.events
-        if isinstance(each, FrameReceived)
-        and each.conn == peer.conn
-        and each.command == "disposition"
-        and dict(each.headers).get("role") == "receiver"
-        and names(dict(each.headers))
+        event
+        for event in target.events
+        if isinstance(event, FrameReceived)
+        and event.conn == peer.conn
+        and event.command == "disposition"
+        and dict(event.headers).get("role") == "receiver"
+        and names(dict(event.headers))
     ]
 
 
@@ -114,9 +114,11 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         refused(target, peer, link, delivery, (OTHERS[field],), why)
         peer.leave()
         other = target.amqp()
-        came = bodies(collect(target, other, other.receiver(node, credit=1), 0))
+        received = bodies(collect(target, other, other.receiver(node, credit=1), 0))
         target.record_finding(
-            OTHERS[field], b"torn" not in came, f"after {why} the queue has {came or 'nothing'}"
+            OTHERS[field],
+            b"torn" not in received,
+            f"after {why} the queue has {received or 'nothing'}",
         )
 
 
@@ -149,7 +151,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
     pieces.append(payload[3 * len(pieces) :])
     for at, (piece, flag) in enumerate(zip(pieces, flags, strict=True)):
         delivery = peer.transfer(link, piece, settled=flag, more=at < len(flags) - 1 or None)
-    said = f"settled is {', '.join(map(str, flags))}"
+    context = f"settled is {', '.join(map(str, flags))}"
     judged = (
         (UNSETTLED_BY_DEFAULT,)
         if len(flags) == 1
@@ -160,16 +162,18 @@ def test_settled_on_one_transfer_is_settled_for_good(
     if True in flags:
         error = objection(peer)
         target.require(
-            judged, error is None, f"{said}, which was answered with {error and error.brief()}"
+            judged, error is None, f"{context}, which was answered with {error and error.brief()}"
         )
         peer.settle()
         word = spoken_of(target, peer, delivery)
-        target.record_finding(judged, not word, f"{said}, and {len(word)} dispositions came")
+        target.record_finding(judged, not word, f"{context}, and {len(word)} dispositions came")
     else:
         target.wait_until(lambda: settles(peer, link, delivery) or peer.ended is not None, PATIENCE)
-        target.record_finding(judged, settles(peer, link, delivery), f"{said}; {peer.instead()}")
-    came = bodies(collect(target, peer, peer.receiver(node, credit=2), 1))
-    target.record_finding(judged, came == [b"in parts"], f"{said}, and the queue has {came}")
+        target.record_finding(judged, settles(peer, link, delivery), f"{context}; {peer.instead()}")
+    received = bodies(collect(target, peer, peer.receiver(node, credit=2), 1))
+    target.record_finding(
+        judged, received == [b"in parts"], f"{context}, and the queue has {received}"
+    )
 
 
 @case(ALL_SETTLED, ALL_UNSETTLED, needs={"amqp"})
@@ -198,17 +202,17 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     target.control(
         len(got) == len(sizes), f"{len(got)} of {len(sizes)} messages came; {peer.instead()}"
     )
-    flags = [[each.get("settled") for each in delivery.frames] for delivery in got]
+    flags = [[transfer.get("settled") for transfer in delivery.frames] for delivery in got]
     if agreed == SETTLED:
         target.record_finding(
             ALL_SETTLED,
-            all(True in each for each in flags),
+            all(True in settled_flags for settled_flags in flags),
             f"agreed as settled: settled was {flags}",
         )
     elif agreed == UNSETTLED:
         target.record_finding(
             ALL_UNSETTLED,
-            not any(True in each for each in flags),
+            not any(True in settled_flags for settled_flags in flags),
             f"agreed as unsettled: settled was {flags}",
         )
     else:
@@ -251,9 +255,13 @@ def test_an_aborted_delivery_never_was(
     target.record_finding(
         ABORTED_DELIVERY, not word, f"of the aborted delivery {len(word)} dispositions spoke"
     )
-    came = [_carried(each) for each in collect(target, peer, peer.receiver(node, credit=5), 1)]
+    received = [
+        _carried(delivery) for delivery in collect(target, peer, peer.receiver(node, credit=5), 1)
+    ]
     target.record_finding(
-        judged, came == [b"whole"], f"an aborted delivery, more={more}, and the queue has {came}"
+        judged,
+        received == [b"whole"],
+        f"an aborted delivery, more={more}, and the queue has {received}",
     )
 
 
@@ -289,7 +297,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
     peer.flow(receiver, link_credit=count)
     got = collect(target, peer, receiver, count, quiet=0)
     target.control(len(got) == count, f"{len(got)} of {count} messages came; {peer.instead()}")
-    modes = [each.get("rcv-settle-mode") for delivery in got for each in delivery.frames]
+    modes = [transfer.get("rcv-settle-mode") for delivery in got for transfer in delivery.frames]
     target.record_finding(
         MODE_SECOND_ILLEGAL, SECOND not in modes, f"on a link agreed as first transfers say {modes}"
     )
@@ -316,15 +324,15 @@ def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) ->
 def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
     """Matches what the broker says as the sender of that delivery."""
 
-    def accepts(each: Frame) -> bool:
+    def accepts(reply: Frame) -> bool:
         if (
-            each.name != "disposition"
-            or each.channel != link.session.theirs
-            or each.get("role") is RECEIVER
+            reply.name != "disposition"
+            or reply.channel != link.session.theirs
+            or reply.get("role") is RECEIVER
         ):
             return False
-        span = (each.get("last", each["first"]) - each["first"]) % 2**32
-        return (delivery - each["first"]) % 2**32 <= span
+        span = (reply.get("last", reply["first"]) - reply["first"]) % 2**32
+        return (delivery - reply["first"]) % 2**32 <= span
 
     return Match(f"disposition of the sender of delivery {delivery}", accepts)
 
@@ -350,17 +358,17 @@ def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) ->
     words = _told_by_sender(link, got[0].id)
     peer.flow(link, link_credit=0)
     peer.disposition(got[0], first, settled=False)
-    told = peer.watch_for(words, within=QUIET)
-    state = None if told is None else told.kind("state")
+    answer = peer.watch_for(words, within=QUIET)
+    state = None if answer is None else answer.kind("state")
     if state is None:
         target.note("the broker told no outcome of its own: nothing that could change")
         return
-    for each in then:
-        peer.disposition(got[0], each, settled=each == then[-1])
+    for outcome in then:
+        peer.disposition(got[0], outcome, settled=outcome == then[-1])
     if peer.ended is None and not any(map(peer.fatal, peer.inbox)):
         target.advance(QUIET)
-    later = [each.kind("state") for each in peer.inbox if words.accepts(each)]
-    fine = all(each in (None, state) for each in later)
+    later = [reply.kind("state") for reply in peer.inbox if words.accepts(reply)]
+    fine = all(told_state in (None, state) for told_state in later)
     target.record_finding(
         SENDERS_STATE_KEPT, fine, f"the broker said {state}, and then {later or 'nothing more'}"
     )

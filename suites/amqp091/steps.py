@@ -26,8 +26,8 @@ def exchange_of(
 ) -> str:
     """Declare an exchange that is deleted with its last binding; return its name."""
     name = target.fresh_name()
-    about = {"exchange": name, "type": kind, "auto-delete": True, **fields}
-    peer.call("exchange.declare", about, channel=channel)
+    declaration = {"exchange": name, "type": kind, "auto-delete": True, **fields}
+    peer.call("exchange.declare", declaration, channel=channel)
     return name
 
 
@@ -76,10 +76,10 @@ def arrive(
 ) -> list[Method]:
     """Return the next ``count`` deliveries on a channel, and any that arrive ``quiet`` longer;
     fewer if they do not arrive in time."""
-    wanted = method("basic.deliver", channel=channel)
+    match_delivery = method("basic.deliver", channel=channel)
 
     def here() -> int:
-        return sum(wanted.accepts(each) for each in peer.inbox)
+        return sum(match_delivery.accepts(reply) for reply in peer.inbox)
 
     peer.world.wait_until(
         lambda: here() >= count or peer.ended is not None, peer.world.now() + PATIENCE
@@ -90,15 +90,15 @@ def arrive(
 
 def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
     """Get every message that waits in a queue, one by one, without acknowledgement."""
-    found = []
+    messages = []
     while (answer := peer.get(queue, channel=channel, no_ack=True)).name == "basic.get-ok":
-        found.append(answer)
-    return found
+        messages.append(answer)
+    return messages
 
 
 def bodies(methods: Sequence[Method]) -> list[bytes]:
     """Return the bodies of deliveries."""
-    return [each.body for each in methods]
+    return [delivery.body for delivery in methods]
 
 
 def others_work(target: Bench) -> None:
@@ -115,14 +115,14 @@ def others_work(target: Bench) -> None:
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
     """The connection ends without open-ok, with connection.close or without."""
     closed = target.wait_until(lambda: peer.ended is not None or _told(peer), PATIENCE)
-    opened = any(each.name == "connection.open-ok" for each in peer.inbox)
-    said = [each.brief() for each in peer.inbox]
+    opened = any(reply.name == "connection.open-ok" for reply in peer.inbox)
+    answers = [reply.brief() for reply in peer.inbox]
     target.record_finding(
         proves,
         closed and not opened,
-        f"{what}: {peer.instead() if not closed else said or 'the end'}",
+        f"{what}: {peer.instead() if not closed else answers or 'the end'}",
     )
 
 
 def _told(peer: Amqp091Peer) -> bool:
-    return any(each.name == "connection.close" for each in peer.inbox)
+    return any(reply.name == "connection.close" for reply in peer.inbox)

@@ -34,7 +34,7 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone")
 @case(UNKNOWN_TAG, TAG_OF_ANOTHER_CHANNEL, needs={"amqp091"})
 @over(
     examples=12,
-    always=lambda target: [{"fault": each, "name": "basic.ack"} for each in FAULTS],
+    always=lambda target: [{"fault": fault, "name": "basic.ack"} for fault in FAULTS],
     fault=st.sampled_from(FAULTS),
     name=st.sampled_from(["basic.ack", "basic.reject", "basic.nack"]),
 )
@@ -96,7 +96,11 @@ def test_acknowledgements_reach_as_far_as_they_say(
             break
         tag = list(waiting)[pick % len(waiting)]
         multiple = multiple and what != "reject"
-        chosen = [each for each in waiting if each <= tag or all_of_it] if multiple else [tag]
+        chosen = (
+            [waiting_tag for waiting_tag in waiting if waiting_tag <= tag or all_of_it]
+            if multiple
+            else [tag]
+        )
         fields = {"delivery-tag": 0 if multiple and all_of_it else tag}
         name = (
             "basic.ack" if what == "ack" else "basic.reject" if what == "reject" else "basic.nack"
@@ -106,20 +110,20 @@ def test_acknowledgements_reach_as_far_as_they_say(
         if name != "basic.ack":
             fields["requeue"] = what == "requeue"
         peer.send(name, fields, channel=2)
-        for each in chosen:
-            at = waiting.pop(each)
+        for settled_tag in chosen:
+            at = waiting.pop(settled_tag)
             if what == "requeue":
                 back.add(at)
     peer.settle(channel=2)
     peer.close_channel(2)
     left = sorted(back | set(waiting.values()))
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
-    found = [int(each) for each in bodies(drained(peer, queue))]
-    told = f"of {count} messages, with {steps}, {found} came back, should be {left}"
+    received = [int(body) for body in bodies(drained(peer, queue))]
+    detail = f"of {count} messages, with {steps}, {received} came back, should be {left}"
     used = {what for what, *_ in steps}
-    target.record_finding(MULTIPLE_ACKS, found == left, told)
+    target.record_finding(MULTIPLE_ACKS, received == left, detail)
     if used - {"ack"}:
-        target.record_finding((REJECT_REQUEUE, NACK), found == left, told)
+        target.record_finding((REJECT_REQUEUE, NACK), received == left, detail)
 
 
 @case(REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED, REQUEUE_POSITION, needs={"amqp091"})
@@ -140,7 +144,7 @@ def test_what_is_requeued_comes_in_its_old_place(
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     taken = {at: peer.get(queue, channel=2)["delivery-tag"] for at in range(max(1, count - 1))}
-    chosen = sorted(each for each in back if each in taken) or [0]
+    chosen = sorted(number for number in back if number in taken) or [0]
     for at, tag in taken.items():
         if at not in chosen:
             peer.ack(tag, channel=2)
@@ -151,16 +155,16 @@ def test_what_is_requeued_comes_in_its_old_place(
         for at in reversed(chosen):
             peer.send(f"basic.{way}", {"delivery-tag": taken[at], "requeue": True}, channel=2)
     peer.settle(channel=2)
-    wanted = [*chosen, *range(len(taken), count)]
-    eventually(peer, lambda: peer.count(queue) == len(wanted), within=QUIET * 4)
+    expected = [*chosen, *range(len(taken), count)]
+    eventually(peer, lambda: peer.count(queue) == len(expected), within=QUIET * 4)
     again = drained(peer, queue)
-    found = [int(each) for each in bodies(again)]
+    received = [int(body) for body in bodies(again)]
     target.record_finding(
         REQUEUE_POSITION,
-        found == wanted,
-        f"{way} of {chosen} of {count}: {found} came, should be {wanted}",
+        received == expected,
+        f"{way} of {chosen} of {count}: {received} came, should be {expected}",
     )
-    flags = {int(each.body): each["redelivered"] for each in again}
+    flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
     target.record_finding(
         proves,
@@ -183,15 +187,15 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     arrive_and_ack = arrive(peer, 2, channel=3)
     peer.send("basic.reject", {"delivery-tag": first["delivery-tag"], "requeue": True}, channel=2)
     peer.call("basic.cancel", {"consumer-tag": "nobody"}, channel=2)
-    found = {
+    received = {
         *bodies(arrive_and_ack),
         *bodies(arrive(peer, 1, channel=3)),
         *bodies(peer.deliveries(2)),
     }
     target.record_finding(
         REJECT_REQUEUE,
-        found == {b"0", b"1", b"2"},
-        f"in the end {sorted(found)} had come again or to the other",
+        received == {b"0", b"1", b"2"},
+        f"in the end {sorted(received)} had come again or to the other",
     )
 
 

@@ -41,7 +41,7 @@ OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
 @case(SERVER_METHOD_FROM_CLIENT, needs={"amqp091"})
 @over(
     examples=6,
-    always=lambda target: [{"name": each} for each in ("queue.declare-ok", "basic.get-empty")],
+    always=lambda target: [{"name": name} for name in ("queue.declare-ok", "basic.get-empty")],
     name=st.sampled_from(sorted(OF_THE_SERVER)),
 )
 def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> None:
@@ -82,9 +82,9 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     target.record_finding(MESSAGE_SIZE_LIMIT, kept, f"a message of {limit} octets should be kept")
     peer.publish(bytes(limit + 1), queue)
     peer.refused(CHANNEL, 406, channel=1, proves=MESSAGE_SIZE_LIMIT)
-    found = [len(each) for each in bodies(drained(peer, queue, channel=2))]
+    sizes = [len(body) for body in bodies(drained(peer, queue, channel=2))]
     target.record_finding(
         (MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE),
-        found == [limit],
-        f"messages of {found} octets could be had on another channel",
+        sizes == [limit],
+        f"messages of {sizes} octets could be had on another channel",
     )

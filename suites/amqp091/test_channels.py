@@ -105,13 +105,15 @@ def test_what_a_closed_channel_had_is_delivered_again(target: Bench, way: str) -
         case "gone":
             peer.leave()
     owner.consume(name, no_ack=True)
-    found = arrive(owner, 2)
+    deliveries = arrive(owner, 2)
     target.record_finding(
-        CLOSED_CHANNEL_REDELIVERS, bodies(found) == [b"2", b"3"], f"afterwards {bodies(found)} came"
+        CLOSED_CHANNEL_REDELIVERS,
+        bodies(deliveries) == [b"2", b"3"],
+        f"afterwards {bodies(deliveries)} came",
     )
-    flags = [each["redelivered"] for each in found]
+    flags = [delivery["redelivered"] for delivery in deliveries]
     target.record_finding(
-        REDELIVERED_FLAG, flags == [True] * len(found), f"the flags redelivered are {flags}"
+        REDELIVERED_FLAG, flags == [True] * len(deliveries), f"the flags redelivered are {flags}"
     )
     owner.call("queue.delete", {"queue": name})
 

@@ -26,25 +26,25 @@ ANSWERS = ("basic.ack", "basic.nack")
 def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int, str], list[int]]:
     """Return the answers to messages 1 to ``upto``, ``basic.ack`` or ``basic.nack`` by number, and
     the numbers that were answered twice or never published."""
-    found: dict[int, str] = {}
+    answer_by_number: dict[int, str] = {}
     wrong: list[int] = []
 
     def read() -> bool:
-        for each in [
-            each for each in peer.inbox if each.name in ANSWERS and each.channel == channel
+        for answer in [
+            reply for reply in peer.inbox if reply.name in ANSWERS and reply.channel == channel
         ]:
-            peer.inbox.remove(each)
-            tag = each["delivery-tag"]
-            numbers: Iterable[int] = range(1, tag + 1) if each["multiple"] else (tag,)
-            new = [number for number in numbers if number not in found]
-            wrong.extend([tag] if tag in found or tag > upto else [])
-            found.update(dict.fromkeys(new, each.name))
-        return len(found) >= upto
+            peer.inbox.remove(answer)
+            tag = answer["delivery-tag"]
+            numbers: Iterable[int] = range(1, tag + 1) if answer["multiple"] else (tag,)
+            new = [number for number in numbers if number not in answer_by_number]
+            wrong.extend([tag] if tag in answer_by_number or tag > upto else [])
+            answer_by_number.update(dict.fromkeys(new, answer.name))
+        return len(answer_by_number) >= upto
 
     peer.world.wait_until(read, peer.world.now() + PATIENCE)
     peer.world.wait_until(lambda: peer.ended is not None, peer.world.now() + QUIET)
     read()
-    return found, wrong
+    return answer_by_number, wrong
 
 
 @case(PUBLISHER_CONFIRMS, needs={"amqp091"})
@@ -65,8 +65,8 @@ def test_every_message_is_confirmed_once(target: Bench, counts: list[int], route
     for count in counts:
         peer.write(peer.publication(b"x", queue if routed else target.fresh_name()) * count)
         last += count
-    found, wrong = answers(peer, last)
-    acked = [number for number, name in found.items() if name == "basic.ack"]
+    answer_by_number, wrong = answers(peer, last)
+    acked = [number for number, name in answer_by_number.items() if name == "basic.ack"]
     target.record_finding(
         PUBLISHER_CONFIRMS,
         sorted(acked) == list(range(1, last + 1)),
@@ -86,13 +86,13 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
     for at in range(3):
         peer.publish(b"%d" % at, target.fresh_name(), mandatory=True)
     settled = _answered(target, peer, 3)
-    names = [each.name for each in settled]
+    names = [answer.name for answer in settled]
     returned = 0
-    for each in settled:
-        if each.name == "basic.return":
+    for answer in settled:
+        if answer.name == "basic.return":
             returned += 1
         else:
-            last = each["delivery-tag"]
+            last = answer["delivery-tag"]
             target.record_finding(
                 RETURN_BEFORE_CONFIRM,
                 returned >= last,
@@ -103,11 +103,11 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
 
 def _answered(target: Bench, peer: Amqp091Peer, upto: int) -> list[Method]:
     def done() -> bool:
-        tags = [each["delivery-tag"] for each in peer.inbox if each.name in ANSWERS]
+        tags = [reply["delivery-tag"] for reply in peer.inbox if reply.name in ANSWERS]
         return bool(tags) and max(tags) >= upto
 
     target.wait_until(done, PATIENCE)
-    return [each for each in peer.inbox if each.name in (*ANSWERS, "basic.return")]
+    return [reply for reply in peer.inbox if reply.name in (*ANSWERS, "basic.return")]
 
 
 @case(CONFIRM_OR_TX, needs={"amqp091"})
@@ -134,7 +134,7 @@ def test_messages_of_a_transaction_come_with_its_commit(
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.call("tx.select")
-    wanted: list[bytes] = []
+    committed: list[bytes] = []
     for run, (count, commit) in enumerate(runs):
         sent = [b"%d-%d" % (run, at) for at in range(count)]
         for body in sent:
@@ -143,17 +143,21 @@ def test_messages_of_a_transaction_come_with_its_commit(
         waiting = peer.count(queue, channel=2)
         target.record_finding(
             TX_PUBLISH,
-            waiting == len(wanted),
-            f"before its end {waiting - len(wanted)} messages of one waited",
+            waiting == len(committed),
+            f"before its end {waiting - len(committed)} messages of one waited",
         )
         peer.call("tx.commit" if commit else "tx.rollback", proves=TX_PUBLISH)
-        wanted += sent if commit else []
+        committed += sent if commit else []
         waiting = peer.count(queue, channel=2)
         target.record_finding(
-            TX_PUBLISH, waiting == len(wanted), f"{waiting} messages wait, should be {len(wanted)}"
+            TX_PUBLISH,
+            waiting == len(committed),
+            f"{waiting} messages wait, should be {len(committed)}",
         )
-    found = bodies(drained(peer, queue, channel=2))
-    target.record_finding(TX_PUBLISH, found == wanted, f"{found} came, should be {wanted}")
+    received = bodies(drained(peer, queue, channel=2))
+    target.record_finding(
+        TX_PUBLISH, received == committed, f"{received} came, should be {committed}"
+    )
 
 
 @case(TX_ACK, needs={"amqp091"})
@@ -168,7 +172,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     fill(peer, queue, [b"1", b"2"])
     peer.call("tx.select", channel=2)
     peer.consume(queue, channel=2)
-    tags = [each["delivery-tag"] for each in arrive(peer, 2, channel=2)]
+    tags = [delivery["delivery-tag"] for delivery in arrive(peer, 2, channel=2)]
     for tag in tags[1:] if multiple else tags:
         peer.ack(tag, multiple=multiple, channel=2)
     peer.call("tx.commit" if commit else "tx.rollback", channel=2, proves=TX_ACK)
@@ -177,8 +181,10 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
         peer.call("tx.rollback", channel=2, proves=TX_ACK)
     peer.close_channel(2)
     target.wait_until(lambda: peer.ended is not None, QUIET)
-    found = bodies(drained(peer, queue))
-    target.record_finding(TX_ACK, found == ([] if commit else [b"1", b"2"]), f"{found} came back")
+    received = bodies(drained(peer, queue))
+    target.record_finding(
+        TX_ACK, received == ([] if commit else [b"1", b"2"]), f"{received} came back"
+    )
 
 
 @case(TX_NOT_SELECTED, needs={"amqp091"})

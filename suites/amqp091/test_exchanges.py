@@ -38,8 +38,8 @@ def test_standard_exchanges_are_there(target: Bench) -> None:
     """A passive declaration of amq.direct, amq.fanout and amq.topic is answered with declare-ok."""
     peer = target.amqp091()
     for kind in ("direct", "fanout", "topic"):
-        about = {"exchange": f"amq.{kind}", "type": kind, "passive": True}
-        peer.call("exchange.declare", about, proves=STANDARD_EXCHANGES)
+        fields = {"exchange": f"amq.{kind}", "type": kind, "passive": True}
+        peer.call("exchange.declare", fields, proves=STANDARD_EXCHANGES)
 
 
 @case(DEFAULT_EXCHANGE, needs={"amqp091"})
@@ -51,9 +51,9 @@ def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
     peer.publish(b"mine", queue)
     peer.publish(b"nobody's", f"{queue}x")
     peer.settle()
-    found = bodies(drained(peer, queue)), bodies(drained(peer, other))
+    received = bodies(drained(peer, queue)), bodies(drained(peer, other))
     target.record_finding(
-        DEFAULT_EXCHANGE, found == ([b"mine"], []), f"the two queues have {found}"
+        DEFAULT_EXCHANGE, received == ([b"mine"], []), f"the two queues have {received}"
     )
 
 
@@ -105,16 +105,19 @@ def test_messages_pass_by_their_keys(
         "fanout": lambda pattern, key: True,
         "topic": fits,
     }
-    wanted = [
+    expected = [
         b"%d" % at
         for at, key in enumerate(keys)
-        if any(rules[kind](each, key) for each in bindings)
+        if any(rules[kind](pattern, key) for pattern in bindings)
     ]
-    found = bodies(drained(peer, queue))
-    told = f"{kind}, bound by {bindings}: of messages with {keys} came {found}, should be {wanted}"
+    received = bodies(drained(peer, queue))
+    detail = (
+        f"{kind}, bound by {bindings}: of messages with {keys} came {received}, should"
+        f" be {expected}"
+    )
     proves = {"direct": DIRECT_ROUTING, "fanout": FANOUT_ROUTING, "topic": TOPIC_ROUTING}[kind]
-    target.record_finding(proves, set(found) == set(wanted), told)
-    target.record_finding(ONE_COPY_PER_QUEUE, len(found) == len(set(found)), told)
+    target.record_finding(proves, set(received) == set(expected), detail)
+    target.record_finding(ONE_COPY_PER_QUEUE, len(received) == len(set(received)), detail)
 
 
 @case(EXCHANGE_MISSING, needs={"amqp091"})
@@ -132,13 +135,13 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
     """Declaring an exchange again with the same properties is answered with declare-ok. With
     another type, durability or argument it closes the channel or the connection."""
     peer = target.amqp091()
-    about = {
+    declared = {
         "exchange": target.fresh_name(),
         "type": "direct",
         "durable": False,
         "auto-delete": False,
     }
-    peer.call("exchange.declare", about)
+    peer.call("exchange.declare", declared)
     changed = {
         "": {},
         "type": {"type": "fanout"},
@@ -146,7 +149,7 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
         "auto-delete": {"auto-delete": True},
         "arguments": {"arguments": {"alternate-exchange": "amq.fanout"}},
     }[other]
-    peer.send("exchange.declare", {**about, **changed}, channel=1)
+    peer.send("exchange.declare", {**declared, **changed}, channel=1)
     if not other or other == "auto-delete":
         # The specification has auto-delete ignored on one that exists; RabbitMQ compares it.
         answer = peer.watch_for(method("exchange.declare-ok", channel=1))
@@ -162,15 +165,15 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
         )
     else:
         closes = [
-            each
-            for each in ("channel", "connection")
-            if peer.watch_for(method(f"{each}.close")) is not None
+            scope
+            for scope in ("channel", "connection")
+            if peer.watch_for(method(f"{scope}.close")) is not None
         ]
         target.record_finding(
             EXCHANGE_REDECLARED, bool(closes), f"declared with another {other}: {peer.instead()}"
         )
     again = target.amqp091()
-    again.call("exchange.delete", {"exchange": about["exchange"]})
+    again.call("exchange.delete", {"exchange": declared["exchange"]})
 
 
 @case(EXCHANGE_NAME_RESERVED, EXCHANGE_TYPE_UNKNOWN, needs={"amqp091"})
@@ -208,8 +211,8 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
 def test_bindings_need_both_ends(target: Bench, missing: str) -> None:
     """queue.bind with an unknown queue or exchange closes the channel with 404 NOT_FOUND."""
     peer = target.amqp091()
-    about = {"queue": queue_of(peer), "exchange": "amq.direct", "routing-key": target.fresh_name()}
-    peer.send("queue.bind", {**about, missing: target.fresh_name()}, channel=1)
+    fields = {"queue": queue_of(peer), "exchange": "amq.direct", "routing-key": target.fresh_name()}
+    peer.send("queue.bind", {**fields, missing: target.fresh_name()}, channel=1)
     peer.refused(CHANNEL, 404, proves=BINDING_END_MISSING)
 
 
@@ -229,9 +232,9 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
     for key in ("a", "b"):
         peer.publish(key.encode(), key, exchange=exchange)
     peer.settle()
-    found = bodies(drained(peer, queue))
+    received = bodies(drained(peer, queue))
     target.record_finding(
-        UNBIND_STOPS_ROUTING, found == [b"b"], f"behind unbind-ok of a {found} came"
+        UNBIND_STOPS_ROUTING, received == [b"b"], f"behind unbind-ok of a {received} came"
     )
 
 
@@ -253,9 +256,9 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     bind(peer, queue, second)
     peer.publish(b"round", "", exchange=first)
     peer.settle()
-    found = bodies(drained(peer, queue))
+    received = bodies(drained(peer, queue))
     target.record_finding(
-        EXCHANGE_TO_EXCHANGE, found == [b"round"], f"{found} came, should be one message"
+        EXCHANGE_TO_EXCHANGE, received == [b"round"], f"{received} came, should be one message"
     )
     peer.call(
         "exchange.unbind", {"source": first, "destination": second}, proves=EXCHANGE_TO_EXCHANGE
@@ -267,5 +270,5 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
         not drained(peer, queue),
         "nothing should pass by a binding that is gone",
     )
-    for each in (first, second):
-        peer.call("exchange.delete", {"exchange": each})
+    for name in (first, second):
+        peer.call("exchange.delete", {"exchange": name})

@@ -69,8 +69,8 @@ def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
         if what == "type"
         else (WRONG_FRAME_END, SILENT_AFTER_FRAME_END)
     )
-    told = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
-    target.record_finding(proves, told, f"a frame with {fault}: {peer.instead()}")
+    ended = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
+    target.record_finding(proves, ended, f"a frame with {fault}: {peer.instead()}")
     target.record_finding(
         word, not peer.inbox, f"a frame with {fault} was answered: {peer.instead()}"
     )
@@ -78,7 +78,7 @@ def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
 
 
 def _closes(peer: Amqp091Peer) -> bool:
-    return any(each.name == "connection.close" for each in peer.inbox)
+    return any(reply.name == "connection.close" for reply in peer.inbox)
 
 
 @case(FRAME_TOO_LARGE, FRAME_MAX_KEPT, needs={"amqp091"})
@@ -122,7 +122,7 @@ def test_contents_are_cut_as_agreed(
     larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
     queue = queue_of(peer)
-    body = bytes(each % 251 for each in range(size))
+    body = bytes(position % 251 for position in range(size))
     peer.send("basic.publish", {"routing-key": queue}, channel=1)
     peer.send_frame(HEADER, 1, codec.encode_content_header(size))
     at = 0

@@ -26,9 +26,9 @@ REAL_S = 1
 
 def _beats(target: Bench, peer: Amqp091Peer, since: Instant) -> list[Instant]:
     return [
-        each.at_ns
-        for each in target.events
-        if isinstance(each, HeartBeatReceived) and each.conn == peer.conn and each.at_ns > since
+        event.at_ns
+        for event in target.events
+        if isinstance(event, HeartBeatReceived) and event.conn == peer.conn and event.at_ns > since
     ]
 
 
@@ -102,9 +102,9 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         (2 * interval, 3 * interval + late),
         since,
     )
-    said = [each.brief() for each in peer.inbox]
+    answers = [reply.brief() for reply in peer.inbox]
     target.record_finding(
-        NO_CLOSE_AFTER_SILENCE, not said, f"before the end came {said or 'nothing'}"
+        NO_CLOSE_AFTER_SILENCE, not answers, f"before the end came {answers or 'nothing'}"
     )
 
 

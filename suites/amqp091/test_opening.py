@@ -38,18 +38,20 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     server-properties with product, version, platform, copyright and information."""
     peer = target.amqp091_peer()
     start = peer.start(proves=HEADER_ANSWERED_WITH_START)
-    told = f"start says version {start['version-major']}-{start['version-minor']}"
+    detail = f"start says version {start['version-major']}-{start['version-minor']}"
     target.record_finding(
-        HEADER_ANSWERED_WITH_START, (start["version-major"], start["version-minor"]) == (0, 9), told
+        HEADER_ANSWERED_WITH_START,
+        (start["version-major"], start["version-minor"]) == (0, 9),
+        detail,
     )
     target.record_finding(
         LOCALE_EN_US, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
     )
     known = start["server-properties"]
     missing = [
-        each
-        for each in ("product", "version", "platform", "copyright", "information")
-        if not known.get(each)
+        name
+        for name in ("product", "version", "platform", "copyright", "information")
+        if not known.get(name)
     ]
     target.record_finding(
         SERVER_PROPERTIES, not missing, f"the server's properties lack {missing or 'nothing'}"
@@ -86,10 +88,12 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, octet
     peer = target.amqp091_peer()
     peer.write(octets)
     header = peer.expect(method(HEADER), proves=proves)
-    said = (header["id"], header["major"], header["minor"], header["revision"])
+    answered_version = (header["id"], header["major"], header["minor"], header["revision"])
     spoken = ((0, 0, 9, 1), (0, 1, 0, 0), (3, 1, 0, 0), (2, 1, 0, 0), (1, 1, 0, 9), (1, 1, 9, 1))
     target.record_finding(
-        proves, said in spoken, f"to {octets!r} the server answered with AMQP {said}"
+        proves,
+        answered_version in spoken,
+        f"to {octets!r} the server answered with AMQP {answered_version}",
     )
     peer.expect_end(proves=proves)
     target.record_finding(proves, not peer.inbox, f"behind the header came {peer.instead()}")
@@ -242,7 +246,7 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     peer.send("connection.close", {"reply-code": 200, "reply-text": "done"})
     peer.expect(method("connection.close-ok", channel=0), proves=CONNECTION_CLOSE_OK)
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
-    late = [each.brief() for each in peer.inbox if each.name != "basic.deliver"]
+    late = [reply.brief() for reply in peer.inbox if reply.name != "basic.deliver"]
     target.record_finding(CONNECTION_CLOSE_OK, not late, f"with close-ok came {late or 'nothing'}")
 
 
@@ -261,7 +265,7 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     peer.send("queue.declare", {"queue": name}, channel=1)
     peer.send("connection.close", {"reply-code": 200})
     peer.expect(method("connection.close-ok", channel=0), proves=DISCARDS_AFTER_CONNECTION_CLOSE)
-    answers = [each.brief() for each in peer.inbox if each.name == "queue.declare-ok"]
+    answers = [reply.brief() for reply in peer.inbox if reply.name == "queue.declare-ok"]
     target.record_finding(
         DISCARDS_AFTER_CONNECTION_CLOSE,
         not answers,

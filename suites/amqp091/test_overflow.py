@@ -54,8 +54,8 @@ def expected(
 @over(
     examples=40,
     always=lambda target: [
-        {"sizes": [100] * 4, "length": None, "octets": 300, "overflow": each}
-        for each in (None, "reject-publish")
+        {"sizes": [100] * 4, "length": None, "octets": 300, "overflow": overflow}
+        for overflow in (None, "reject-publish")
     ],
     sizes=SIZES,
     length=st.sampled_from([None, 0, 1, 3]),
@@ -84,16 +84,16 @@ def test_a_queue_keeps_what_its_limits_say(
             queue,
             properties={"priority": place},
         )
-    found, _ = answers(peer, len(sizes))
+    answer_by_number, _ = answers(peer, len(sizes))
     kept, taken = expected(sizes, length, octets, rejects)
-    told = [found.get(at + 1) for at in range(len(sizes))]
-    wanted = ["basic.ack" if each else "basic.nack" for each in taken]
+    confirms = [answer_by_number.get(at + 1) for at in range(len(sizes))]
+    expected_confirms = ["basic.ack" if accepted else "basic.nack" for accepted in taken]
     target.record_finding(
         REJECT_PUBLISH,
-        told == wanted,
-        f"{arguments}, sizes {sizes}: the answers are {told}, should be {wanted}",
+        confirms == expected_confirms,
+        f"{arguments}, sizes {sizes}: the answers are {confirms}, should be {expected_confirms}",
     )
-    left = [each["priority"] for each in drained(peer, queue)]
+    left = [message["priority"] for message in drained(peer, queue)]
     target.record_finding(
         QUEUE_LENGTH_LIMIT,
         left == kept,
@@ -116,9 +116,9 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
     for at in range(2, 5):
         peer.publish(b"%d" % at, queue)
     peer.settle()
-    found = bodies(drained(peer, queue))
+    received = bodies(drained(peer, queue))
     target.record_finding(
-        QUEUE_LENGTH_LIMIT, found == [b"3", b"4"], f"{found} waited, should be the last two"
+        QUEUE_LENGTH_LIMIT, received == [b"3", b"4"], f"{received} waited, should be the last two"
     )
 
 
@@ -151,21 +151,21 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     for at in range(5):
         peer.publish(b"%d" % at, queue)
     answers(peer, 5)
-    wanted = {
+    expected_letters = {
         "drop-head": [b"0", b"1", b"2"],
         "reject-publish": [],
         "reject-publish-dlx": [b"2", b"3", b"4"],
     }[overflow]
-    eventually(peer, lambda: peer.count(dead) == len(wanted))
+    eventually(peer, lambda: peer.count(dead) == len(expected_letters))
     letters = drained(peer, dead)
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
-        bodies(letters) == wanted,
-        f"{overflow}: the dead letters are {bodies(letters)}, should be {wanted}",
+        bodies(letters) == expected_letters,
+        f"{overflow}: the dead letters are {bodies(letters)}, should be {expected_letters}",
     )
     reasons = [
-        (each["headers"]["x-death"][0]["reason"], each["headers"]["x-death"][0]["queue"])
-        for each in letters
+        (letter["headers"]["x-death"][0]["reason"], letter["headers"]["x-death"][0]["queue"])
+        for letter in letters
     ]
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,

@@ -30,7 +30,7 @@ LIMIT = 3
 
 def both(target: Target) -> list[dict[str, str]]:
     """Both overflow behaviours."""
-    return [{"overflow": each} for each in ("drop-head", "reject-publish")]
+    return [{"overflow": overflow} for overflow in ("drop-head", "reject-publish")]
 
 
 def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
@@ -44,9 +44,9 @@ def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
 def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
     """Wait until the queue is full, then return its messages and delete it."""
     eventually(owner, lambda: owner.count(queue) == LIMIT)
-    found = bodies(drained(owner, queue))
+    received = bodies(drained(owner, queue))
     owner.call("queue.delete", {"queue": queue})
-    return found
+    return received
 
 
 @case(
@@ -72,33 +72,33 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     if overflow == "drop-head":
         for at in (3, 4):
             peer.publish(to, b"%d" % at, proves=QUEUE_LENGTH_LIMIT)
-        found = kept(owner, queue)
+        received = kept(owner, queue)
         target.record_finding(
             QUEUE_LENGTH_LIMIT,
-            found == [b"2", b"3", b"4"],
-            f"{overflow}: {found} were kept, should be the last three",
+            received == [b"2", b"3", b"4"],
+            f"{overflow}: {received} were kept, should be the last three",
         )
         return
     receipt = peer.next_receipt()
     peer.publish(to, b"3", {"receipt": receipt}, receipt=False)
-    told = peer.watch_for(ERROR)
+    error = peer.watch_for(ERROR)
     confirmed = peer.take(frame("RECEIPT", {"receipt-id": receipt})) is not None
     target.record_finding(
         STOMP_RECEIPT,
         not confirmed,
         "the fourth message was refused by the queue and confirmed to the client",
     )
-    said = "an ERROR" if told is not None else peer.instead()
+    observed = "an ERROR" if error is not None else peer.instead()
     target.record_finding(
         (REJECT_PUBLISH, STOMP_SEND_ERROR),
-        told is not None,
-        f"the fourth message was refused: expected ERROR, {said}",
+        error is not None,
+        f"the fourth message was refused: expected ERROR, {observed}",
     )
-    found = kept(owner, queue)
+    received = kept(owner, queue)
     target.record_finding(
         REJECT_PUBLISH,
-        found == [b"0", b"1", b"2"],
-        f"{overflow}: {found} were kept, should be the first three",
+        received == [b"0", b"1", b"2"],
+        f"{overflow}: {received} were kept, should be the first three",
     )
 
 
@@ -114,9 +114,9 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
             ),
             PATIENCE,
         )
-        told = link.session.outcomes.get(delivery)
-        outcomes.append(peer.instead() if told is None else str(told.kind("state")))
-        if told is None:
+        outcome = link.session.outcomes.get(delivery)
+        outcomes.append(peer.instead() if outcome is None else str(outcome.kind("state")))
+        if outcome is None:
             break
     return outcomes
 
@@ -128,9 +128,9 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     are accepted and kept and the others rejected; the link stays, and accepts again once there is
     room. With drop-head all are accepted and the last three kept."""
     owner, queue = full_queue(target, overflow)
-    about = target.profile.parameters
+    parameters = target.profile.parameters
     peer = target.amqp()
-    link = peer.sender(Node(str(about["declared_node"]).format(name=queue)))
+    link = peer.sender(Node(str(parameters["declared_node"]).format(name=queue)))
     outcomes = _sent(target, peer, link, 5)
     if overflow == "drop-head":
         target.record_finding(
@@ -138,27 +138,27 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
             outcomes == ["accepted"] * 5,
             f"{overflow}: the outcomes are {outcomes}, should be accepted",
         )
-        found = kept(owner, queue)
+        received = kept(owner, queue)
         target.record_finding(
             QUEUE_LENGTH_LIMIT,
-            found == [b"2", b"3", b"4"],
-            f"{overflow}: {found} were kept, should be the last three",
+            received == [b"2", b"3", b"4"],
+            f"{overflow}: {received} were kept, should be the last three",
         )
         return
-    wanted = ["accepted"] * 3 + ["rejected"] * 2
+    expected = ["accepted"] * 3 + ["rejected"] * 2
     target.record_finding(
         REJECT_PUBLISH,
-        outcomes == wanted,
-        f"{overflow}: the outcomes are {outcomes}, should be {wanted}",
+        outcomes == expected,
+        f"{overflow}: the outcomes are {outcomes}, should be {expected}",
     )
     eventually(owner, lambda: owner.count(queue) == LIMIT)
-    found = bodies(drained(owner, queue))
+    received = bodies(drained(owner, queue))
     target.record_finding(
         REJECT_PUBLISH,
-        found == [b"0", b"1", b"2"],
-        f"{overflow}: {found} were kept, should be the first three",
+        received == [b"0", b"1", b"2"],
+        f"{overflow}: {received} were kept, should be the first three",
     )
-    if outcomes == wanted:
+    if outcomes == expected:
         target.wait_until(lambda: peer.ended is not None, QUIET)
         again = _sent(target, peer, link, 1)
         target.record_finding(

@@ -46,18 +46,18 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
     for body in sent:
         peer.publish(queue, body.encode())
     peer.consume(queue, proves=PUBLISH_ORDER)
-    found = []
+    received = []
     for _ in sent:
         message = peer.expect(said("message"), proves=PUBLISH_ORDER).detail
-        found.append(message["body"])
+        received.append(message["body"])
         peer.ack(message["tag"])
     target.record_finding(
         PUBLISH_ORDER,
-        [each[:3] for each in found] == [each[:3] for each in sent],
-        f"{len(found)} messages came",
+        [body[:3] for body in received] == [body[:3] for body in sent],
+        f"{len(received)} messages came",
     )
     target.record_finding(
-        BODY_UNCHANGED, found == sent, "the bodies that came should be those that were sent"
+        BODY_UNCHANGED, received == sent, "the bodies that came should be those that were sent"
     )
     peer.close(proves=CONNECTION_CLOSE_OK)
 
@@ -101,14 +101,16 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
         exclusive=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"}
     )
     peer.publish(full, b"first")
-    told = peer.expect(said("confirmed", tag=1), proves=PUBLISHER_CONFIRMS).detail
+    confirm = peer.expect(said("confirmed", tag=1), proves=PUBLISHER_CONFIRMS).detail
     target.record_finding(
-        PUBLISHER_CONFIRMS, told["name"] == "ack", f"the first message was told {told}"
+        PUBLISHER_CONFIRMS, confirm["name"] == "ack", f"the first message was told {confirm}"
     )
     peer.publish(full, b"second")
-    told = peer.expect(said("confirmed", tag=2), proves=REJECT_PUBLISH).detail
+    confirm = peer.expect(said("confirmed", tag=2), proves=REJECT_PUBLISH).detail
     target.record_finding(
-        REJECT_PUBLISH, told["name"] == "nack", f"the message for a full queue was told {told}"
+        REJECT_PUBLISH,
+        confirm["name"] == "nack",
+        f"the message for a full queue was told {confirm}",
     )
     peer.publish(target.fresh_name(), b"nowhere", mandatory=True)
     peer.expect(said("returned", code=312, body="nowhere"), proves=MANDATORY_RETURNED)

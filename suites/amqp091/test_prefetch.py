@@ -38,25 +38,25 @@ def test_a_consumer_has_as_much_as_its_prefetch(
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)
     waiting: list[int] = []
-    came = 0
+    arrived = 0
     for acks in [0, *steps]:
         if acks and waiting:
             tag = waiting[min(acks, len(waiting)) - 1]
             peer.ack(tag, multiple=True, channel=2)
-            waiting = [each for each in waiting if each > tag]
-        should = min(count, came + (limit - len(waiting) if limit else count)) - came
-        found = [each["delivery-tag"] for each in arrive(peer, should, channel=2)]
-        came += len(found)
-        waiting += found
-        told = (
-            f"prefetch {limit}, {count} messages: {len(found)} came, {len(waiting)} wait for their"
+            waiting = [waiting_tag for waiting_tag in waiting if waiting_tag > tag]
+        should = min(count, arrived + (limit - len(waiting) if limit else count)) - arrived
+        tags = [delivery["delivery-tag"] for delivery in arrive(peer, should, channel=2)]
+        arrived += len(tags)
+        waiting += tags
+        detail = (
+            f"prefetch {limit}, {count} messages: {len(tags)} came, {len(waiting)} wait for their"
             " acknowledgement"
         )
-        target.record_finding(PREFETCH_LIMIT, not limit or len(waiting) <= limit, told)
+        target.record_finding(PREFETCH_LIMIT, not limit or len(waiting) <= limit, detail)
         target.record_finding(
             (PREFETCH_REPLENISHED, PREFETCH_PER_CONSUMER),
-            len(found) == should,
-            f"{told}; {should} should have come",
+            len(tags) == should,
+            f"{detail}; {should} should have come",
         )
 
 
@@ -96,26 +96,26 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
         consumers[peer.consume(queue, channel=2)] = _Consumer(limit)
     together = min(sum(limits), whole) if whole else sum(limits)
     for _ in range(3):
-        free = together - sum(len(each.waiting) for each in consumers.values())
-        for each in arrive(peer, free, channel=2):
-            consumers[each["consumer-tag"]].waiting.append(each["delivery-tag"])
-        have = [len(each.waiting) for each in consumers.values()]
-        told = (
+        free = together - sum(len(consumer.waiting) for consumer in consumers.values())
+        for delivery in arrive(peer, free, channel=2):
+            consumers[delivery["consumer-tag"]].waiting.append(delivery["delivery-tag"])
+        have = [len(consumer.waiting) for consumer in consumers.values()]
+        detail = (
             f"with prefetches {limits} and {whole or 'none'} for the channel the consumers have"
             f" {have}"
         )
         target.record_finding(
             PREFETCH_LIMIT,
-            all(len(each.waiting) <= each.limit for each in consumers.values()),
-            told,
+            all(len(consumer.waiting) <= consumer.limit for consumer in consumers.values()),
+            detail,
         )
-        target.record_finding(PREFETCH_LIMIT, not whole or sum(have) <= whole, told)
+        target.record_finding(PREFETCH_LIMIT, not whole or sum(have) <= whole, detail)
         target.record_finding(
             PREFETCH_PER_CONSUMER,
             sum(have) == together,
-            f"{told}; together they should have {together}",
+            f"{detail}; together they should have {together}",
         )
-        first = next((each for each in consumers.values() if each.waiting), None)
+        first = next((consumer for consumer in consumers.values() if consumer.waiting), None)
         if first is not None:
             peer.ack(first.waiting.pop(0), channel=2)
 
@@ -150,8 +150,10 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
     fill(peer, queue, [b"x"] * 10)
     peer.call("basic.qos", {"prefetch-count": 1, "global": whole}, channel=2)
     peer.consume(queue, channel=2, no_ack=True)
-    found = len(arrive(peer, 10, channel=2))
-    target.record_finding(PREFETCH_NOT_FOR_NO_ACK, found == 10, f"{found} of 10 messages came")
+    received = len(arrive(peer, 10, channel=2))
+    target.record_finding(
+        PREFETCH_NOT_FOR_NO_ACK, received == 10, f"{received} of 10 messages came"
+    )
 
 
 @case(PREFETCH_REPLENISHED, needs={"amqp091"})
@@ -185,18 +187,18 @@ def test_all_messages_come_as_they_are_settled(
         else:
             for _, tag in here:
                 peer.send(f"basic.{way}", {"delivery-tag": tag}, channel=2)
-    told = (
+    detail = (
         f"prefetch {limit}, {way}: {len(bodies)} of {count} messages came, at most {most} at once"
     )
     target.record_finding(
-        PREFETCH_REPLENISHED, sorted(bodies) == list(range(count)) and most <= limit, told
+        PREFETCH_REPLENISHED, sorted(bodies) == list(range(count)) and most <= limit, detail
     )
 
 
 def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
-    wanted = method("basic.deliver", channel=2)
-    target.wait_until(lambda: any(wanted.accepts(each) for each in peer.inbox), PATIENCE)
-    return [(int(each.body), each["delivery-tag"]) for each in peer.deliveries(2)]
+    match_delivery = method("basic.deliver", channel=2)
+    target.wait_until(lambda: any(match_delivery.accepts(reply) for reply in peer.inbox), PATIENCE)
+    return [(int(delivery.body), delivery["delivery-tag"]) for delivery in peer.deliveries(2)]
 
 
 @case(PREFETCH_LIMIT, needs={"amqp091"})

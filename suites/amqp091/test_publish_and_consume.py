@@ -46,7 +46,7 @@ REDELIVERED_FLAG = "AMQP091-RED-01"
 @case(PUBLISH_EXCHANGE_MISSING, PUBLISH_EXCHANGE_INTERNAL, needs={"amqp091"})
 @over(
     examples=2,
-    always=lambda target: [{"internal": each} for each in (False, True)],
+    always=lambda target: [{"internal": internal} for internal in (False, True)],
     internal=st.booleans(),
 )
 def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
@@ -69,7 +69,7 @@ def test_exchanges_that_take_no_messages(target: Bench, internal: bool) -> None:
 @case(IMMEDIATE_NOT_IMPLEMENTED, PREFETCH_SIZE_NOT_IMPLEMENTED, needs={"amqp091"})
 @over(
     examples=2,
-    always=lambda target: [{"immediate": each} for each in (False, True)],
+    always=lambda target: [{"immediate": immediate} for immediate in (False, True)],
     immediate=st.booleans(),
 )
 def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None:
@@ -99,13 +99,22 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
         body, key, exchange="amq.direct", mandatory=mandatory, properties={"message-id": "m1"}
     )
     if mandatory:
-        came = peer.expect(method("basic.return", channel=1), proves=MANDATORY_RETURNED)
-        told = (came["reply-code"], came["exchange"], came["routing-key"], came.get("message-id"))
-        target.record_finding(
-            MANDATORY_RETURNED, told == (312, "amq.direct", key, "m1"), f"returned with {told}"
+        returned = peer.expect(method("basic.return", channel=1), proves=MANDATORY_RETURNED)
+        returned_fields = (
+            returned["reply-code"],
+            returned["exchange"],
+            returned["routing-key"],
+            returned.get("message-id"),
         )
         target.record_finding(
-            MANDATORY_RETURNED, came.body == body, f"{len(came.body)} octets came back of {size}"
+            MANDATORY_RETURNED,
+            returned_fields == (312, "amq.direct", key, "m1"),
+            f"returned with {returned_fields}",
+        )
+        target.record_finding(
+            MANDATORY_RETURNED,
+            returned.body == body,
+            f"{len(returned.body)} octets came back of {size}",
         )
     peer.settle()
     target.record_finding(
@@ -162,7 +171,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Typed):
         return value.value
     return (
-        {name: _plain(each) for name, each in value.items()} if isinstance(value, dict) else value
+        {name: _plain(item) for name, item in value.items()} if isinstance(value, dict) else value
     )
 
 
@@ -177,14 +186,18 @@ def test_messages_arrive_as_they_were_sent(
     peer.publish(body, queue, properties=properties)
     if get:
         peer.settle()
-        came = peer.get(queue, no_ack=True)
+        message = peer.get(queue, no_ack=True)
     else:
         peer.consume(queue, no_ack=True)
-        came = peer.delivery()
-    target.record_finding(BODY_UNCHANGED, came.body == body, f"{body!r} arrived as {came.body!r}")
-    wanted = {name: _plain(value) for name, value in properties.items()}
-    found = {name: came.get(name) for name in wanted}
-    target.record_finding(PROPERTIES_UNCHANGED, found == wanted, f"{wanted} arrived as {found}")
+        message = peer.delivery()
+    target.record_finding(
+        BODY_UNCHANGED, message.body == body, f"{body!r} arrived as {message.body!r}"
+    )
+    expected = {name: _plain(value) for name, value in properties.items()}
+    received = {name: message.get(name) for name in expected}
+    target.record_finding(
+        PROPERTIES_UNCHANGED, received == expected, f"{expected} arrived as {received}"
+    )
 
 
 @case(PUBLISH_ORDER, DELIVERY_TAGS, needs={"amqp091"})
@@ -203,21 +216,23 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
         peer.publish(b"%d %d" % (at % ways, at), queue, channel=2 + at % ways)
     peer.call("basic.qos", {"prefetch-count": limit})
     peer.consume(queue)
-    found = arrive(peer, min(count, limit) if limit else count)
-    while found and len(found) < count:
-        peer.ack(found[-1]["delivery-tag"], multiple=True)
+    deliveries = arrive(peer, min(count, limit) if limit else count)
+    while deliveries and len(deliveries) < count:
+        peer.ack(deliveries[-1]["delivery-tag"], multiple=True)
         more = _some(target, peer)
         if not more:
             break
-        found += more
+        deliveries += more
     for way in range(ways):
-        mine = [int(each.split()[1]) for each in bodies(found) if each.startswith(b"%d " % way)]
+        mine = [
+            int(body.split()[1]) for body in bodies(deliveries) if body.startswith(b"%d " % way)
+        ]
         target.record_finding(
             PUBLISH_ORDER,
             mine == list(range(way, count, ways)),
             f"of channel {2 + way} came {mine[:20]}",
         )
-    numbers = [each["delivery-tag"] for each in found]
+    numbers = [delivery["delivery-tag"] for delivery in deliveries]
     target.record_finding(
         DELIVERY_TAGS,
         0 not in numbers and len(set(numbers)) == len(numbers),
@@ -227,8 +242,8 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
 
 def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
     """Return the next deliveries, as soon as there are any."""
-    wanted = method("basic.deliver", channel=1)
-    target.wait_until(lambda: any(wanted.accepts(each) for each in peer.inbox), PATIENCE)
+    match_delivery = method("basic.deliver", channel=1)
+    target.wait_until(lambda: any(match_delivery.accepts(reply) for reply in peer.inbox), PATIENCE)
     return peer.deliveries()
 
 
@@ -273,7 +288,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     peer.send("basic.consume", {"queue": queue, "consumer-tag": "c", "no-ack": True}, channel=1)
     target.wait_until(lambda: len(peer.inbox) >= 2, QUIET)
     first = next(
-        (each.name for each in peer.inbox if each.name in ("basic.consume-ok", "basic.deliver")),
+        (reply.name for reply in peer.inbox if reply.name in ("basic.consume-ok", "basic.deliver")),
         "nothing",
     )
     target.record_finding(
@@ -302,8 +317,8 @@ def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
-    found = bodies(arrive(peer, 2, channel=2))
-    target.record_finding(NO_ACK_REMOVES, found == [b"1", b"2"], f"{found} came")
+    received = bodies(arrive(peer, 2, channel=2))
+    target.record_finding(NO_ACK_REMOVES, received == [b"1", b"2"], f"{received} came")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     target.record_finding(
@@ -322,19 +337,24 @@ def test_messages_can_be_got_one_by_one(target: Bench) -> None:
         peer.publish(b"%d" % at, "k", exchange=exchange)
     peer.settle()
     for at in range(3):
-        came = peer.get(queue, proves=GET)
-        told = (came.body, came.get("message-count"), came.get("exchange"), came.get("routing-key"))
+        answer = peer.get(queue, proves=GET)
+        fields = (
+            answer.body,
+            answer.get("message-count"),
+            answer.get("exchange"),
+            answer.get("routing-key"),
+        )
         target.record_finding(
-            GET, told == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {told}"
+            GET, fields == (b"%d" % at, 2 - at, exchange, "k"), f"get-ok number {at} has {fields}"
         )
         target.record_finding(
             REDELIVERED_FLAG,
-            came.get("redelivered") is False,
+            answer.get("redelivered") is False,
             "what nobody had should not be redelivered",
         )
-    came = peer.get(queue, proves=GET)
+    answer = peer.get(queue, proves=GET)
     target.record_finding(
         GET,
-        came.name == "basic.get-empty",
-        f"with all delivered and none acknowledged came {came.brief()}",
+        answer.name == "basic.get-empty",
+        f"with all delivered and none acknowledged came {answer.brief()}",
     )

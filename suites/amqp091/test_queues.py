@@ -41,18 +41,20 @@ def test_the_server_names_queues(target: Bench) -> None:
     """queue.declare without a name is answered with a new name each time. declare-ok counts waiting
     messages and consumers."""
     peer = target.amqp091()
-    found = [peer.declare(exclusive=True, proves=SERVER_NAMED_QUEUE)["queue"] for _ in range(3)]
+    names = [peer.declare(exclusive=True, proves=SERVER_NAMED_QUEUE)["queue"] for _ in range(3)]
     target.record_finding(
-        SERVER_NAMED_QUEUE, all(found) and len(set(found)) == 3, f"the names are {found}"
+        SERVER_NAMED_QUEUE, all(names) and len(set(names)) == 3, f"the names are {names}"
     )
-    fill(peer, found[0], [b"1", b"2"])
-    peer.consume(found[1])
-    told = [
-        (each["message-count"], each["consumer-count"])
-        for each in (peer.declare(name, passive=True) for name in found)
+    fill(peer, names[0], [b"1", b"2"])
+    peer.consume(names[1])
+    counted = [
+        (declare_ok["message-count"], declare_ok["consumer-count"])
+        for declare_ok in (peer.declare(name, passive=True) for name in names)
     ]
     target.record_finding(
-        DECLARE_OK_COUNTS, told == [(2, 0), (0, 1), (0, 0)], f"messages and consumers are {told}"
+        DECLARE_OK_COUNTS,
+        counted == [(2, 0), (0, 1), (0, 0)],
+        f"messages and consumers are {counted}",
     )
 
 
@@ -204,9 +206,9 @@ def test_a_purge_takes_what_waits(target: Bench) -> None:
     target.record_finding(PURGE, not drained(peer, queue), "behind purge-ok nothing should wait")
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
-    found = bodies(drained(peer, queue))
+    received = bodies(drained(peer, queue))
     target.record_finding(
-        PURGE, found == [b"1", b"2"], f"what was not acknowledged came back as {found}"
+        PURGE, received == [b"1", b"2"], f"what was not acknowledged came back as {received}"
     )
 
 

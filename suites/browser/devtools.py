@@ -59,9 +59,9 @@ class Browser:
 
         def as_3_and_4() -> None:
             # Either may be 3 or 4 already: both go out of the way first.
-            high = [os.dup(each) for each in (to_browser, from_browser)]
-            for wanted, given in zip((3, 4), high, strict=True):
-                os.dup2(given, wanted)
+            high = [os.dup(descriptor) for descriptor in (to_browser, from_browser)]
+            for number, given in zip((3, 4), high, strict=True):
+                os.dup2(given, number)
 
         self._process = subprocess.Popen(
             [chromium(), *_FLAGS, f"--user-data-dir={self._scratch.name}/profile", "about:blank"],
@@ -78,7 +78,7 @@ class Browser:
 
     def __enter__(self) -> Browser:
         targets = self._call("Target.getTargets")["targetInfos"]
-        page = next(each["targetId"] for each in targets if each["type"] == "page")
+        page = next(page["targetId"] for page in targets if page["type"] == "page")
         self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)[
             "sessionId"
         ]
@@ -128,7 +128,7 @@ class Browser:
         self._call(
             "Page.navigate", url=path.resolve().as_uri() + (f"#{fragment}" if fragment else "")
         )
-        self._until(lambda: any(each["method"] == "Page.loadEventFired" for each in self.events))
+        self._until(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return float(self.run("performance.now()")) / 1000
 
@@ -152,8 +152,10 @@ class Browser:
     def busy(self) -> float:
         """How many seconds of processor time the page has taken since it was opened: scripts,
         styles, layout and drawing."""
-        told = self._call("Performance.getMetrics")["metrics"]
-        return float(next(each["value"] for each in told if each["name"] == "TaskDuration"))
+        metrics = self._call("Performance.getMetrics")["metrics"]
+        return float(
+            next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+        )
 
     def press(self, key: str, code: int) -> None:
         """A key goes down and up, wherever the focus is."""
@@ -174,7 +176,7 @@ class Browser:
     def tree(self) -> list[dict[str, Any]]:
         """What a screen reader is told of the page: every node that is not ignored."""
         nodes = self._call("Accessibility.getFullAXTree")["nodes"]
-        return [each for each in nodes if not each.get("ignored")]
+        return [node for node in nodes if not node.get("ignored")]
 
     def shot(self, to: Path, *, whole: bool = False) -> None:
         """A picture (PNG) of the window, or of the ``whole`` page."""
@@ -196,14 +198,14 @@ class Browser:
             asked["sessionId"] = self._session
         os.write(self._write, json.dumps(asked).encode() + b"\0")
         while True:
-            said = self._next(method)
-            if said.get("id") == self._number:
-                if "error" in said:
-                    raise RuntimeError(f"{method}: {said['error']['message']}")
-                result: dict[str, Any] = said["result"]
+            reply = self._next(method)
+            if reply.get("id") == self._number:
+                if "error" in reply:
+                    raise RuntimeError(f"{method}: {reply['error']['message']}")
+                result: dict[str, Any] = reply["result"]
                 return result
-            if "method" in said:
-                self.events.append(said)
+            if "method" in reply:
+                self.events.append(reply)
 
     def _next(self, waiting_for: str) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -216,8 +218,8 @@ class Browser:
                 )
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\0")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        decoded: dict[str, Any] = json.loads(line)
+        return decoded
 
     def _until(self, true: Callable[[], bool]) -> None:
         for _ in range(_LOOKS):

@@ -72,10 +72,10 @@ def index(browser: Browser, report: Path, fragment: str = "") -> None:
 
 def names(browser: Browser) -> list[str]:
     """The cases that the list shows."""
-    found: list[str] = browser.run(
+    shown: list[str] = browser.run(
         "[...document.querySelectorAll('#rows tbody th')].map(each => each.firstChild.textContent)"
     )
-    return found
+    return shown
 
 
 def fragment(browser: Browser) -> str:
@@ -92,9 +92,9 @@ def status(browser: Browser) -> str:
 def failures(browser: Browser) -> list[Any]:
     """What the page threw, and what the browser complained of."""
     return [
-        each
-        for each in browser.events
-        if each["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")
+        event
+        for event in browser.events
+        if event["method"] in ("Runtime.exceptionThrown", "Log.entryAdded")
     ]
 
 
@@ -212,7 +212,7 @@ PAGES = ("index.html", "targets/artemis.html", "requirements/ARTEMIS-STOMP-ttl-3
 def pages(report: Path) -> list[Path]:
     """One of each kind."""
     failing = next((report / "cases").glob("artemis-*silent-connection*.html"))
-    return [*(report / each for each in PAGES), failing]
+    return [*(report / page for page in PAGES), failing]
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
@@ -252,14 +252,14 @@ def test_a_screen_reader_is_told_what_everything_is(
     for page in pages(reports[0]):
         browser.open(page)
         tree = browser.tree()
-        roles = [each["role"]["value"] for each in tree]
+        roles = [node["role"]["value"] for node in tree]
         assert {"main", "heading", "banner", "contentinfo"} <= set(roles), page.name
         assert roles.count("main") == 1
         nameless = [
-            each["role"]["value"]
-            for each in tree
-            if each["role"]["value"] in ("link", "button", "searchbox", "combobox", "image")
-            and not each.get("name", {}).get("value")
+            node["role"]["value"]
+            for node in tree
+            if node["role"]["value"] in ("link", "button", "searchbox", "combobox", "image")
+            and not node.get("name", {}).get("value")
         ]
         assert nameless == [], page.name
         levels = browser.run(
@@ -319,18 +319,18 @@ def test_what_is_out_of_sight_is_told_all_the_same(
     browser.look(height=500)
     index(browser, reports[0])
     browser.wait_for("!document.querySelector('#matrix section:not(.told)')")
-    told = {
-        each["name"]["value"]
-        for each in browser.tree()
-        if each["role"]["value"] == "link" and each.get("name")
+    link_names = {
+        node["name"]["value"]
+        for node in browser.tree()
+        if node["role"]["value"] == "link" and node.get("name")
     }
     rows = browser.run(
         "[...document.querySelectorAll('#matrix tr[data-id]')].map(each => each.dataset.id)"
     )
     assert rows
-    assert set(rows) <= told
+    assert set(rows) <= link_names
     regions = [
-        each["name"]["value"] for each in browser.tree() if each["role"]["value"] == "region"
+        node["name"]["value"] for node in browser.tree() if node["role"]["value"] == "region"
     ]
     assert any(name.startswith("Requirements of STOMP 1.2") for name in regions)
 

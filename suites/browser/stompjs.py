@@ -127,9 +127,9 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     plain.subscribe(to)
     page = open_page(target)
     target.advance(seconds(6))
-    lines = [each.detail["line"] for each in page.inbox if each.step == "beat"]
-    ended = [each.brief() for each in page.inbox if page.fatal(each)]
-    arrived, sent = (sum(word in each for each in lines) for word in ("PONG", "PING"))
+    lines = [step.detail["line"] for step in page.inbox if step.step == "beat"]
+    ended = [step.brief() for step in page.inbox if page.fatal(step)]
+    arrived, sent = (sum(word in line for line in lines) for word in ("PONG", "PING"))
     detail = f"in 6 s {arrived} beats came and {sent} went; {ended or 'the connection stands'}"
     # At least every other beat that was agreed: a page has no more than the timers of its browser.
     target.record_finding(

@@ -32,7 +32,7 @@ def kind(delivery: Delivery) -> str:
     """Which sections the body is."""
     names = [name for name, _ in delivery.message.sections]
     return (
-        " ".join(each for each in names if each in ("data", "amqp-value", "amqp-sequence"))
+        " ".join(name for name in names if name in ("data", "amqp-value", "amqp-sequence"))
         or "nothing"
     )
 
@@ -46,13 +46,15 @@ def kind(delivery: Delivery) -> str:
 def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     """A body without content-length goes in by STOMP. By AMQP it is an amqp-value, the same text as
     a string."""
-    came = to_amqp(target, text.encode(), counted=False)
-    detail = f"{text[:40]!r} without content-length came as {kind(came)}, {came.message.body!r}"[
-        :300
-    ]
+    delivery = to_amqp(target, text.encode(), counted=False)
+    detail = (
+        f"{text[:40]!r} without content-length came as {kind(delivery)}, {delivery.message.body!r}"[
+            :300
+        ]
+    )
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
-        kind(came) == "amqp-value" and came.message.body == text,
+        kind(delivery) == "amqp-value" and delivery.message.body == text,
         detail,
     )
 
@@ -65,11 +67,15 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
 )
 def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     """A body with content-length goes in by STOMP. By AMQP it is data, the same octets."""
-    came = to_amqp(target, body)
-    detail = f"{body[:40]!r} with content-length came as {kind(came)}, {came.message.body!r}"[:300]
+    delivery = to_amqp(target, body)
+    detail = (
+        f"{body[:40]!r} with content-length came as {kind(delivery)}, {delivery.message.body!r}"[
+            :300
+        ]
+    )
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
-        kind(came) == "data" and came.message.body == body,
+        kind(delivery) == "data" and delivery.message.body == body,
         detail,
     )
 
@@ -83,12 +89,12 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
     """A string or data goes in by AMQP. By STOMP 1.0 it has the same octets, and a content-length
     if it was data."""
-    came = to_stomp(target, message(body), "1.0")
+    frame = to_stomp(target, message(body), "1.0")
     octets = body if isinstance(body, bytes) else body.encode()
     target.record_finding(
-        BODY_CONVERSION, came.body == octets, f"{body!r} came as {came.body[:80]!r}"
+        BODY_CONVERSION, frame.body == octets, f"{body!r} came as {frame.body[:80]!r}"
     )
-    has = came.get("content-length")
+    has = frame.get("content-length")
     fine = (has == str(len(octets))) if isinstance(body, bytes) else has is None
     target.record_finding(
         CONTENT_LENGTH_MEANS_BYTES,
@@ -118,12 +124,12 @@ def test_bodies_of_amqp_come_whole(
         )
     else:
         payload = message(body)
-    came = to_stomp(target, payload, spoken)
+    frame = to_stomp(target, payload, spoken)
     what = f"{len(octets)} octets ({type(body).__name__}, in {parts} parts)"
     target.record_finding(
         BODY_CONVERSION,
-        came.body == octets,
-        f"{what} came as {len(came.body)} octets: {came.body[:60]!r}",
+        frame.body == octets,
+        f"{what} came as {len(frame.body)} octets: {frame.body[:60]!r}",
     )
 
 
@@ -144,7 +150,7 @@ STRANGE: Mapping[str, Any] = {
 
 @case(STOMP_SUBSCRIPTION, needs={"stomp", "amqp", "crossing"})
 @over(
-    always=lambda target: [{"kind": each} for each in STRANGE],
+    always=lambda target: [{"kind": name} for name in STRANGE],
     examples=7,
     kind=st.sampled_from(sorted(STRANGE)),
 )
@@ -155,9 +161,11 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     peer = target.stomp()
     peer.subscribe(through.destination)
     post(target, through, message(STRANGE[kind]))
-    came = peer.watch_for(MESSAGE)
-    said = peer.instead() if came is None else came.brief()
-    target.record_finding(STOMP_SUBSCRIPTION, came is not None, f"{kind} as amqp-value: {said}")
+    answer = peer.watch_for(MESSAGE)
+    observed = peer.instead() if answer is None else answer.brief()
+    target.record_finding(
+        STOMP_SUBSCRIPTION, answer is not None, f"{kind} as amqp-value: {observed}"
+    )
     if peer.ended is None:
         post(target, through, message(b"behind"))
         peer.message(body=b"behind", proves=STOMP_SUBSCRIPTION)
@@ -169,19 +177,19 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     needs={"stomp", "amqp", "crossing", "stomp-1.0"},
 )
 @over(
-    always=lambda target: [{"kind": each} for each in UNKNOWN],
+    always=lambda target: [{"kind": name} for name in UNKNOWN],
     examples=4,
     kind=st.sampled_from(sorted(UNKNOWN)),
 )
 def test_bodies_that_the_conventions_do_not_know_are_octets(target: Bench, kind: str) -> None:
     """A number, a boolean or a symbol goes in by AMQP as amqp-value. By STOMP 1.0 it has a
     content-length, which says that it is octets."""
-    came = to_stomp(target, message(UNKNOWN[kind]), "1.0")
-    has = came.get("content-length")
+    frame = to_stomp(target, message(UNKNOWN[kind]), "1.0")
+    has = frame.get("content-length")
     target.record_finding(
         (OTHER_BODIES_ARE_BYTES, CONTENT_LENGTH_MEANS_BYTES),
-        has == str(len(came.body)),
-        f"{kind} came as {came.body!r} with content-length {has}",
+        has == str(len(frame.body)),
+        f"{kind} came as {frame.body!r} with content-length {has}",
     )
 
 
@@ -192,11 +200,11 @@ def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes
     what it was."""
     octets = body if isinstance(body, bytes) else body.encode()
     first = to_amqp(target, octets, counted=isinstance(body, bytes))
-    came = to_stomp(target, first.message.bare)
+    frame = to_stomp(target, first.message.bare)
     target.record_finding(
         (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
-        came.body == octets,
-        f"{body!r} became {kind(first)} and then {came.body[:80]!r}",
+        frame.body == octets,
+        f"{body!r} became {kind(first)} and then {frame.body[:80]!r}",
     )
 
 
@@ -219,22 +227,22 @@ def test_both_protocols_share_a_queue_in_order(target: Bench, count: int, first:
     peer = target.amqp()
     link = peer.receiver(through.node, credit=(count + 1) // 2)
     half = [peer.delivery(link) for _ in range((count + 1) // 2)]
-    for each in half:
-        peer.disposition(each)
+    for delivery in half:
+        peer.disposition(delivery)
     peer.settle()
     stomp.subscribe(through.destination, ack="auto")
     rest = [stomp.message() for _ in range(count // 2)]
-    came = [each.message.body for each in half] + [each.body for each in rest]
+    received = [delivery.message.body for delivery in half] + [frame.body for frame in rest]
     target.record_finding(
         (BARE_MESSAGE, STOMP_HEADERS_KEPT),
-        came == sent,
-        f"{len(half)} by AMQP and {len(rest)} by STOMP: {came}, sent {sent}",
+        received == sent,
+        f"{len(half)} by AMQP and {len(rest)} by STOMP: {received}, sent {sent}",
     )
-    kept = all(each.get("kind") == "odd" for each in rest)
+    kinds = [frame.get("kind") for frame in rest]
     target.record_finding(
         STOMP_HEADERS_KEPT,
-        kept,
-        f"the header kind of {len(rest)} messages by STOMP: {[each.get('kind') for each in rest]}",
+        all(kind == "odd" for kind in kinds),
+        f"the header kind of {len(rest)} messages by STOMP: {kinds}",
     )
 
 
@@ -247,18 +255,21 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     by AMQP as data or as a string; one as large goes in by AMQP and comes out by STOMP. Both come
     whole."""
     body = b"".join(b"%07d," % number for number in range(60_000))
-    wanted: object = body if counted else body.decode()
-    came = to_amqp(target, body, counted=counted)
+    expected: object = body if counted else body.decode()
+    delivery = to_amqp(target, body, counted=counted)
     what = f"{len(body)} octets {'with' if counted else 'without'} content-length"
-    right = kind(came) == ("data" if counted else "amqp-value") and came.message.body == wanted
+    right = (
+        kind(delivery) == ("data" if counted else "amqp-value")
+        and delivery.message.body == expected
+    )
     target.record_finding(
         (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         right,
-        f"{what} came as {kind(came)} of {len(came.payload)} octets",
+        f"{what} came as {kind(delivery)} of {len(delivery.payload)} octets",
     )
-    back = to_stomp(target, message(wanted))
+    back = to_stomp(target, message(expected))
     target.record_finding(
         (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
         back.body == body,
-        f"{len(body)} octets as {type(wanted).__name__}: {len(back.body)} came",
+        f"{len(body)} octets as {type(expected).__name__}: {len(back.body)} came",
     )

@@ -40,18 +40,20 @@ def test_durability_and_priority_go_to_amqp(
     the same, and where STOMP said nothing it is not durable and has priority 4."""
     headers = {} if durable is None else {"persistent": str(durable).lower()}
     headers |= {} if priority is None else {"priority": str(priority)}
-    found = to_amqp(target, b"x", headers).message.fields("header")
-    have = (found.get("durable", False), found.get("priority", 4))
-    wanted = (bool(durable), 4 if priority is None else priority)
+    received = to_amqp(target, b"x", headers).message.fields("header")
+    have = (received.get("durable", False), received.get("priority", 4))
+    expected = (bool(durable), 4 if priority is None else priority)
     target.record_finding(
-        HEADER_CONVERSION, have == wanted, f"{headers} came with the header {dict(found)}"
+        HEADER_CONVERSION, have == expected, f"{headers} came with the header {dict(received)}"
     )
     if not headers:
-        target.record_finding(HEADER_DEFAULTS, have == wanted, f"no header came as {dict(found)}")
+        target.record_finding(
+            HEADER_DEFAULTS, have == expected, f"no header came as {dict(received)}"
+        )
     target.record_finding(
         HEADER_DEFAULTS,
-        found.get("delivery-count", 0) == 0,
-        f"at first the header is {dict(found)}",
+        received.get("delivery-count", 0) == 0,
+        f"at first the header is {dict(received)}",
     )
 
 
@@ -69,18 +71,22 @@ def test_durability_and_priority_go_to_stomp(
     priority say the same, if they say anything; where AMQP said nothing they say nothing else than
     not persistent and 4."""
     header = {"durable": durable, "priority": priority}
-    came = to_stomp(
+    frame = to_stomp(
         target,
-        message(b"x", header={key: each for key, each in header.items() if each is not None}),
+        message(b"x", header={key: value for key, value in header.items() if value is not None}),
     )
-    persistent, said = came.get("persistent"), came.get("priority")
+    persistent, received_priority = frame.get("persistent"), frame.get("priority")
     right = persistent == "true" if durable else persistent in (None, "false")
     target.record_finding(
         HEADER_CONVERSION, right, f"durable={durable} came with persistent:{persistent}"
     )
-    right = said == str(priority) if priority not in (None, 4) else said in (None, "4")
+    right = (
+        received_priority == str(priority)
+        if priority not in (None, 4)
+        else received_priority in (None, "4")
+    )
     target.record_finding(
-        HEADER_CONVERSION, right, f"priority={priority} came with priority:{said}"
+        HEADER_CONVERSION, right, f"priority={priority} came with priority:{received_priority}"
     )
 
 
@@ -89,20 +95,20 @@ def test_durability_and_priority_go_to_stomp(
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     """A message expires at an instant in the far future: expires of STOMP is absolute-expiry-time
     of AMQP, and the other way round."""
-    found = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
-    said = found.get("absolute-expiry-time")
+    properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
+    value = properties.get("absolute-expiry-time")
     target.record_finding(
         HEADER_CONVERSION,
-        said == expires,
-        f"expires:{expires} came with the absolute-expiry-time {said}",
+        value == expires,
+        f"expires:{expires} came with the absolute-expiry-time {value}",
     )
-    told = to_stomp(target, message(b"x", properties={"absolute-expiry-time": expires})).get(
-        "expires"
-    )
+    expires_header = to_stomp(
+        target, message(b"x", properties={"absolute-expiry-time": expires})
+    ).get("expires")
     target.record_finding(
         HEADER_CONVERSION,
-        told == str(expires),
-        f"absolute-expiry-time {expires} came with expires:{told}",
+        expires_header == str(expires),
+        f"absolute-expiry-time {expires} came with expires:{expires_header}",
     )
 
 
@@ -119,13 +125,13 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     instants: list[int] = []
     for ttl in ttls:
         sent.append(target.now())
-        told = to_stomp(target, message(b"x", header={"ttl": ttl})).get("expires") or ""
+        expires_header = to_stomp(target, message(b"x", header={"ttl": ttl})).get("expires") or ""
         target.require(
             HEADER_CONVERSION,
-            told.isdecimal() and int(told) > 0,
-            f"a ttl of {ttl} came with expires:{told}",
+            expires_header.isdecimal() and int(expires_header) > 0,
+            f"a ttl of {ttl} came with expires:{expires_header}",
         )
-        instants.append(int(told))
+        instants.append(int(expires_header))
     done = target.now()
     apart = instants[1] - instants[0] - (ttls[1] - ttls[0])
     most = (done - sent[0]) // NS_PER_MS + 1
@@ -153,11 +159,11 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
 def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, str]) -> None:
     """A message goes in by STOMP with correlation-id, reply-to and type, or some of them. By AMQP
     correlation-id, reply-to and subject have the same values, and what was not there is not."""
-    found = to_amqp(target, b"x", headers).message.fields("properties")
+    properties = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
-        said, wanted = found.get(name), headers.get(header)
+        value, expected = properties.get(name), headers.get(header)
         target.record_finding(
-            PROPERTY_CONVERSION, said == wanted, f"{header}:{wanted} came as {name}={said}"
+            PROPERTY_CONVERSION, value == expected, f"{header}:{expected} came as {name}={value}"
         )
 
 
@@ -171,15 +177,15 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
     """A message goes in by AMQP with correlation-id, reply-to and subject, or some of them. By
     STOMP correlation-id, reply-to and type have the same values; reply-to may have the kind of its
     node before it, as in queue://name."""
-    properties = {PROPERTY[header]: each for header, each in texts.items()}
-    came = to_stomp(target, message(b"x", properties=properties))
+    properties = {PROPERTY[header]: text for header, text in texts.items()}
+    frame = to_stomp(target, message(b"x", properties=properties))
     for header in PROPERTY:
-        said, wanted = came.get(header), texts.get(header)
-        same = said == wanted or (
-            header == "reply-to" and wanted is not None and f"{said}".endswith(f"://{wanted}")
+        value, expected = frame.get(header), texts.get(header)
+        same = value == expected or (
+            header == "reply-to" and expected is not None and f"{value}".endswith(f"://{expected}")
         )
         target.record_finding(
-            PROPERTY_CONVERSION, same, f"{PROPERTY[header]}={wanted} came as {header}:{said}"
+            PROPERTY_CONVERSION, same, f"{PROPERTY[header]}={expected} came as {header}:{value}"
         )
 
 
@@ -224,11 +230,11 @@ def test_application_properties_are_headers(target: Bench, chosen: dict[str, int
     """A message goes in by AMQP with application-properties: texts, numbers, a boolean. By STOMP
     they are headers of these names, written out."""
     properties = {name: VALUES[which][0] for name, which in chosen.items()}
-    came = to_stomp(target, message(b"x", application_properties=properties or None))
-    wanted = {name: VALUES[which][1] for name, which in chosen.items()}
-    have = {name: came.get(name) for name in chosen}
+    frame = to_stomp(target, message(b"x", application_properties=properties or None))
+    expected = {name: VALUES[which][1] for name, which in chosen.items()}
+    have = {name: frame.get(name) for name in chosen}
     target.record_finding(
         APPLICATION_PROPERTIES,
-        have == wanted,
-        f"application-properties {wanted} came as the headers {have}",
+        have == expected,
+        f"application-properties {expected} came as the headers {have}",
     )

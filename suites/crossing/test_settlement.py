@@ -34,7 +34,7 @@ MODES = ("auto", "client", "client-individual")
 @over(
     examples=40,
     always=lambda target: [
-        {"mode": each, "count": 4, "acked": [1], "how": CloseHow.EOF} for each in MODES[1:]
+        {"mode": mode, "count": 4, "acked": [1], "how": CloseHow.EOF} for mode in MODES[1:]
     ],
     mode=st.sampled_from(MODES[1:]),
     count=st.integers(1, 6),
@@ -55,8 +55,8 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     peer.subscribe(through.destination, ack=mode)
     got = [peer.message() for _ in range(count)]
     done: set[int] = set()
-    for each in acked:
-        number = each % count
+    for index in acked:
+        number = index % count
         if mode == "client" and any(number <= before for before in done):
             continue
         if number in done:
@@ -69,16 +69,16 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
         peer.leave(CloseHow(how))
     expected = [body for number, body in enumerate(sent) if number not in done]
     other = target.amqp()
-    came = bodies(
+    received = bodies(
         collect(target, other, other.receiver(through.node, credit=count + 1), len(expected))
     )
     rule = STOMP_CUMULATIVE_ACK if mode == "client" else STOMP_INDIVIDUAL_ACK
     detail = (
         f"in mode {mode} of {count} were acknowledged {sorted(done)}, then {how}: by AMQP came"
-        f" {came}"
+        f" {received}"
     )
     target.record_finding(
-        (rule, STOMP_ACK_CONSUMES, RELEASED_AVAILABLE), sorted(came) == sorted(expected), detail
+        (rule, STOMP_ACK_CONSUMES, RELEASED_AVAILABLE), sorted(received) == sorted(expected), detail
     )
 
 
@@ -110,10 +110,10 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     target.control(
         bodies(got) == sent, f"{len(got)} of {len(fates)} came by AMQP; {peer.instead()}"
     )
-    for each, fate in zip(got, fates, strict=True):
+    for delivery, fate in zip(got, fates, strict=True):
         if fate != "kept":
             state = codec.composite("modified", delivery_failed=True) if fate == "failed" else fate
-            peer.disposition(each, state)
+            peer.disposition(delivery, state)
     peer.settle()
     peer.detach(link)
     other = target.stomp()
@@ -123,16 +123,16 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     target.wait_until(
         lambda: other.messages_seen > len(expected) or other.ended is not None, PATIENCE
     )
-    came = other.take_messages()
-    mine = {each.body: each for each in came if each.body != b"last"}
-    detail = f"{', '.join(fates)}: by STOMP came {[each.body for each in came]}"
+    frames = other.take_messages()
+    mine = {frame.body: frame for frame in frames if frame.body != b"last"}
+    detail = f"{', '.join(fates)}: by STOMP came {[frame.body for frame in frames]}"
     target.record_finding(
-        RELEASED_AVAILABLE, set(mine) == set(expected) and len(mine) == len(came) - 1, detail
+        RELEASED_AVAILABLE, set(mine) == set(expected) and len(mine) == len(frames) - 1, detail
     )
     target.record_finding(
         TERMINAL_STATE_KEPT, not any(fates[int(body[:-1])] == "accepted" for body in mine), detail
     )
-    whole = all(each.get("own") == body.decode() for body, each in mine.items())
+    whole = all(frame.get("own") == body.decode() for body, frame in mine.items())
     target.record_finding(
         RELEASED_AVAILABLE,
         whole,
@@ -171,14 +171,14 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
         peer.message(body=b"unlucky")
         peer.leave(how)
     other = target.amqp()
-    came = collect(target, other, other.receiver(through.node, credit=1), 1)
+    deliveries = collect(target, other, other.receiver(through.node, credit=1), 1)
     target.record_finding(
         RELEASED_AVAILABLE,
-        bodies(came) == [b"unlucky"],
-        f"after {lost} that were lost {bodies(came)} came",
+        bodies(deliveries) == [b"unlucky"],
+        f"after {lost} that were lost {bodies(deliveries)} came",
     )
-    if came:
-        count = came[0].message.fields("header").get("delivery-count", 0)
+    if deliveries:
+        count = deliveries[0].message.fields("header").get("delivery-count", 0)
         target.record_finding(
             FAILED_ATTEMPTS,
             0 <= count <= lost,
@@ -201,9 +201,9 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     peer.settle()
     peer.leave(how)
     other = target.amqp()
-    came = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
+    received = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
     target.record_finding(
         (STOMP_AUTO_ACK, TERMINAL_STATE_KEPT),
-        not came,
-        f"after {count} went out in mode auto {came} came by AMQP",
+        not received,
+        f"after {count} went out in mode auto {received} came by AMQP",
     )

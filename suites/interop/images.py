@@ -93,22 +93,22 @@ def _java(tar: tarfile.TarFile, folder: str, script: str) -> list[str]:
 
 
 def _file(tar: tarfile.TarFile, name: str, text: str) -> None:
-    about = tarfile.TarInfo(name)
-    about.size, about.mode = len(text), 0o755
-    tar.addfile(about, io.BytesIO(text.encode()))
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(text), 0o755
+    tar.addfile(info, io.BytesIO(text.encode()))
 
 
 def _root(tar: tarfile.TarFile) -> None:
     root = debian.install(_SUITE, _PACKAGE)
-    for each in _under(root):
-        tar.add(each, str(each.relative_to(root)), recursive=False)
+    for path in _under(root):
+        tar.add(path, str(path.relative_to(root)), recursive=False)
 
 
 def _under(root: Path) -> Iterator[Path]:
-    for each in sorted(root.iterdir()):
-        if each.name not in ("proc", "sys", "dev"):
-            yield each
-            yield from () if each.is_symlink() or not each.is_dir() else sorted(each.rglob("*"))
+    for path in sorted(root.iterdir()):
+        if path.name not in ("proc", "sys", "dev"):
+            yield path
+            yield from () if path.is_symlink() or not path.is_dir() else sorted(path.rglob("*"))
 
 
 def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
@@ -127,8 +127,8 @@ def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
 def _wanted(broker: str) -> tuple[Path, str | None]:
     """Configuration and version of the target that we ship."""
     file = shipped()[f"{broker}-container"]
-    about = tomllib.loads(file.read_text("utf-8"))
-    return file.with_name(about["config"]), about.get("version")
+    settings = tomllib.loads(file.read_text("utf-8"))
+    return file.with_name(settings["config"]), settings.get("version")
 
 
 def main(brokers: list[str]) -> int:

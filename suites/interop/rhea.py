@@ -104,15 +104,17 @@ def test_what_rhea_sends_it_gets_again(
         peer.expect(said("accepted", link=to), proves=DISPOSITION_ROLE)
     link = receiver(other, node, credit=len(sent))
     for number, body in enumerate(sent):
-        came = other.expect(said("message", link=link), proves=BARE_MESSAGE).detail
-        have = {"octets": came["body"]["octets"]} if isinstance(body, dict) else came["body"]
-        fine = have == body and came["message_id"] == f"id-{number}" and came["subject"] == "s"
-        target.record_finding(BARE_MESSAGE, fine, f"sent {body!r}, came {came}")
+        message = other.expect(said("message", link=link), proves=BARE_MESSAGE).detail
+        have = {"octets": message["body"]["octets"]} if isinstance(body, dict) else message["body"]
+        fine = (
+            have == body and message["message_id"] == f"id-{number}" and message["subject"] == "s"
+        )
+        target.record_finding(BARE_MESSAGE, fine, f"sent {body!r}, came {message}")
         left = len(sent) - number - 1
         target.record_finding(
             NO_TRANSFER_WITHOUT_CREDIT,
-            came["credit"] == left,
-            f"after {number + 1} of {len(sent)} credits {came['credit']} left",
+            message["credit"] == left,
+            f"after {number + 1} of {len(sent)} credits {message['credit']} left",
         )
         other.do("settle", number=number, outcome="accepted")
 
@@ -142,8 +144,8 @@ def test_messages_cross_between_rhea_and_a_raw_peer(target: Bench, size: int, fr
     link = raw.sender(back)
     granted(target, raw, link)
     raw.publish(link, body)
-    came = peer_message(peer, receiver(peer, back, credit=1))
-    same = came["body"].get("octets") == body.hex()
+    message = peer_message(peer, receiver(peer, back, credit=1))
+    same = message["body"].get("octets") == body.hex()
     target.record_finding(
         (BARE_MESSAGE, MESSAGES_NOT_MIXED),
         same,
@@ -182,7 +184,7 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
             f"drained with {drained.detail['credit']} left",
         )
     target.advance(QUIET)
-    late = [each.brief() for each in peer.inbox if each.step == "message"]
+    late = [event.brief() for event in peer.inbox if event.step == "message"]
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         not late,
@@ -199,7 +201,7 @@ def test_rhea_drains(target: Bench, count: int, credit: int) -> None:
 )
 @over(
     always=lambda target: [
-        {"outcome": each, "failed": True} for each in ("accepted", "released", "modified")
+        {"outcome": outcome, "failed": True} for outcome in ("accepted", "released", "modified")
     ],
     examples=3,
     outcome=st.sampled_from(["accepted", "released", "modified"]),
@@ -212,9 +214,9 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
     fill(target, node, [b"settled"])
     peer = target.rhea()
     link = receiver(peer, node, credit=1)
-    came = peer_message(peer, link)
+    message = peer_message(peer, link)
     target.control(
-        came["settled"] is False and came["delivery_count"] == 0, f"at first came {came}"
+        message["settled"] is False and message["delivery_count"] == 0, f"at first came {message}"
     )
     peer.do(
         "settle",
@@ -227,8 +229,8 @@ def test_what_rhea_settles_is_settled(target: Bench, outcome: str, failed: bool)
     other = target.rhea()
     taking = receiver(other, node, credit=1)
     if outcome == "accepted":
-        target.wait_until(lambda: any(each.step == "message" for each in other.inbox), QUIET)
-        late = [each.brief() for each in other.inbox if each.step == "message"]
+        target.wait_until(lambda: any(event.step == "message" for event in other.inbox), QUIET)
+        late = [event.brief() for event in other.inbox if event.step == "message"]
         target.record_finding(
             (
                 ACCEPTED_NOT_RESENT,
@@ -261,7 +263,7 @@ def test_an_idle_rhea_stays_connected(target: Bench) -> None:
     peer = target.rhea(idle_time_out=1000)
     to = sender(peer, node)
     target.advance(seconds(6))
-    ended = [each.brief() for each in peer.inbox if peer.fatal(each)]
+    ended = [event.brief() for event in peer.inbox if peer.fatal(event)]
     target.record_finding(
         (TIMEOUT_RESTARTED_BY_FRAMES, TIMEOUTS_INDEPENDENT),
         not ended,

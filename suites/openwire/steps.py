@@ -39,10 +39,10 @@ def take(
 ) -> list[Structure]:
     """The next ``count`` messages for ``consumer``, fewer when they do not come, and what comes a
     little longer besides."""
-    wanted = dispatch(consumer)
+    match_delivery = dispatch(consumer)
 
     def here() -> int:
-        return sum(wanted.accepts(each) for each in peer.inbox)
+        return sum(match_delivery.accepts(reply) for reply in peer.inbox)
 
     target.wait_until(
         lambda: here() >= count or peer.ended is not None or any(map(peer.fatal, peer.inbox)),
@@ -70,6 +70,8 @@ def judge_trace(target: Bench, peer: OpenWirePeer, *oracles: Oracle) -> None:
     """Judge the trace of ``peer`` so far. What an oracle says of requirements that the case does
     not cite is left out."""
     for oracle in oracles:
-        for each in combine(oracle(target.events, peer.conn)):
-            if each.requirement in target.cited and each.seen is not Seen.NEVER_REACHED:
-                target.record_finding(each.requirement, each.seen is Seen.HELD, each.detail)
+        for finding in combine(oracle(target.events, peer.conn)):
+            if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
+                target.record_finding(
+                    finding.requirement, finding.seen is Seen.HELD, finding.detail
+                )

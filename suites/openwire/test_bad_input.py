@@ -16,14 +16,14 @@ COMMAND_TYPE_UNKNOWN = "OPENWIRE-CMD-2"
 MAX_FRAME_SIZE = "OPENWIRE-SIZE-1"
 KNOWN_TYPES = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
 """Types that somebody knows."""
-UNKNOWN_TYPES = [each for each in range(1, 256) if each not in KNOWN_TYPES]
+UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
 def ends(target: Bench, peer: OpenWirePeer, octets: bytes, proves: str) -> None:
     """These octets end the connection of ``peer`` without an answer to them."""
     peer.write(octets)
     peer.expect_end(proves=proves)
-    answers = [each.brief() for each in peer.inbox if each.name.endswith("Response")]
+    answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]
     target.record_finding(proves, not answers, f"before the end came {answers}")
 
 

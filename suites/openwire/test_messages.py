@@ -46,32 +46,32 @@ HEADERS: dict[str, st.SearchStrategy[Any]] = {
 @over(
     examples=60,
     always=lambda target: [
-        {"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "said": 12}
+        {"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "client_version": 12}
     ],
     content=st.one_of(st.binary(max_size=2000), TEXT),
     properties=st.dictionaries(TEXT.filter(bool), VALUES, max_size=5),
     headers=st.fixed_dictionaries(HEADERS),
-    said=st.sampled_from([1, 2, 3, 9, 10, 12]),
+    client_version=st.sampled_from([1, 2, 3, 9, 10, 12]),
 )
 def test_a_message_arrives_as_it_was_sent(
     target: Bench,
     content: bytes | str,
     properties: dict[str, Any],
     headers: dict[str, Any],
-    said: int,
+    client_version: int,
 ) -> None:
     """A message of octets or of text, with any properties and headers, goes through a queue."""
-    peer, place = target.openwire(version=said), fresh_queue(target)
+    peer, place = target.openwire(version=client_version), fresh_queue(target)
     producer = peer.open_producer(place)
     sent = peer.message(producer, place, content, properties=properties, **headers)
     peer.answered(peer.publish(sent, response=True))
     consumer = peer.open_consumer(place)
-    came = peer.expect(dispatch(consumer), proves=MESSAGE_UNCHANGED)["message"]
+    received = peer.expect(dispatch(consumer), proves=MESSAGE_UNCHANGED)["message"]
     target.record_finding(
-        MESSAGE_UNCHANGED, came.name == sent.name, f"a {sent.name} came as {came.name}"
+        MESSAGE_UNCHANGED, received.name == sent.name, f"a {sent.name} came as {received.name}"
     )
     for field in ("content", "messageId", "destination", *headers):
-        ours, theirs = sent.get(field), came.get(field)
+        ours, theirs = sent.get(field), received.get(field)
         if isinstance(ours, Structure):
             ours, theirs = str(ours), str(theirs)
         target.record_finding(
@@ -80,6 +80,6 @@ def test_a_message_arrives_as_it_was_sent(
     plain = sent.properties() if properties else {}
     target.record_finding(
         MESSAGE_UNCHANGED,
-        came.properties() == plain,
-        f"properties {plain!r} came as {came.properties()!r}",
+        received.properties() == plain,
+        f"properties {plain!r} came as {received.properties()!r}",
     )

@@ -47,15 +47,17 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
 
 @case(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED, needs={OPENWIRE})
 @over(
-    examples=6, always=lambda target: [{"said": 12}, {"said": 1}], said=st.integers(1, NEWEST + 1)
+    examples=6,
+    always=lambda target: [{"client_version": 12}, {"client_version": 1}],
+    client_version=st.integers(1, NEWEST + 1),
 )
-def test_the_smaller_version_is_spoken(target: Bench, said: int) -> None:
+def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> None:
     """The client says a version; commands come with the fields that the smaller of both has, in
     every one of them."""
-    peer = target.openwire(version=said)
+    peer = target.openwire(version=client_version)
     target.record_finding(
         LOWER_VERSION,
-        peer.version == min(said, peer.theirs["version"]),
+        peer.version == min(client_version, peer.theirs["version"]),
         f"version {peer.version} is spoken",
     )
     place = fresh_queue(target)
@@ -63,10 +65,10 @@ def test_the_smaller_version_is_spoken(target: Bench, said: int) -> None:
     sent = peer.message(producer, place, b"octets", properties={"n": 5})
     peer.answered(peer.publish(sent, response=True), proves=LOWER_VERSION)
     peer.open_consumer(place, proves=LOWER_VERSION)
-    came = peer.expect(
+    received = peer.expect(
         command("MessageDispatch"), proves=(LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED)
     )["message"]
-    same = (came["content"], came.properties(), str(came["messageId"])) == (
+    same = (received["content"], received.properties(), str(received["messageId"])) == (
         b"octets",
         {"n": 5},
         str(sent["messageId"]),
@@ -74,6 +76,6 @@ def test_the_smaller_version_is_spoken(target: Bench, said: int) -> None:
     target.record_finding(
         (LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED),
         same,
-        f"in version {peer.version} it came as {came.brief()}",
+        f"in version {peer.version} it came as {received.brief()}",
     )
     peer.close(proves=ENCODING_OPTIONS)

@@ -46,7 +46,7 @@ def test_no_more_than_the_limit_is_out(
             (min(limit, left), None),
             "messages",
         )
-        order = [number_of(each) for each in held]
+        order = [number_of(dispatched) for dispatched in held]
         target.control(
             order == list(range(seen, seen + len(held))), f"the messages {order} came behind {seen}"
         )
@@ -54,8 +54,8 @@ def test_no_more_than_the_limit_is_out(
         if cumulative:
             peer.ack(held[done - 1], type=STANDARD, first=held[0], count=done)
         else:
-            for each in held[:done]:
-                peer.ack(each, type=INDIVIDUAL)
+            for dispatched in held[:done]:
+                peer.ack(dispatched, type=INDIVIDUAL)
         seen += done
         held = held[done:]
         held += take(target, peer, min(limit, waiting - seen) - len(held), consumer)
@@ -91,10 +91,12 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
     peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="nothing was pulled")
     for number in range(pulls):
         peer.send("MessagePull", {"consumerId": consumer, "destination": place, "timeout": 0})
-        came = peer.expect(dispatch(consumer), within=PATIENCE, proves=MESSAGE_PULL)
+        dispatched = peer.expect(dispatch(consumer), within=PATIENCE, proves=MESSAGE_PULL)
         target.record_finding(
-            MESSAGE_PULL, number_of(came) == number, f"pull {number} brought {came.brief()}"
+            MESSAGE_PULL,
+            number_of(dispatched) == number,
+            f"pull {number} brought {dispatched.brief()}",
         )
         peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and came")
-        peer.ack(came)
+        peer.ack(dispatched)
     peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="nothing more was pulled")

@@ -26,9 +26,11 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
     """Waits until every producer has been told of all that it sent, and a little longer."""
 
     def all_taken() -> bool:
-        found, wrong = producers(target.events, peer.conn)
+        producer_states, wrong = producers(target.events, peer.conn)
         return bool(wrong) or all(
-            each.taken >= each.sent for each in found.values() if each.window > 0
+            producer.taken >= producer.sent
+            for producer in producer_states.values()
+            if producer.window > 0
         )
 
     done = target.wait_until(all_taken, PATIENCE)
@@ -68,22 +70,22 @@ def test_all_that_was_sent_is_told(
 @over(
     examples=30,
     always=lambda target: [
-        {"said": [(0, True), (0, False), (1, True), (1, False), (2, False), (2, True)]}
+        {"sends": [(0, True), (0, False), (1, True), (1, False), (2, False), (2, True)]}
     ],
-    said=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
+    sends=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
 )
-def test_each_producer_is_told_of_its_own(target: Bench, said: list[tuple[int, bool]]) -> None:
+def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, bool]]) -> None:
     """Three producers of one connection, the first without a window, send in turn; some messages
     ask for a response, and have that instead."""
     peer, place = target.openwire(), fresh_queue(target)
     made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]
-    for who, response in said:
+    for who, response in sends:
         number = peer.publish(peer.message(made[who], place, b"x" * (100 * who)), response=response)
         if response:
             peer.answered(number, proves=ACKS_FOR_WINDOWS_ONLY)
     _told(target, peer)
     judge_trace(target, peer, acks)
-    others = [each.brief() for each in peer.inbox if each.name != "ProducerAck"]
+    others = [reply.brief() for reply in peer.inbox if reply.name != "ProducerAck"]
     target.record_finding(ACKS_FOR_WINDOWS_ONLY, not others, f"besides ProducerAcks came {others}")
     target.record_finding(PRODUCER_ACKS, peer.ended is None, "the connection ended")
 

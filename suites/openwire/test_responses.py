@@ -48,27 +48,27 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
 @over(
     examples=30,
     always=lambda target: [
-        {"said": [(each, wanted) for each in COMMANDS for wanted in (True, False)]}
+        {"commands": [(kind, asks) for kind in COMMANDS for asks in (True, False)]}
     ],
-    said=st.lists(st.tuples(st.sampled_from(COMMANDS), st.booleans()), min_size=1, max_size=12),
+    commands=st.lists(st.tuples(st.sampled_from(COMMANDS), st.booleans()), min_size=1, max_size=12),
 )
-def test_who_asks_for_a_response_gets_one(target: Bench, said: list[tuple[str, bool]]) -> None:
+def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[str, bool]]) -> None:
     """Commands of all kinds, some of which ask for a response: to these one comes each, in their
     order, to the others none."""
     peer, place = target.openwire(), fresh_queue(target)
     asked = []
-    for number, (kind, response) in enumerate(said):
+    for number, (kind, response) in enumerate(commands):
         sent = _say(peer, place, kind, number, response)
         if response:
             asked.append(sent)
     barrier = peer.send("FlushCommand", response=True)
     peer.expect(command("Response", correlationId=barrier), proves=RESPONSE_IF_REQUIRED)
-    came = [each["correlationId"] for each in peer.inbox if each.name in RESPONSES]
+    responses = [reply["correlationId"] for reply in peer.inbox if reply.name in RESPONSES]
     peer.inbox.clear()
     target.record_finding(
         RESPONSE_IF_REQUIRED,
-        came == asked,
-        f"responses came to {came}, and {asked} had asked for one",
+        responses == asked,
+        f"responses came to {responses}, and {asked} had asked for one",
     )
     peer.expect_nothing(for_=QUIET, proves=RESPONSE_IF_REQUIRED, why="everything has been answered")
 
@@ -127,7 +127,9 @@ STRANGE = (
 @over(
     examples=14,
     always=lambda target: [
-        {"kind": each, "response": wanted} for each in STRANGE for wanted in (True, False)
+        {"kind": kind, "response": with_response}
+        for kind in STRANGE
+        for with_response in (True, False)
     ],
     kind=st.sampled_from(STRANGE),
     response=st.booleans(),

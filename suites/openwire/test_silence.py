@@ -41,10 +41,10 @@ def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
 
 def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
     """The duration and the delay that count: the lesser of ours and the broker's."""
-    about = target.parameters("openwire")
+    parameters = target.parameters("openwire")
     ours = (
-        int(about["openwire_max_inactivity_ms"] or 0),
-        int(about["openwire_initial_delay_ms"] or 0),
+        int(parameters["openwire_max_inactivity_ms"] or 0),
+        int(parameters["openwire_initial_delay_ms"] or 0),
     )
     return agreed_ms(ours[0], duration_ms), agreed_ms(ours[1], delay_ms)
 
@@ -130,21 +130,25 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     for silence."""
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
-    came = target.wait_until(lambda: bool(peer.beats), seconds(5))
+    answered = target.wait_until(lambda: bool(peer.beats), seconds(5))
     target.record_finding(
-        KEEPALIVE_KEEPS, came, "a KeepAliveInfo that asked for one was not answered within 5000 ms"
+        KEEPALIVE_KEEPS,
+        answered,
+        "a KeepAliveInfo that asked for one was not answered within 5000 ms",
     )
     target.record_finding(
         KEEPALIVE_KEEPS,
-        not any(each["responseRequired"] for each in peer.beats),
+        not any(keepalive["responseRequired"] for keepalive in peer.beats),
         "the answer asks for an answer",
     )
 
 
 def _heard(target: Bench, peer: OpenWirePeer, since: Instant) -> list[Instant]:
     kinds = FrameReceived | HeartBeatReceived
-    events = (each for each in target.events if isinstance(each, kinds) and each.conn == peer.conn)
-    return [each.at_ns for each in events if each.at_ns >= since]
+    events = (
+        event for event in target.events if isinstance(event, kinds) and event.conn == peer.conn
+    )
+    return [event.at_ns for event in events if event.at_ns >= since]
 
 
 @case(BROKER_NEVER_SILENT, needs={OPENWIRE})
@@ -170,11 +174,11 @@ def test_the_broker_is_never_silent_for_so_long(
             peer.keep_alive()
     end = target.now()
     target.control(peer.ended is None, "the connection stays open")
-    told = (
+    detail = (
         f"{len(peer.beats)} KeepAliveInfo came in {(end - begin) // ms(1)} ms, of which {delay_ms}"
         " were the initial delay"
     )
-    target.record_finding(BROKER_NEVER_SILENT, bool(peer.beats), told)
+    target.record_finding(BROKER_NEVER_SILENT, bool(peer.beats), detail)
     heard = [begin, *_heard(target, peer, begin), end]
     longest = max(after - before for before, after in pairwise(heard))
     target.judge_duration(

@@ -69,15 +69,15 @@ def cases() -> dict[str, CaseInfo]:
 
 
 def test_no_statement_got_lost() -> None:
-    found = {each.name: 0 for each in CATALOGUE.documents}
-    for each in CATALOGUE.values():
-        found[each.document.name] += 1
-    assert found == COUNTS, (
+    counts = {document.name: 0 for document in CATALOGUE.documents}
+    for requirement in CATALOGUE.values():
+        counts[requirement.document.name] += 1
+    assert counts == COUNTS, (
         "the number of statements changed: correct COUNTS in this file and say why in the commit"
     )
 
 
-@pytest.mark.parametrize("requirement", CATALOGUE.values(), ids=lambda each: each.id)
+@pytest.mark.parametrize("requirement", CATALOGUE.values(), ids=lambda requirement: requirement.id)
 def test_a_statement_is_one_plain_sentence_or_two(requirement: requirements.Requirement) -> None:
     for text in (requirement.statement, requirement.note, requirement.why_not):
         assert "\n" not in text, f"{requirement.where}: write {requirement.id} on one line"
@@ -93,19 +93,23 @@ def test_a_statement_is_one_plain_sentence_or_two(requirement: requirements.Requ
 def test_levels_follow_the_words_of_the_document() -> None:
     meant = {verb: level for level, verbs in STRENGTH.items() for verb in verbs}
     wrong = [
-        f"{each.id} has {each.verb!r} and level {each.level}"
-        for each in CATALOGUE.values()
-        if each.profile is None
-        and each.verb in meant
-        and meant[each.verb] != each.level
-        and not each.note
+        f"{requirement.id} has {requirement.verb!r} and level {requirement.level}"
+        for requirement in CATALOGUE.values()
+        if requirement.profile is None
+        and requirement.verb in meant
+        and meant[requirement.verb] != requirement.level
+        and not requirement.note
     ]
     assert not wrong, f"{'; '.join(wrong)}: follow the word, or say in a note why not"
 
 
 def test_every_section_is_used() -> None:
     for document in CATALOGUE.documents:
-        used = {each.section for each in CATALOGUE.values() if each.document is document}
+        used = {
+            requirement.section
+            for requirement in CATALOGUE.values()
+            if requirement.document is document
+        }
         idle = document.anchors.keys() - used
         assert not idle, (
             f"fixtures/requirements/{document.name}.toml: no statement stands in"
@@ -115,13 +119,13 @@ def test_every_section_is_used() -> None:
 
 def test_ids_within_a_group_have_no_gaps() -> None:
     groups: dict[str, list[int]] = {}
-    for each in CATALOGUE:
-        group, _, number = each.rpartition("-")
+    for id in CATALOGUE:
+        group, _, number = id.rpartition("-")
         groups.setdefault(group, []).append(int(number))
     torn = {
-        group: sorted(found)
-        for group, found in groups.items()
-        if sorted(found) != list(range(1, len(found) + 1))
+        group: sorted(numbers)
+        for group, numbers in groups.items()
+        if sorted(numbers) != list(range(1, len(numbers) + 1))
     }
     assert not torn, (
         f"{torn}: numbers run from 1 without gaps; a retired id keeps its place with testable ="
@@ -137,9 +141,9 @@ def test_cases_cite_what_the_catalogue_has() -> None:
 def test_cases_cite_a_specification_in_the_version_they_run_in() -> None:
     import_suites()
     wrong = [
-        f"{each.name}[{version}] cites {cited} of {CATALOGUE[cited].source}"
-        for each in registry().values()
-        for version, ids in each.by_version.items()
+        f"{case.name}[{version}] cites {cited} of {CATALOGUE[cited].source}"
+        for case in registry().values()
+        for version, ids in case.by_version.items()
         for cited in ids
         if version is not None
         and cited in CATALOGUE
@@ -150,9 +154,7 @@ def test_cases_cite_a_specification_in_the_version_they_run_in() -> None:
 
 def test_every_must_has_a_case_or_a_reason() -> None:
     missing, _ = coverage.disagreements(CATALOGUE, citations(cases()), coverage.load_listed())
-    entries = "\n".join(
-        coverage.entry(each, f"WHY: {CATALOGUE[each].statement}") for each in missing
-    )
+    entries = "\n".join(coverage.entry(id, f"WHY: {CATALOGUE[id].statement}") for id in missing)
     assert not missing, (
         f"{len(missing)} testable MUST or DOC requirements have no case. Write one, or add to "
         f"fixtures/requirements/{requirements.UNCOVERED}, with a reason of your own:\n{entries}"
@@ -169,8 +171,8 @@ def test_the_uncovered_list_only_shrinks() -> None:
 
 def test_reasons_are_reasons() -> None:
     idle = [
-        each
-        for each, reason in coverage.load_listed().items()
+        id
+        for id, reason in coverage.load_listed().items()
         if reason.startswith("WHY") or len(reason) < 15
     ]
     assert not idle, f"{', '.join(idle)}: say why there is no case, not what the requirement says"
@@ -187,9 +189,9 @@ def test_capabilities_that_cases_need_can_be_had() -> None:
         for listed in added.findall(text):
             offered |= set(re.findall(r'"([^"]+)"', listed))
     wrong = [
-        f"{each.id} needs {', '.join(sorted(each.needs - offered))}"
-        for each in cases().values()
-        if each.needs - offered
+        f"{case.id} needs {', '.join(sorted(case.needs - offered))}"
+        for case in cases().values()
+        if case.needs - offered
     ]
     assert not wrong, (
         f"{'; '.join(wrong)}: no profile or target file offers that, so the case never runs"
@@ -197,17 +199,17 @@ def test_capabilities_that_cases_need_can_be_had() -> None:
 
 
 def test_ids_named_in_code_and_documents_exist() -> None:
-    prefixes = "|".join(re.escape(each.prefix) for each in CATALOGUE.documents)
+    prefixes = "|".join(re.escape(document.prefix) for document in CATALOGUE.documents)
     mention = re.compile(rf"\b(?:{prefixes})(?:-[A-Za-z0-9]+)*-[0-9]+\b")
     paths = {path: file.read_text() for path, file in modules().items()}
     paths |= {path: text for path, text in texts().items() if path.endswith((".md", ".xml"))}
     wrong = [
-        f"{path}:{number} names {found}"
+        f"{path}:{number} names {id}"
         for path, text in paths.items()
         if not path.startswith(("suites/units/", "suites/repo/"))
         for number, line in enumerate(text.splitlines(), 1)
-        for found in mention.findall(line)
-        if found not in CATALOGUE
+        for id in mention.findall(line)
+        if id not in CATALOGUE
     ]
     assert not wrong, f"{'; '.join(wrong)}: the catalogue has no such requirement"
 
@@ -219,21 +221,21 @@ def _lists() -> list[Path]:
 @pytest.mark.parametrize("path", _lists(), ids=lambda path: path.parent.name)
 def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path) -> None:
     citing = {case: set(info.requirements) for case, info in cases().items()}
-    for each in deviations.load(path):
-        assert not each.requirement or each.requirement in CATALOGUE, (
-            f"{each.where}: there is no {each.requirement}"
+    for deviation in deviations.load(path):
+        assert not deviation.requirement or deviation.requirement in CATALOGUE, (
+            f"{deviation.where}: there is no {deviation.requirement}"
         )
-        if each.requirement:
-            assert any(each.requirement in ids for ids in citing.values()), (
-                f"{each.where}: no case cites {each.requirement}"
+        if deviation.requirement:
+            assert any(deviation.requirement in ids for ids in citing.values()), (
+                f"{deviation.where}: no case cites {deviation.requirement}"
             )
-        if each.case:
-            glob = each.case.partition("[")[0]
+        if deviation.case:
+            glob = deviation.case.partition("[")[0]
             pattern = re.compile(
                 "".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in glob)
             )
             fits = [case for case in citing if pattern.fullmatch(case)]
-            assert fits, f"{each.where}: no case is called {each.case}"
-            assert not each.requirement or any(each.requirement in citing[case] for case in fits), (
-                f"{each.where}: {each.case} does not cite {each.requirement}"
-            )
+            assert fits, f"{deviation.where}: no case is called {deviation.case}"
+            assert not deviation.requirement or any(
+                deviation.requirement in citing[case] for case in fits
+            ), f"{deviation.where}: {deviation.case} does not cite {deviation.requirement}"
