@@ -71,6 +71,8 @@ SHUT_S = 1.0
 """For how long connections may take what was written to them when the broker itself ends."""
 END_FILES_S = 30.0
 """For how long what is durable may take to be written when the broker itself ends."""
+COMPLAIN_EVERY_S = 10.0
+"""How often the same problem of the loop is reported."""
 SILENT_S = 60.0
 """For how long the handshake of TLS may take where no handshake timeout is set."""
 
@@ -241,7 +243,11 @@ class _Connection(asyncio.Protocol):
             return
         self.transport.resume_reading()
         self.transport.set_write_buffer_limits(high=0)
-        self.transport.write_eof()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the peer has reset the connection, and asyncio has not read that yet
+            self.transport.abort()
+            return
         self._expect_end(FLUSH_S)
         if self.transport.get_write_buffer_size() == 0:
             self._flushed()
@@ -464,7 +470,7 @@ async def serve(
     (:mod:`brokerproof.reference_broker.runtime.control_input`).
     """
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_complain_of)
+    loop.set_exception_handler(_LoopComplaints())
     server = _Server(broker, loop, disk)
     listeners: list[asyncio.Server] = []
     if readings is not None:
@@ -575,8 +581,27 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _complain_of(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    problem = context.get("exception")
-    complain(
-        f"{context.get('message')}" + (f": {type(problem).__name__}: {problem}" if problem else "")
-    )
+class _LoopComplaints:
+    """The loop's exception handler: one line for a problem, and for the same one again after
+    :data:`COMPLAIN_EVERY_S`, with how often it happened meanwhile.
+
+    Without file descriptors asyncio reports every accept that fails, up to :data:`BACKLOG` of them
+    each second.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._unreported: dict[str, int] = {}
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        problem = context.get("exception")
+        sentence = str(context.get("message"))
+        if problem is not None:
+            sentence += f": {type(problem).__name__}: {problem}"
+        now = loop.time()
+        if now - self._last.get(sentence, -COMPLAIN_EVERY_S) < COMPLAIN_EVERY_S:
+            self._unreported[sentence] = self._unreported.get(sentence, 0) + 1
+            return
+        self._last[sentence] = now
+        again = self._unreported.pop(sentence, 0)
+        complain(f"{sentence} ({again} times more since)" if again else sentence)

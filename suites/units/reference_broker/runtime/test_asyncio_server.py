@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -473,3 +474,41 @@ def test_what_was_said_before_the_stop_still_arrives() -> None:
     thread.join(ANSWER_WITHIN_S)
     peer.close()
     assert reader == [bytes(300_000)]
+
+
+def test_a_reset_before_the_close_leaves_the_other_connections_to_close() -> None:
+    """A peer resets before the broker closes it; the connections behind it in the list close."""
+    peer_closes, peer_has_closed = threading.Event(), threading.Event()
+
+    def behave(_: int, event: Input) -> list[Effect] | None:
+        if not isinstance(event, BytesReceived):
+            return None
+        peer_closes.set()
+        assert peer_has_closed.wait(ANSWER_WITHIN_S)
+        return [Close(1), Close(2)]
+
+    broker = Echo(behave)
+    with serving(broker) as ports, client(ports["stomp"]) as first:
+        broker.wait_for(Connected)
+        with client(ports["stomp"]) as second:
+            broker.wait_for(Connected, 2)
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            first.sendall(b"x")
+            assert peer_closes.wait(ANSWER_WITHIN_S)
+            first.close()
+            peer_has_closed.set()
+            assert second.recv(1) == b"", "the second connection is closed in order"
+
+
+def test_the_same_problem_of_the_loop_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+    now = [100.0]
+    loop = SimpleNamespace(time=lambda: now[0])
+    complaints = asyncio_server._LoopComplaints()
+    context: dict[str, object] = {"message": "accept failed", "exception": OSError(24, "files")}
+    for _ in range(1000):
+        complaints(loop, context)  # type: ignore[arg-type]
+    now[0] += asyncio_server.COMPLAIN_EVERY_S
+    complaints(loop, context)  # type: ignore[arg-type]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert "999 times more" in lines[1]
