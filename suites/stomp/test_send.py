@@ -10,6 +10,26 @@ from brokerproof.harness.cases.case import case, over
 from brokerproof.harness.targets.target import Target
 from brokerproof.suites.steps.refusals import bystander, refused
 
+DESTINATION_NEEDED = {
+    "1.0": ("STOMP10-SEND-01",),
+    "1.1": ("STOMP11-SEND-01",),
+    "1.2": ("STOMP12-SEND-01", "STOMP12-FH-03"),
+}
+USER_HEADERS = {"1.1": "STOMP11-SEND-06", "1.2": "STOMP12-SEND-06"}
+ALL_HEADERS = {
+    "1.1": ("STOMP11-MSG-06",),
+    "1.2": ("STOMP12-MSG-08", "STOMP12-FH-12", "STOMP12-FH-13"),
+}
+FAILED_SEND = {"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"}
+COUNTED_BODY = {
+    "1.0": ("STOMP10-MESSAGE-04", "STOMP10-SEND-05"),
+    "1.1": ("STOMP11-HDR-03",),
+    "1.2": ("STOMP12-HDR-03",),
+}
+LENGTH_OF_NULS = {"1.1": "STOMP11-HDR-02", "1.2": "STOMP12-HDR-06"}
+NUL_AFTER_BODY = {"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"}
+NUL_ENDS_BODY = "STOMP10-SEND-07"
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 names = st.text(LETTERS, min_size=1, max_size=12).map(lambda text: f"x-{text}")
 values = st.one_of(
@@ -51,20 +71,10 @@ octets = st.one_of(
 )
 
 
-@case(
-    {
-        "1.0": ("STOMP10-SEND-01",),
-        "1.1": ("STOMP11-SEND-01", "STOMP11-SEND-07"),
-        "1.2": ("STOMP12-SEND-01", "STOMP12-FH-03", "STOMP12-SEND-07"),
-    }
-)
+@case(DESTINATION_NEEDED, FAILED_SEND)
 def test_a_send_without_a_destination_is_refused(target: Bench, version: str) -> None:
-    """SEND comes without the header destination. It must not be confirmed; from 1.1 on the answer
-    is an ERROR and the end of the connection. The same frame with a destination is accepted
-    before."""
-    needed, answered = (
-        (target.cited, ()) if version == "1.0" else (target.cited[:-1], target.cited[-1:])
-    )
+    """SEND without a destination is not confirmed; from 1.1 on it is answered with ERROR and the
+    connection closes. The same frame with a destination is accepted before."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.publish(target.destination(), b"with a destination")
@@ -74,18 +84,16 @@ def test_a_send_without_a_destination_is_refused(target: Bench, version: str) ->
             "SEND",
             {"content-length": 7},
             b"nowhere",
-            refuses=needed,
-            answers=answered,
+            refuses=DESTINATION_NEEDED[version],
+            answers=FAILED_SEND.get(version, ()),
         )
 
 
-@case({"1.1": "STOMP11-SEND-07", "1.2": "STOMP12-SEND-07"}, needs={"transactions"})
+@case(FAILED_SEND, needs={"transactions"})
 def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
     target: Bench, version: str
 ) -> None:
-    """SEND names a transaction that no BEGIN has started, so the server cannot do what it asks:
-    neither now nor at a COMMIT. The answer must be an ERROR and the end of the connection, not a
-    RECEIPT."""
+    """SEND that names an unknown transaction is answered with ERROR and the connection closes."""
     queue = target.destination()
     with bystander(target, version):
         peer = target.stomp(version)
@@ -93,15 +101,10 @@ def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
         peer.publish(queue, b"accepted", {"transaction": "known"}, receipt=False)
         peer.settle()
         fields = (("destination", queue.name), *queue.send_headers, ("transaction", "never begun"))
-        refused(target, peer, "SEND", fields, b"lost", refuses=(), answers=target.cited)
+        refused(target, peer, "SEND", fields, b"lost", refuses=(), answers=FAILED_SEND[version])
 
 
-@case(
-    {
-        "1.1": ("STOMP11-SEND-06", "STOMP11-MSG-06"),
-        "1.2": ("STOMP12-SEND-06", "STOMP12-MSG-08", "STOMP12-FH-12", "STOMP12-FH-13"),
-    }
-)
+@case(USER_HEADERS, ALL_HEADERS)
 @over(
     examples=60,
     always=lambda target: [
@@ -113,19 +116,19 @@ def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
 def test_headers_of_the_application_come_out_in_the_message(
     target: Bench, version: str, headers: dict[str, str]
 ) -> None:
-    """A SEND carries headers that the application made up, with values of many kinds. The MESSAGE
-    has each of them with the same value, whatever the server adds."""
+    """SEND with the application's own headers arrives as MESSAGE with each of them unchanged. One
+    scenario: 1.2 repeats the promise in four places."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     peer.publish(queue, b"body", headers)
-    message = peer.message(proves=target.cited[0])
+    message = peer.message(proves=USER_HEADERS[version])
     wrong = {
         name: (value, message.get(name))
         for name, value in headers.items()
         if message.get(name) != value
     }
     target.record_finding(
-        target.cited,
+        (USER_HEADERS[version], *ALL_HEADERS[version]),
         not wrong,
         "; ".join(
             f"{name} was sent as {was!r} and came as {came!r}"
@@ -135,52 +138,45 @@ def test_headers_of_the_application_come_out_in_the_message(
     )
 
 
-@case(
-    {
-        "1.0": ("STOMP10-MESSAGE-04", "STOMP10-SEND-05"),
-        "1.1": "STOMP11-HDR-03",
-        "1.2": "STOMP12-HDR-03",
-    }
-)
+@case(COUNTED_BODY)
 @over(
     examples=60,
     always=lambda target: [{"body": each} for each in (b"\n", b"\n\n\x00\n", b"\x00")],
     body=octets,
 )
 def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: bytes) -> None:
-    """A SEND with content-length carries any octets, NUL and ends of line among them. The MESSAGE
-    has the same body."""
+    """SEND with content-length and a body of any bytes arrives as MESSAGE with the same body."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     peer.publish(queue, body)
-    message = peer.message(proves=target.cited)
+    message = peer.message(proves=COUNTED_BODY[version])
     target.record_finding(
-        target.cited,
+        COUNTED_BODY[version],
         message.body == body,
         f"{len(body)} octets were sent, {len(message.body)} came, "
         f"{'the same' if message.body == body else f'and they differ: {message.body[:40]!r} for {body[:40]!r}'}",  # noqa: E501
     )
 
 
-@case({"1.1": "STOMP11-HDR-02", "1.2": "STOMP12-HDR-06"})
+@case(LENGTH_OF_NULS)
 def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: str) -> None:
-    """A body with NUL octets is sent. Without content-length a client could not find its end, so
-    the MESSAGE must have the header, with the right number."""
+    """SEND with NUL bytes in its body arrives as MESSAGE with the right content-length."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     peer.publish(queue, b"before\x00after")
-    message = peer.message(proves=target.cited)
+    message = peer.message(proves=LENGTH_OF_NULS[version])
     length = message.get("content-length")
     target.record_finding(
-        target.cited, length == "12", f"the body has 12 octets, content-length is {length!r}"
+        LENGTH_OF_NULS[version],
+        length == "12",
+        f"the body has 12 octets, content-length is {length!r}",
     )
 
 
-@case({"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"})
+@case(NUL_AFTER_BODY)
 def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, version: str) -> None:
-    """Three SENDs with content-length are written as one run of octets, each closed by its NUL and
-    nothing else. Each comes out with its own body, and every MESSAGE with content-length ends with
-    a NUL too."""
+    """Three SENDs with content-length are written in one go, each ended by its NUL. Each arrives
+    with its own body, and every MESSAGE with content-length ends with a NUL."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     sent = [b"one", b"\x00two\x00", b""]
@@ -192,19 +188,19 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
         for body in sent
     ]
     peer.write(b"".join(frames))
-    came = [peer.message(proves=target.cited).body for _ in sent]
-    target.record_finding(target.cited, came == sent, f"sent {sent!r}, came {came!r}")
+    came = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
+    target.record_finding(NUL_AFTER_BODY[version], came == sent, f"sent {sent!r}, came {came!r}")
 
 
-@case("STOMP10-SEND-07")
+@case(NUL_ENDS_BODY)
 def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> None:
-    """In 1.0, a SEND without content-length is followed at once by another. The first NUL ends the
-    first body, and the frame behind it is read as a frame."""
+    """A 1.0 SEND without content-length is followed at once by another. The first NUL ends the
+    first body, and both messages arrive."""
     queue, peer = target.destination(), target.stomp("1.0")
     peer.subscribe(queue)
     head = f"SEND\ndestination:{queue.name}\n{''.join(f'{k}:{v}{chr(10)}' for k, v in queue.send_headers)}\n".encode()  # noqa: E501
     peer.write(head + b"first\x00" + head + b"second\x00")
-    came = [peer.message(proves=target.cited).body for _ in range(2)]
+    came = [peer.message(proves=NUL_ENDS_BODY).body for _ in range(2)]
     target.record_finding(
-        target.cited, came == [b"first", b"second"], f"sent b'first' and b'second', came {came!r}"
+        NUL_ENDS_BODY, came == [b"first", b"second"], f"sent b'first' and b'second', came {came!r}"
     )

@@ -22,11 +22,42 @@ from brokerproof.suites.steps.queues import (
 )
 from brokerproof.suites.steps.refusals import bystander, either, refused
 
+DELIVERED = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
+DESTINATION_NEEDED = {
+    "1.0": ("STOMP10-SUBSCRIBE-01",),
+    "1.1": ("STOMP11-SUB-01",),
+    "1.2": ("STOMP12-SUB-01", "STOMP12-FH-04"),
+}
+DESTINATION_NAMED = {"1.1": "STOMP11-SUB-01", "1.2": "STOMP12-SUB-01"}
+FAILED_SUBSCRIBE = {"1.1": "STOMP11-SUB-03", "1.2": "STOMP12-SUB-03"}
+ID_NEEDED = {"1.1": ("STOMP11-SUB-05",), "1.2": ("STOMP12-SUB-05", "STOMP12-FH-04")}
+ID_UNIQUE = {"1.1": "STOMP11-SUB-05", "1.2": "STOMP12-SUB-06"}
+ACK_MODES = {"1.0": "STOMP10-SUBSCRIBE-04", "1.1": "STOMP11-SUB-06", "1.2": "STOMP12-SUB-07"}
+DEFAULT_MODE = {
+    "1.0": ("STOMP10-SUBSCRIBE-03",),
+    "1.1": ("STOMP11-SUB-06", "STOMP11-SUB-07"),
+    "1.2": ("STOMP12-SUB-07", "STOMP12-SUB-08"),
+}
+MODE_AUTO = {"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"}
+UNSETTLED_IS_KEPT = {
+    "1.0": "STOMP10-SUBSCRIBE-05",
+    "1.1": "STOMP11-ACK-05",
+    "1.2": "STOMP12-ACK-04",
+}
+MAY_GO_TO_ANOTHER = {"1.1": "STOMP11-SUB-09", "1.2": "STOMP12-SUB-10"}
+BODY_IGNORED = "STOMP10-SUBSCRIBE-06"
+MAY_FILTER = "STOMP10-SUBSCRIBE-07"
+NAMES_SUBSCRIPTION = {
+    "1.0": "STOMP10-SUBSCRIBE-09",
+    "1.1": "STOMP11-MSG-03",
+    "1.2": "STOMP12-MSG-04",
+}
 
-@case({"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"})
+
+@case(DELIVERED)
 def test_messages_of_the_destination_arrive(target: Bench, version: str) -> None:
-    """After SUBSCRIBE was confirmed, messages sent to the destination on the same and on another
-    connection arrive as MESSAGE frames; what was sent to another destination does not."""
+    """After the RECEIPT of SUBSCRIBE, messages sent to the destination on any connection arrive.
+    Messages sent elsewhere do not."""
     queue, elsewhere = target.destination(), target.destination()
     consumer, producer = target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
@@ -35,27 +66,17 @@ def test_messages_of_the_destination_arrive(target: Bench, version: str) -> None
     consumer.publish(queue, b"from our own")
     came = bodies(collect(target, consumer, 2))
     target.record_finding(
-        target.cited,
+        DELIVERED[version],
         sorted(came) == [b"from another connection", b"from our own"],
         "two messages were sent to the destination and one to another; the subscription got"
         f" {came!r}",
     )
 
 
-@case(
-    {
-        "1.0": ("STOMP10-SUBSCRIBE-01",),
-        "1.1": ("STOMP11-SUB-01", "STOMP11-SUB-03"),
-        "1.2": ("STOMP12-SUB-01", "STOMP12-FH-04", "STOMP12-SUB-03"),
-    }
-)
+@case(DESTINATION_NEEDED, FAILED_SUBSCRIBE)
 def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: str) -> None:
-    """SUBSCRIBE comes without the header destination. It must not be confirmed; from 1.1 on the
-    answer is an ERROR and the end of the connection. The same frame with a destination is accepted
-    before."""
-    needed, answered = (
-        (target.cited, ()) if version == "1.0" else (target.cited[:-1], target.cited[-1:])
-    )
+    """SUBSCRIBE without a destination is not confirmed; from 1.1 on it is answered with ERROR and
+    the connection closes. The same frame with a destination is accepted before."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "good")
@@ -64,49 +85,52 @@ def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: st
             peer,
             "SUBSCRIBE",
             {"id": "bad", "ack": "auto"},
-            refuses=needed,
-            answers=answered,
+            refuses=DESTINATION_NEEDED[version],
+            answers=FAILED_SUBSCRIBE.get(version, ()),
         )
 
 
-@case({"1.1": ("STOMP11-SUB-01", "STOMP11-SUB-03"), "1.2": ("STOMP12-SUB-01", "STOMP12-SUB-03")})
+@case(DESTINATION_NAMED, FAILED_SUBSCRIBE)
 def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: str) -> None:
-    """The header destination of SUBSCRIBE is there and empty, so it names nothing to listen to. It
-    must not be confirmed: the answer is an ERROR and the end of the connection. The same frame with
-    a name is accepted before."""
+    """SUBSCRIBE with an empty destination is answered with ERROR and the connection closes. The
+    same frame with a name is accepted before."""
     with bystander(target, version):
         peer, good = target.stomp(version), target.destination()
         peer.subscribe(good, "good")
         fields = (("id", "bad"), ("destination", ""), *good.subscribe_headers)
         refused(
-            target, peer, "SUBSCRIBE", fields, refuses=target.cited[:1], answers=target.cited[1:]
+            target,
+            peer,
+            "SUBSCRIBE",
+            fields,
+            refuses=DESTINATION_NAMED[version],
+            answers=FAILED_SUBSCRIBE[version],
         )
 
 
-@case(
-    {
-        "1.1": ("STOMP11-SUB-05", "STOMP11-SUB-03"),
-        "1.2": ("STOMP12-SUB-05", "STOMP12-FH-04", "STOMP12-SUB-03"),
-    }
-)
+@case(ID_NEEDED, FAILED_SUBSCRIBE)
 def test_a_subscribe_without_an_id_is_refused(target: Bench, version: str) -> None:
-    """From 1.1 on SUBSCRIBE needs an id. Without one the subscription cannot be made: ERROR, and
-    the end of the connection. The same frame with an id is accepted before."""
+    """SUBSCRIBE without an id is answered with ERROR and the connection closes. The same frame with
+    an id is accepted before."""
     good, bad = target.destination(), target.destination()
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(good, "good")
         fields = (("destination", bad.name), *bad.subscribe_headers)
         refused(
-            target, peer, "SUBSCRIBE", fields, refuses=target.cited[:-1], answers=target.cited[-1:]
+            target,
+            peer,
+            "SUBSCRIBE",
+            fields,
+            refuses=ID_NEEDED[version],
+            answers=FAILED_SUBSCRIBE[version],
         )
 
 
-@case({"1.1": ("STOMP11-SUB-05", "STOMP11-SUB-03"), "1.2": ("STOMP12-SUB-06", "STOMP12-SUB-03")})
+@case(ID_UNIQUE, FAILED_SUBSCRIBE)
 def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
-    """A second SUBSCRIBE on the connection has an id that the first one still uses. It cannot be
-    made: ERROR, and the end of the connection. With an id of its own it is accepted before, and so
-    is the same id on another connection."""
+    """SUBSCRIBE with an id in use is answered with ERROR and the connection closes. The same id is
+    accepted on another connection."""
     first, second = target.destination(), target.destination()
     with bystander(target, version) as other:
         peer = target.stomp(version)
@@ -115,22 +139,20 @@ def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
         other.subscribe(first, "a")
         fields = (("id", "a"), ("destination", second.name), *second.subscribe_headers)
         refused(
-            target, peer, "SUBSCRIBE", fields, refuses=target.cited[:1], answers=target.cited[1:]
+            target,
+            peer,
+            "SUBSCRIBE",
+            fields,
+            refuses=ID_UNIQUE[version],
+            answers=FAILED_SUBSCRIBE[version],
         )
 
 
-@case(
-    {
-        "1.0": ("STOMP10-SUBSCRIBE-04",),
-        "1.1": ("STOMP11-SUB-06", "STOMP11-SUB-03"),
-        "1.2": ("STOMP12-SUB-07", "STOMP12-SUB-03"),
-    }
-)
+@case(ACK_MODES, FAILED_SUBSCRIBE)
 @pytest.mark.parametrize("ack", ["sometimes", "AUTO", "client_individual"])
 def test_an_ack_mode_that_does_not_exist_is_refused(target: Bench, version: str, ack: str) -> None:
-    """SUBSCRIBE asks for a mode that the version does not list. A server that accepts it leaves the
-    client in the belief that its acknowledgements mean something else than they do. The modes that
-    exist are accepted before."""
+    """SUBSCRIBE with an ack mode that the version does not list is not confirmed; from 1.1 on it is
+    answered with ERROR and the connection closes. The listed modes are accepted before."""
     with bystander(target, version):
         peer = target.stomp(version)
         for number, mode in enumerate(["auto", "client", INDIVIDUAL[version]]):
@@ -143,22 +165,21 @@ def test_an_ack_mode_that_does_not_exist_is_refused(target: Bench, version: str,
             *queue.subscribe_headers,
         )
         refused(
-            target, peer, "SUBSCRIBE", fields, refuses=target.cited[:1], answers=target.cited[1:]
+            target,
+            peer,
+            "SUBSCRIBE",
+            fields,
+            refuses=ACK_MODES[version],
+            answers=FAILED_SUBSCRIBE.get(version, ()),
         )
 
 
-@case(
-    {
-        "1.0": "STOMP10-SUBSCRIBE-03",
-        "1.1": ("STOMP11-SUB-06", "STOMP11-SUB-07"),
-        "1.2": ("STOMP12-SUB-07", "STOMP12-SUB-08"),
-    }
-)
+@case(DEFAULT_MODE)
 def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     target: Bench, version: str
 ) -> None:
-    """SUBSCRIBE has no header ack, so the mode is auto. Messages arrive and none is acknowledged;
-    the connection goes away. The next consumer of the queue gets none of them."""
+    """A subscription without an ack header gets messages, acknowledges none, and its connection
+    ends. The next consumer gets none of them."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.request(
         "SUBSCRIBE", (("id", "0"), ("destination", queue.name), *queue.subscribe_headers)
@@ -172,31 +193,31 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
     consumer.leave()
     again = left_in(target, queue, version, 0)
     target.record_finding(
-        target.cited, not again, f"messages delivered in mode auto came again: {again!r}"
+        DEFAULT_MODE[version], not again, f"messages delivered in mode auto came again: {again!r}"
     )
 
 
-@case({"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"})
+@case(MODE_AUTO)
 def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, version: str) -> None:
-    """A subscription with ack:auto gets two hundred messages of 200 octets and acknowledges none.
-    All of them come: the server takes a message as received as soon as it has sent it."""
+    """A subscription with ack:auto gets two hundred messages of 200 bytes without acknowledging
+    any."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.subscribe(queue, ack="auto")
     sent = [body.ljust(200, b".") for body in numbered(200)]
     publish_all(target.stomp(version), queue, sent)
     came = bodies(receive(target, consumer, len(sent)))
     target.record_finding(
-        target.cited, came == sent, f"{len(sent)} messages were sent, {len(came)} came"
+        MODE_AUTO[version], came == sent, f"{len(sent)} messages were sent, {len(came)} came"
     )
 
 
-@case({"1.0": "STOMP10-SUBSCRIBE-05", "1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"})
+@case(UNSETTLED_IS_KEPT)
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET])
 def test_what_was_not_acknowledged_is_not_consumed(
     target: Bench, version: str, how: CloseHow
 ) -> None:
-    """Messages arrive in mode client and none is acknowledged; then the connection fails. They were
-    not consumed, so the next consumer of the queue finds them."""
+    """A subscription in mode client acknowledges nothing and its connection fails. The next
+    consumer gets all messages."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(3)
     publish_all(target.stomp(version), queue, sent)
@@ -204,19 +225,18 @@ def test_what_was_not_acknowledged_is_not_consumed(
     consumer.leave(how)
     again = left_in(target, queue, version, 3)
     target.record_finding(
-        target.cited,
+        UNSETTLED_IS_KEPT[version],
         sorted(again) == sent,
         f"{sent!r} was never acknowledged; the next consumer got {again!r}",
     )
 
 
-@case({"1.1": "STOMP11-SUB-09", "1.2": "STOMP12-SUB-10"})
+@case(MAY_GO_TO_ANOTHER)
 def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     target: Bench, version: str
 ) -> None:
-    """Two consumers wait on a queue in mode client. The one that holds the message loses its
-    connection without an ACK. The server may hand the message to the other, which was there all the
-    time; what it does is recorded."""
+    """Two consumers wait on a queue in mode client, and the one that holds the message is lost. The
+    other may get the message."""
     queue, first, second = target.destination(), target.stomp(version), target.stomp(version)
     first.subscribe(queue, ack="client")
     second.subscribe(queue, ack="client")
@@ -230,25 +250,26 @@ def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     holder.leave(CloseHow.RESET)
     came = bodies(receive(target, other, 1))
     target.record_finding(
-        target.cited, came == [b"one"], f"the other consumer got {came!r} after the holder was lost"
+        MAY_GO_TO_ANOTHER[version],
+        came == [b"one"],
+        f"the other consumer got {came!r} after the holder was lost",
     )
 
 
-@case("STOMP10-SUBSCRIBE-06")
+@case(BODY_IGNORED)
 def test_a_body_of_subscribe_changes_nothing(target: Bench) -> None:
-    """A SUBSCRIBE in 1.0 has a body. It is ignored: the subscription is made as if there were
-    none."""
+    """A 1.0 SUBSCRIBE with a body is confirmed, and the subscription gets messages."""
     queue, peer = target.destination(), target.stomp("1.0")
     fields = (("destination", queue.name), *queue.subscribe_headers)
-    peer.request("SUBSCRIBE", fields, b"nobody reads this", proves=target.cited)
+    peer.request("SUBSCRIBE", fields, b"nobody reads this", proves=BODY_IGNORED)
     peer.publish(queue, b"hello")
-    peer.message(body=b"hello", proves=target.cited)
+    peer.message(body=b"hello", proves=BODY_IGNORED)
 
 
-@case("STOMP10-SUBSCRIBE-07")
+@case(MAY_FILTER)
 def test_a_selector_filters(target: Bench) -> None:
-    """SUBSCRIBE has selector: colour = 'red'. The server may filter by it: then only the message
-    whose header colour is red comes. What it does is recorded."""
+    """SUBSCRIBE with selector: colour = 'red' may filter: then only the message whose header colour
+    is red arrives."""
     queue, peer = target.destination(), target.stomp("1.0")
     fields = (("destination", queue.name), ("selector", "colour = 'red'"), *queue.subscribe_headers)
     peer.send("SUBSCRIBE", fields)
@@ -257,16 +278,16 @@ def test_a_selector_filters(target: Bench) -> None:
     producer.publish(queue, b"red", {"colour": "red"})
     first = peer.watch_for(either(MESSAGE, ERROR))
     target.record_finding(
-        target.cited,
+        MAY_FILTER,
         first is not None and first.body == b"red" and peer.ended is None,
         f"first came {'nothing' if first is None else first.brief()}",
     )
 
 
-@case({"1.0": "STOMP10-SUBSCRIBE-09", "1.1": "STOMP11-MSG-03", "1.2": "STOMP12-MSG-04"})
+@case(NAMES_SUBSCRIPTION)
 def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: str) -> None:
-    """One connection has two subscriptions to two destinations. Every MESSAGE carries, in its
-    header subscription, the id of the one that it comes by."""
+    """One connection has two subscriptions to two destinations. Every MESSAGE has the id of its
+    subscription in the header subscription."""
     peer = target.stomp(version)
     queues = {"first": target.destination(), "a second / one": target.destination()}
     for name, queue in queues.items():
@@ -279,7 +300,7 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         f"one message was sent to each of two subscriptions; {len(came)} came",
     )
     target.record_finding(
-        target.cited,
+        NAMES_SUBSCRIPTION[version],
         all(name == said for name, said in came.items()),
         f"id and header subscription: {came!r}",
     )

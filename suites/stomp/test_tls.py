@@ -18,8 +18,15 @@ from brokerproof.harness.trace.events import HeartBeatReceived
 from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, STRANGER, Certificate
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate
 
+CERTIFICATE_OPTIONAL = "ARTEMIS-TLS-client-2"
+SERVER_BEATS = "ARTEMIS-STOMP-ttl-9"
+WEBSOCKET = "ARTEMIS-STOMP-ws-1"
+LISTED_CERTIFICATE = "ARTEMIS-TLS-user-1"
+CERTIFICATE_REQUIRED = "ARTEMIS-TLS-client-1"
+
 MAY, NEED = "stomp-tls", "stomp-tls-need"
-SSL, SHOWN = "ARTEMIS-TLS-ssl-1", "ARTEMIS-TLS-ssl-2"
+SSL = "ARTEMIS-TLS-ssl-1"
+SHOWN = "ARTEMIS-TLS-ssl-2"
 
 
 def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
@@ -38,12 +45,11 @@ def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> 
     )
 
 
-@case(SSL, SHOWN, "ARTEMIS-TLS-client-2", needs={"tls-fixtures"})
+@case(SSL, SHOWN, CERTIFICATE_OPTIONAL, needs={"tls-fixtures"})
 @over(examples=12, size=st.sampled_from([0, 1, 16_383, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client verifies the broker's certificate, shows none, connects, subscribes, and gets a body
-    back that fills many records of TLS. A client in the clear gets what it sends, and the other way
-    round."""
+    """A client without a certificate verifies the broker's, opens a session over TLS and gets a
+    body of many TLS records. It exchanges messages with a client in the clear."""
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
@@ -52,7 +58,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     )
     assert peer.connected is not None
     target.record_finding(
-        "ARTEMIS-TLS-client-2", True, f"without a certificate came {peer.connected.brief()}"
+        CERTIFICATE_OPTIONAL, True, f"without a certificate came {peer.connected.brief()}"
     )
     peer.subscribe(back, proves=SSL)
     plain.subscribe(there)
@@ -66,11 +72,10 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     peer.expect_end(proves=SSL)
 
 
-@case(SSL, "ARTEMIS-STOMP-ttl-9", needs={"tls-fixtures", "heart-beat"})
+@case(SSL, SERVER_BEATS, needs={"tls-fixtures", "heart-beat"})
 def test_heart_beats_come_over_tls(target: Bench) -> None:
-    """CONNECT asks for a beat every 500 ms. In three seconds, while the client says nothing but its
-    own beats, at least every other one arrives (how punctual they are is judged in the clear), and
-    then a SEND works."""
+    """CONNECT over TLS asks for a heartbeat every 500 ms. In three seconds at least every other one
+    arrives, and then a SEND works."""
     peer = target.stomp(acceptor=MAY, heart_beat="2000,500")
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
@@ -83,17 +88,14 @@ def test_heart_beats_come_over_tls(target: Bench) -> None:
     beats = sum(
         isinstance(each, HeartBeatReceived) and each.conn == peer.conn for each in target.events
     )
-    target.judge_count(
-        "ARTEMIS-STOMP-ttl-9", "beats in 3 s", beats, (3000 // promised // 2, None), "beats"
-    )
+    target.judge_count(SERVER_BEATS, "beats in 3 s", beats, (3000 // promised // 2, None), "beats")
     peer.publish(target.destination(), b"after the beats", proves=SSL)
 
 
 @case(SSL, needs={"tls-fixtures"})
 @pytest.mark.parametrize("form", ["sockets", "memory"])
 def test_stomppy_speaks_over_tls(target: Bench, form: str) -> None:
-    """stomp.py connects over TLS, with a socket and threads of its own or on a link of ours,
-    subscribes, sends, and gets the messages in their order."""
+    """stomp.py connects over TLS, subscribes and sends. Its messages arrive in order."""
     to = target.destination()
     peer = target.stomppy(acceptor=MAY, threads=form == "sockets", proves=SSL)
     peer.subscribe(to, proves=SSL)
@@ -103,23 +105,23 @@ def test_stomppy_speaks_over_tls(target: Bench, form: str) -> None:
     peer.disconnect(proves=SSL)
 
 
-@case(SSL, "ARTEMIS-STOMP-ws-1", needs={"tls-fixtures", "websocket"})
+@case(SSL, WEBSOCKET, needs={"tls-fixtures", "websocket"})
 def test_websocket_over_tls(target: Bench) -> None:
-    """A client upgrades to WebSocket over TLS (wss), and STOMP works over it."""
+    """A client upgrades to WebSocket over TLS (wss). Its STOMP session works."""
+    requirements = (SSL, WEBSOCKET)
     to = target.destination()
     socket = target.websocket(acceptor=MAY)
     peer = target.stomp(over=socket)
-    peer.subscribe(to, proves=target.cited)
-    peer.publish(to, b"y" * 60_000, proves=target.cited)
-    peer.message(body=b"y" * 60_000, proves=target.cited)
+    peer.subscribe(to, proves=requirements)
+    peer.publish(to, b"y" * 60_000, proves=requirements)
+    peer.message(body=b"y" * 60_000, proves=requirements)
 
 
 @case(SSL, needs={"tls-fixtures"})
 @over(examples=4, first=st.sampled_from(["CONNECT", "STOMP", "beat", "GET"]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, first: str) -> None:
-    """CONNECT, STOMP, an end of line or an HTTP request comes in the clear where TLS is spoken. No
-    session comes of it; another connection goes on, and over TLS the acceptor works before and
-    after."""
+    """CONNECT, STOMP, an end of line or an HTTP request in the clear on a TLS acceptor opens no
+    session. Another connection works, and the acceptor admits TLS clients before and after."""
     bystander = Bystander(target, "1.2")
     before = target.stomp(acceptor=MAY)
     peer = target.peer(acceptor=MAY, plain=True)
@@ -138,8 +140,8 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, first: str) -> Non
 
 @case(SSL, needs={"tls-fixtures"})
 def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
-    """A client sends a message without asking for a receipt, and ends its direction: close_notify,
-    then FIN. The message is served, and the broker ends the connection."""
+    """A client sends a message without a receipt, then close_notify and FIN. The message is
+    delivered and the broker closes the connection."""
     to = target.destination()
     consumer = target.stomp()
     consumer.subscribe(to)
@@ -150,27 +152,26 @@ def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
     peer.expect_end(proves=SSL)
 
 
-@case("ARTEMIS-TLS-user-1", needs={"certificate-fixtures"})
+@case(LISTED_CERTIFICATE, needs={"certificate-fixtures"})
 @over(examples=4, acceptor=st.sampled_from([MAY, NEED]))
 def test_a_certificate_is_a_login(target: Bench, acceptor: str) -> None:
-    """A client shows the certificate of a user and names no login. It is admitted, and may send and
+    """A client with the certificate of a user and no login is admitted, and may send and
     subscribe."""
     to = target.destination()
     peer = target.peer(acceptor=acceptor, certificate=CERTIFIED)
-    peer.connect(without_login(target), proves=target.cited)
-    peer.subscribe(to, proves=target.cited)
-    peer.publish(to, b"certified", proves=target.cited)
-    peer.message(body=b"certified", proves=target.cited)
+    peer.connect(without_login(target), proves=LISTED_CERTIFICATE)
+    peer.subscribe(to, proves=LISTED_CERTIFICATE)
+    peer.publish(to, b"certified", proves=LISTED_CERTIFICATE)
+    peer.message(body=b"certified", proves=LISTED_CERTIFICATE)
 
 
-@case("ARTEMIS-TLS-user-1", needs={"certificate-fixtures", "login"})
+@case(LISTED_CERTIFICATE, needs={"certificate-fixtures", "login"})
 @over(examples=4, certificate=st.sampled_from([None, NOBODY]))
 def test_a_certificate_of_nobody_is_no_login(
     target: Bench, certificate: Certificate | None
 ) -> None:
-    """A client shows a good certificate that belongs to no user, or none, and names no login. It
-    gets an ERROR and is closed; a certified one is admitted before, and another connection goes
-    on."""
+    """A client without login, and without a certificate or with one of no user, gets an ERROR and
+    is closed. A client with a listed certificate is admitted before."""
     bystander = Bystander(target, "1.2")
     target.peer(acceptor=MAY, certificate=CERTIFIED).connect(without_login(target))
     peer = target.peer(acceptor=MAY, certificate=certificate)
@@ -178,24 +179,23 @@ def test_a_certificate_of_nobody_is_no_login(
     admitted = peer.watch_for(CONNECTED) is not None
     seen = fate(target, peer, end_within=seconds(5))
     target.record_finding(
-        target.cited, not admitted and seen.explained and seen.ended is not None, str(seen)
+        LISTED_CERTIFICATE, not admitted and seen.explained and seen.ended is not None, str(seen)
     )
     bystander.check()
 
 
-@case("ARTEMIS-TLS-client-1", needs={"tls-fixtures"})
+@case(CERTIFICATE_REQUIRED, needs={"tls-fixtures"})
 @over(examples=4, certificate=st.sampled_from([None, STRANGER]))
 def test_a_client_must_show_a_certificate(target: Bench, certificate: Certificate | None) -> None:
-    """Where clients must show a certificate, one that shows none, or one of an authority that the
-    broker does not know, gets no session, whatever its login. With a good one it does, before and
-    after; another connection goes on."""
+    """On an acceptor that requires certificates a client without one, or with one of an unknown
+    authority, gets no session. One with a good certificate is admitted before and after."""
     bystander = Bystander(target, "1.2")
     target.stomp(acceptor=NEED, certificate=CERTIFIED).settle()
     peer = target.peer(acceptor=NEED, certificate=certificate)
     peer.send("CONNECT", target.connect_headers("1.2"))
     who = "nobody" if certificate is None else certificate.subject
-    judge_turned_away(target, peer, "ARTEMIS-TLS-client-1", f"certificate of {who}")
+    judge_turned_away(target, peer, CERTIFICATE_REQUIRED, f"certificate of {who}")
     bystander.check()
     again = target.stomp(acceptor=NEED, certificate=CERTIFIED)
     again.send("BEGIN", {"transaction": "t", "receipt": "again"})
-    again.expect(frame("RECEIPT", {"receipt-id": "again"}), proves="ARTEMIS-TLS-client-1")
+    again.expect(frame("RECEIPT", {"receipt-id": "again"}), proves=CERTIFICATE_REQUIRED)

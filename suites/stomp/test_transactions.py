@@ -28,6 +28,15 @@ from brokerproof.suites.steps.queues import (
 )
 from brokerproof.suites.steps.refusals import bystander, refused
 
+BEGIN_NAMES = {"1.0": "STOMP10-BEGIN-01", "1.1": "STOMP11-BEGIN-01", "1.2": "STOMP12-BEGIN-01"}
+ONLY_TRANSACTION = {"1.2": "STOMP12-FH-07"}
+ATOMIC = {"1.0": "STOMP10-BEGIN-02", "1.1": "STOMP11-BEGIN-02", "1.2": "STOMP12-BEGIN-03"}
+COMMIT_NAMES = {"1.0": "STOMP10-COMMIT-01", "1.1": "STOMP11-COMMIT-01", "1.2": "STOMP12-COMMIT-01"}
+ABORT_NAMES = {"1.0": "STOMP10-ABORT-01", "1.1": "STOMP11-ABORT-01", "1.2": "STOMP12-ABORT-01"}
+NAMES_ARE_UNIQUE = "STOMP12-BEGIN-02"
+ACK_NAMES_MESSAGE = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
+ACK_IGNORED = "ARTEMIS-STOMP-tx-1"
+
 SENDS = {
     "1.0": ("STOMP10-SEND-03", "STOMP10-BEGIN-02"),
     "1.1": ("STOMP11-SEND-02", "STOMP11-BEGIN-02"),
@@ -41,8 +50,8 @@ ACKS = {"1.0": "STOMP10-ACK-02", "1.1": "STOMP11-ACK-04", "1.2": "STOMP12-ACK-03
 def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     target: Bench, version: str
 ) -> None:
-    """A consumer waits; three messages are sent in a transaction. Before COMMIT none of them
-    appears, though a message sent outside does; after COMMIT all of them do."""
+    """Three messages are sent in a transaction. None arrives before COMMIT, although a message sent
+    outside does, and all arrive after it."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "t"})
@@ -51,43 +60,36 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     producer.publish(queue, b"outside")
     consumer.message(body=b"outside")
     consumer.expect_nothing(
-        for_=QUIET, of=MESSAGE, proves=target.cited, why="COMMIT has not been sent"
+        for_=QUIET, of=MESSAGE, proves=SENDS[version], why="COMMIT has not been sent"
     )
     producer.request("COMMIT", {"transaction": "t"})
     came = bodies(collect(target, consumer, 3))
     target.record_finding(
-        target.cited, sorted(came) == numbered(3), f"after COMMIT of three messages came {came!r}"
+        SENDS[version], sorted(came) == numbered(3), f"after COMMIT of three messages came {came!r}"
     )
 
 
 @case(SENDS, needs={"transactions"})
 def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
-    """Two hundred messages are sent in one transaction. After its COMMIT all of them appear."""
+    """Two hundred messages are sent in one transaction. After its COMMIT all of them arrive."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "t"})
     for body in numbered(200):
         producer.publish(queue, body, {"transaction": "t"}, receipt=False)
-    producer.request("COMMIT", {"transaction": "t"}, proves=target.cited)
+    producer.request("COMMIT", {"transaction": "t"}, proves=SENDS[version])
     came = bodies(collect(target, consumer, 200))
     target.record_finding(
-        target.cited,
+        SENDS[version],
         sorted(came) == sorted(numbered(200)),
         f"of 200 messages of a transaction {len(came)} came",
     )
 
 
-@case(
-    {
-        "1.0": (*SENDS["1.0"], "STOMP10-ABORT-01"),
-        "1.1": (*SENDS["1.1"], "STOMP11-ABORT-01"),
-        "1.2": (*SENDS["1.2"], "STOMP12-ABORT-01"),
-    },
-    needs={"transactions"},
-)
+@case(SENDS, ABORT_NAMES, needs={"transactions"})
 def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, version: str) -> None:
-    """Three messages are sent in a transaction that is aborted. None of them ever appears; what is
-    sent outside it, before and after the ABORT, does."""
+    """Three messages are sent in a transaction that is aborted. None of them arrives, and messages
+    sent outside before and after do."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "t"})
@@ -98,7 +100,7 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
     producer.publish(queue, b"afterwards")
     came = bodies(collect(target, consumer, 2))
     target.record_finding(
-        target.cited,
+        (*SENDS[version], ABORT_NAMES[version]),
         came == [b"outside", b"afterwards"],
         f"after the ABORT of three messages the consumer got {came!r}",
     )
@@ -109,9 +111,8 @@ def test_what_was_sent_in_an_aborted_transaction_never_appears(target: Bench, ve
 def test_a_transaction_that_is_open_at_the_end_is_aborted(
     target: Bench, version: str, how: str
 ) -> None:
-    """A connection with an open transaction ends: by DISCONNECT, by an orderly close, by a reset.
-    What was sent in the transaction never appears; a transaction that was committed before stays
-    committed."""
+    """A connection with an open transaction ends by DISCONNECT, EOF or reset. Its messages never
+    arrive; those of a committed transaction do."""
     queue, producer, consumer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     producer.request("BEGIN", {"transaction": "done"})
@@ -130,7 +131,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
     target.stomp(version).publish(queue, b"afterwards")
     came = bodies(collect(target, consumer, 1))
     target.record_finding(
-        target.cited,
+        IMPLICIT_ABORT[version],
         came == [b"afterwards"],
         f"the connection ended with an open transaction; {came!r} came",
     )
@@ -153,21 +154,14 @@ steps = st.lists(
 )
 
 
-@case(
-    {
-        "1.0": ("STOMP10-BEGIN-02", "STOMP10-COMMIT-01", "STOMP10-ABORT-01"),
-        "1.1": ("STOMP11-BEGIN-02", "STOMP11-COMMIT-01", "STOMP11-ABORT-01"),
-        "1.2": ("STOMP12-BEGIN-03", "STOMP12-COMMIT-01", "STOMP12-ABORT-01"),
-    },
-    needs={"transactions"},
-)
+@case(ATOMIC, COMMIT_NAMES, ABORT_NAMES, needs={"transactions"})
 @over(examples=60, plan=steps)
 def test_transactions_side_by_side_keep_apart(
     target: Bench, version: str, plan: list[Step]
 ) -> None:
-    """Messages are sent in two transactions at a time and outside of any (transaction 0), in any
-    order, and transactions are committed and aborted. What appears is exactly what was sent outside
-    or committed, each of them once."""
+    """Messages are sent in two transactions and outside of any, in any order, and transactions are
+    committed and aborted. Exactly the committed and the outside messages arrive, each once."""
+    requirements = (ATOMIC[version], COMMIT_NAMES[version], ABORT_NAMES[version])
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
     names: dict[int, str] = {}
@@ -187,89 +181,70 @@ def test_transactions_side_by_side_keep_apart(
             pending[step.transaction].append(body)
             continue
         producer.request(
-            step.act.upper(), {"transaction": names.pop(step.transaction)}, proves=target.cited
+            step.act.upper(), {"transaction": names.pop(step.transaction)}, proves=requirements
         )
         if step.act == "commit":
             visible += pending.pop(step.transaction)
     producer.publish(queue, b"end")
     came = bodies(collect(target, consumer, len(visible) + 1))
     target.record_finding(
-        target.cited,
+        requirements,
         sorted(came) == sorted([*visible, b"end"]),
         f"visible should be {visible!r}, the consumer got {came!r}",
     )
 
 
-NAMELESS = {
-    "BEGIN": {"1.0": "STOMP10-BEGIN-01", "1.1": "STOMP11-BEGIN-01", "1.2": "STOMP12-BEGIN-01"},
-    "COMMIT": {"1.0": "STOMP10-COMMIT-01", "1.1": "STOMP11-COMMIT-01", "1.2": "STOMP12-COMMIT-01"},
-    "ABORT": {"1.0": "STOMP10-ABORT-01", "1.1": "STOMP11-ABORT-01", "1.2": "STOMP12-ABORT-01"},
-}
+FRAMES = {"BEGIN": BEGIN_NAMES, "COMMIT": COMMIT_NAMES, "ABORT": ABORT_NAMES}
 
 
-@case(
-    {
-        version: (
-            tuple(NAMELESS[command][version] for command in NAMELESS)
-            + (("STOMP12-FH-07",) if version == "1.2" else ())
-        )
-        for version in ("1.0", "1.1", "1.2")
-    },
-    needs={"transactions"},
-)
+@case(BEGIN_NAMES, COMMIT_NAMES, ABORT_NAMES, ONLY_TRANSACTION, needs={"transactions"})
 def test_a_transaction_frame_without_a_name_is_not_confirmed(target: Bench, version: str) -> None:
-    """BEGIN, COMMIT and ABORT come without the header transaction. None of them may be confirmed.
-    With the header alone each of them is, before."""
-    every = target.cited[3:]
+    """BEGIN, COMMIT and ABORT without the header transaction are not confirmed. With that header
+    alone each is confirmed before. One scenario: the three frames make one rule."""
+    alone = (ONLY_TRANSACTION[version],) if version in ONLY_TRANSACTION else ()
     peer = target.stomp(version)
     for name, command in (("a", "COMMIT"), ("b", "ABORT")):
-        peer.request("BEGIN", {"transaction": name}, proves=(target.cited[0], *every))
-        peer.request(command, {"transaction": name}, proves=(NAMELESS[command][version], *every))
-    for command in NAMELESS:
+        peer.request("BEGIN", {"transaction": name}, proves=(BEGIN_NAMES[version], *alone))
+        peer.request(command, {"transaction": name}, proves=(FRAMES[command][version], *alone))
+    for command, names in FRAMES.items():
         with bystander(target, version):
             offender = target.stomp(version)
             offender.request("BEGIN", {"transaction": "open"})
-            refused(target, offender, command, refuses=(NAMELESS[command][version], *every))
+            refused(target, offender, command, refuses=(names[version], *alone))
 
 
-@case(
-    {
-        version: tuple(NAMELESS[command][version] for command in ("COMMIT", "ABORT"))
-        for version in ("1.0", "1.1", "1.2")
-    },
-    needs={"transactions"},
-)
+@case(COMMIT_NAMES, ABORT_NAMES, needs={"transactions"})
 def test_a_transaction_that_is_not_open_cannot_be_ended(target: Bench, version: str) -> None:
-    """COMMIT and ABORT name a transaction that was never begun, one that has ended, and one that is
-    open on another connection only. None of them may be confirmed."""
-    for requirement, command in zip(target.cited, ("COMMIT", "ABORT"), strict=True):
-        for name in ("never begun", "over", "theirs"):
+    """COMMIT and ABORT of a transaction that is unknown, has ended, or is open on another
+    connection are not confirmed."""
+    for command, names in (("COMMIT", COMMIT_NAMES), ("ABORT", ABORT_NAMES)):
+        for transaction in ("never begun", "over", "theirs"):
             with bystander(target, version) as other:
                 other.request("BEGIN", {"transaction": "theirs"})
                 peer = target.stomp(version)
                 peer.request("BEGIN", {"transaction": "over"})
                 peer.request(command, {"transaction": "over"})
-                refused(target, peer, command, {"transaction": name}, refuses=(requirement,))
+                refused(target, peer, command, {"transaction": transaction}, refuses=names[version])
                 other.request("COMMIT", {"transaction": "theirs"})
 
 
-@case("STOMP12-BEGIN-02", needs={"transactions"})
+@case(NAMES_ARE_UNIQUE, needs={"transactions"})
 def test_a_name_in_use_begins_no_second_transaction(target: Bench) -> None:
-    """BEGIN names a transaction that is open on this connection. It must not be confirmed. Another
-    name is accepted before, and so is the same name on another connection."""
+    """BEGIN with the name of an open transaction is not confirmed. Another name is accepted before,
+    and so is the same name on another connection."""
     with bystander(target, "1.2") as other:
         peer = target.stomp("1.2")
         peer.request("BEGIN", {"transaction": "t"})
         peer.request("BEGIN", {"transaction": "u"})
-        other.request("BEGIN", {"transaction": "t"}, proves=target.cited)
-        refused(target, peer, "BEGIN", {"transaction": "t"}, refuses=target.cited)
+        other.request("BEGIN", {"transaction": "t"}, proves=NAMES_ARE_UNIQUE)
+        refused(target, peer, "BEGIN", {"transaction": "t"}, refuses=NAMES_ARE_UNIQUE)
 
 
 @case(ACKS, needs={"transactions"})
 @pytest.mark.parametrize("end", ["ABORT", "the end of the connection"])
 def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, end: str) -> None:
-    """A message is acknowledged in a transaction, which is then aborted, or left open when the
-    connection is lost. The ACK should be undone: the next consumer gets the message."""
+    """A message is acknowledged in a transaction that is aborted, or open when the connection is
+    lost. The next consumer gets the message."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
@@ -282,7 +257,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     target.record_finding(
-        target.cited,
+        ACKS[version],
         left == [b"one"],
         f"an ACK in a transaction that ended by {end}:"
         f" {'the message came again at once, and ' if again else ''}the next consumer got {left!r}",
@@ -291,9 +266,8 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
 
 @case(ACKS, needs={"transactions"})
 def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, version: str) -> None:
-    """One message is acknowledged in a transaction that is committed, another is not acknowledged;
-    then the connection is lost. The first should be consumed: the next consumer gets only the
-    other."""
+    """One message is acknowledged in a committed transaction, another not at all, and the
+    connection is lost. The next consumer gets only the other."""
     queue, consumer = target.destination(), target.stomp(version)
     publish_all(consumer, queue, [b"acknowledged", b"kept"])
     message = held(target, consumer, queue, 2, INDIVIDUAL[version])[0]
@@ -303,21 +277,16 @@ def test_an_ack_in_a_transaction_takes_effect_with_its_commit(target: Bench, ver
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     target.record_finding(
-        target.cited,
+        ACKS[version],
         left == [b"kept"],
         f"after an ACK in a committed transaction the next consumer got {left!r}",
     )
 
 
-@case(
-    {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"},
-    needs={"transactions"},
-)
+@case(ACK_NAMES_MESSAGE, needs={"transactions"})
 def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str) -> None:
-    """A message is acknowledged in a transaction, the transaction is aborted, and the message comes
-    again, to the same consumer or, when that has gone, to the next. An ACK by what this MESSAGE
-    said is confirmed and consumes it. (Where the ABORT does not give it back there is nothing more
-    to acknowledge.)"""
+    """A message is acknowledged in an aborted transaction and delivered again. An ACK with the
+    headers of the new MESSAGE is confirmed and consumes it."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, INDIVIDUAL[version])[0]
@@ -332,28 +301,26 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
         again = collect(target, consumer, 0)
     if not again:
         target.record_finding(
-            target.cited,
+            ACK_NAMES_MESSAGE[version],
             True,
             "the message that was acknowledged in an aborted transaction did not come again",
         )
         return
-    consumer.request("ACK", consumer.naming(again[0]), proves=target.cited)
+    consumer.request("ACK", consumer.naming(again[0]), proves=ACK_NAMES_MESSAGE[version])
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, version, 0)
     target.record_finding(
-        target.cited,
+        ACK_NAMES_MESSAGE[version],
         not left,
         f"what an ABORT gave back was acknowledged; the next consumer got {left!r}",
     )
 
 
-@case("ARTEMIS-STOMP-tx-1", needs={"transactions", "ack-outside-transactions"})
+@case(ACK_IGNORED, needs={"transactions", "ack-outside-transactions"})
 @pytest.mark.parametrize("end", ["COMMIT", "ABORT"])
 def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: str) -> None:
-    """The vendor's document says that an ACK with a header transaction is ignored. So it settles
-    nothing, neither at once nor with COMMIT: when the connection is lost the next consumer gets the
-    message. A broker that can be told which it should be, the document's or the specification's, is
-    told."""
+    """A message is acknowledged in a transaction and the connection is lost, with or without
+    COMMIT. The vendor documents that such an ACK is ignored: the next consumer gets the message."""
     if RECONFIGURABLE in target.capabilities:
         overrides: Overrides = {"broker": {"stomp_transactional_acks_ignored": True}}
         target = Bench(
@@ -372,7 +339,7 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     consumer.leave(CloseHow.RESET)
     left = left_in(target, queue, "1.2", 1)
     target.record_finding(
-        target.cited,
+        ACK_IGNORED,
         left == [b"one"],
         f"an ACK in a transaction, then {end}: the next consumer got {left!r}",
     )

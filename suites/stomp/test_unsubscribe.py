@@ -12,31 +12,46 @@ from brokerproof.harness.protocols.stomp.raw_peer import ERROR, StompPeer, frame
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, numbered, publish_all
 from brokerproof.suites.steps.refusals import bystander, refused
 
+UNSUBSCRIBED = {
+    "1.0": "STOMP10-UNSUBSCRIBE-02",
+    "1.1": "STOMP11-UNSUB-02",
+    "1.2": "STOMP12-UNSUB-03",
+}
+MODE_AUTO = {"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"}
+UNSUBSCRIBED_FROM_1_1 = {"1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"}
+NAMES_SUBSCRIPTION = {
+    "1.0": ("STOMP10-UNSUBSCRIBE-01",),
+    "1.1": ("STOMP11-UNSUB-01",),
+    "1.2": ("STOMP12-UNSUB-01", "STOMP12-FH-05"),
+}
+KNOWN_ID = {"1.1": "STOMP11-UNSUB-01", "1.2": "STOMP12-UNSUB-02"}
+ID_ENDS_IT = "STOMP10-SUBSCRIBE-08"
+NAMED_IN_1_0 = "STOMP10-UNSUBSCRIBE-01"
 
-@case({"1.0": "STOMP10-UNSUBSCRIBE-02", "1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
+
+@case(UNSUBSCRIBED)
 def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
-    """One connection listens to two queues and takes one subscription back. What is sent to that
-    queue afterwards does not come any more; what is sent to the other does."""
+    """One connection listens to two queues and unsubscribes from one. Messages sent to that queue
+    no longer arrive; those of the other do."""
     gone, kept = target.destination(), target.destination()
     peer, producer = target.stomp(version), target.stomp(version)
     peer.subscribe(gone, "gone")
     peer.subscribe(kept, "kept")
     producer.publish(gone, b"before")
     peer.message(body=b"before")
-    peer.request("UNSUBSCRIBE", {"id": "gone"}, proves=target.cited)
+    peer.request("UNSUBSCRIBE", {"id": "gone"}, proves=UNSUBSCRIBED[version])
     producer.publish(gone, b"after")
     producer.publish(kept, b"still")
     came = bodies(collect(target, peer, 1))
     target.record_finding(
-        target.cited, came == [b"still"], f"after UNSUBSCRIBE the connection got {came!r}"
+        UNSUBSCRIBED[version], came == [b"still"], f"after UNSUBSCRIBE the connection got {came!r}"
     )
 
 
-@case({"1.0": "STOMP10-UNSUBSCRIBE-02", "1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
+@case(UNSUBSCRIBED)
 def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, version: str) -> None:
-    """A producer sends without a pause while the consumer takes its subscription back, ten times
-    over. Messages may still be on their way before the RECEIPT of UNSUBSCRIBE; behind it there is
-    none."""
+    """A producer sends without a pause while the consumer unsubscribes, ten times. After the
+    RECEIPT of UNSUBSCRIBE no message arrives."""
     peer, producer = target.stomp(version), target.stomp(version)
     for turn in range(1 if target.virtual else 10):  # a race, where there are threads
         queue, seen = target.destination(), peer.messages_seen
@@ -55,7 +70,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         )
         error = peer.take(ERROR)
         target.require(
-            target.cited,
+            UNSUBSCRIBED[version],
             error is None,
             f"an UNSUBSCRIBE in good order came to {error and error.brief()}",
         )
@@ -64,7 +79,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
         behind = inbox[next(index for index, each in enumerate(inbox) if confirmed.accepts(each)) :]
         late = [each.body.decode() for each in behind if each.command == "MESSAGE"]
         target.require(
-            target.cited,
+            UNSUBSCRIBED[version],
             not late,
             f"{len(late)} messages came behind the RECEIPT of UNSUBSCRIBE: {late[:3]}",
         )
@@ -77,13 +92,12 @@ def _arrives(target: Bench, peer: StompPeer, wanted: Match[Frame]) -> None:
     target.control(arrived, f"{wanted} should come; {peer.instead()}")
 
 
-@case({"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"})
+@case(MODE_AUTO)
 def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
     target: Bench, version: str
 ) -> None:
-    """A connection takes subscriptions back while their messages come, and after each of them one
-    message goes to the subscription that it keeps. In mode auto that counts as received when it was
-    sent, so it does not come again."""
+    """A connection unsubscribes while messages arrive, several times, and then gets one message by
+    the subscription that it keeps, in mode auto. That message is not delivered again."""
     kept, peer, producer = target.destination(), target.stomp(version), target.stomp(version)
     peer.subscribe(kept, "kept")
     turns = numbered(1 if target.virtual else 10)  # a race, where there are threads
@@ -103,14 +117,16 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
     )
     twice = sorted(body for body, count in by_kept.items() if count > 1)
     target.record_finding(
-        target.cited, not twice, f"of {len(turns)} messages these came more than once: {twice!r}"
+        MODE_AUTO[version],
+        not twice,
+        f"of {len(turns)} messages these came more than once: {twice!r}",
     )
 
 
-@case({"1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"})
+@case(UNSUBSCRIBED_FROM_1_1)
 def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: str) -> None:
-    """A connection subscribes twice to one queue and takes one of the two back. Everything that is
-    sent afterwards comes by the other."""
+    """A connection subscribes twice to one queue and ends one of the subscriptions. All later
+    messages arrive by the other."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, "a")
     peer.subscribe(queue, "b")
@@ -120,67 +136,61 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
     came = collect(target, peer, len(sent))
     by = {each.get("subscription") for each in came}
     target.record_finding(
-        target.cited,
+        UNSUBSCRIBED_FROM_1_1[version],
         bodies(came) == sent and by == {"b"},
         f"sent {sent!r}; came {bodies(came)!r} by {by}",
     )
 
 
-@case(
-    {
-        "1.0": "STOMP10-UNSUBSCRIBE-01",
-        "1.1": "STOMP11-UNSUB-01",
-        "1.2": ("STOMP12-UNSUB-01", "STOMP12-FH-05"),
-    }
-)
+@case(NAMES_SUBSCRIPTION)
 def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
-    """UNSUBSCRIBE comes with no header but receipt. It says not which subscription to remove, so it
-    must not be confirmed. With the id alone it is, before."""
+    """UNSUBSCRIBE with no header but receipt is not confirmed. With the id it is, before."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "a")
         peer.subscribe(target.destination(), "b")
-        peer.request("UNSUBSCRIBE", {"id": "a"}, proves=target.cited)
-        refused(target, peer, "UNSUBSCRIBE", refuses=target.cited)
+        peer.request("UNSUBSCRIBE", {"id": "a"}, proves=NAMES_SUBSCRIPTION[version])
+        refused(target, peer, "UNSUBSCRIBE", refuses=NAMES_SUBSCRIPTION[version])
 
 
-@case({"1.1": "STOMP11-UNSUB-01", "1.2": "STOMP12-UNSUB-02"})
+@case(KNOWN_ID)
 def test_an_unsubscribe_for_an_unknown_id_is_not_confirmed(target: Bench, version: str) -> None:
-    """UNSUBSCRIBE has an id that no subscription of this connection has, though one of another
-    connection does. It must not be confirmed, and the other connection's subscription stays."""
+    """UNSUBSCRIBE with an id of another connection's subscription is not confirmed, and that
+    subscription stays."""
     queue = target.destination()
     with bystander(target, version) as other:
         other.subscribe(queue, "theirs")
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "ours")
-        refused(target, peer, "UNSUBSCRIBE", {"id": "theirs"}, refuses=target.cited)
+        refused(target, peer, "UNSUBSCRIBE", {"id": "theirs"}, refuses=KNOWN_ID[version])
         other.publish(queue, b"still there")
         other.message(body=b"still there")
 
 
-@case("STOMP10-SUBSCRIBE-08", "STOMP10-UNSUBSCRIBE-01")
+@case(ID_ENDS_IT, NAMED_IN_1_0)
 def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
-    """In 1.0 a SUBSCRIBE may have an id. UNSUBSCRIBE with that id ends the subscription."""
+    """A 1.0 SUBSCRIBE has an id. UNSUBSCRIBE with that id ends the subscription."""
+    requirements = (ID_ENDS_IT, NAMED_IN_1_0)
     queue, peer = target.destination(), target.stomp("1.0")
     peer.subscribe(queue, "mine")
     peer.publish(queue, b"before")
     peer.message(body=b"before")
-    peer.request("UNSUBSCRIBE", {"id": "mine"}, proves=target.cited)
+    peer.request("UNSUBSCRIBE", {"id": "mine"}, proves=requirements)
     peer.publish(queue, b"after")
     came = bodies(collect(target, peer, 0))
-    target.record_finding(target.cited, not came, f"after UNSUBSCRIBE by id came {came!r}")
+    target.record_finding(requirements, not came, f"after UNSUBSCRIBE by id came {came!r}")
 
 
-@case("STOMP10-UNSUBSCRIBE-01")
+@case(NAMED_IN_1_0)
 def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
-    """In 1.0 a SUBSCRIBE has no id. UNSUBSCRIBE with its destination ends the subscription."""
+    """A 1.0 SUBSCRIBE has no id. UNSUBSCRIBE with its destination ends the subscription."""
     queue, peer = target.destination(), target.stomp("1.0")
     peer.request("SUBSCRIBE", (("destination", queue.name), *queue.subscribe_headers))
     peer.publish(queue, b"before")
     peer.message(body=b"before")
-    peer.request("UNSUBSCRIBE", {"destination": queue.name}, proves=target.cited)
+    peer.request("UNSUBSCRIBE", {"destination": queue.name}, proves=NAMED_IN_1_0)
     peer.publish(queue, b"after")
     came = bodies(collect(target, peer, 0))
-    target.record_finding(target.cited, not came, f"after UNSUBSCRIBE by destination came {came!r}")
+    target.record_finding(NAMED_IN_1_0, not came, f"after UNSUBSCRIBE by destination came {came!r}")

@@ -33,23 +33,37 @@ from brokerproof.suites.steps.websockets import (
 )
 from brokerproof.suites.stomp.error_recovery_steps import Bystander
 
+STATUS = "RFC6455-HS-03"
+FIELDS = "RFC6455-HS-04"
+ACCEPT_KEY = "RFC6455-HS-05"
+CHOSEN_PROTOCOL = "RFC6455-HS-06"
+NO_PROTOCOL = "RFC6455-HS-07"
+EXTENSIONS = "RFC6455-HS-08"
+BAD_REQUEST = "RFC6455-HS-01"
+VERSION_REFUSED = "RFC6455-HS-02"
+PING_ANSWERED = "RFC6455-CTRL-02"
+SAME_DATA = "RFC6455-CTRL-04"
+CONTROL_AMID_FRAGMENTS = "RFC6455-FRAG-02"
+UNASKED_PONG = "RFC6455-CTRL-05"
+MASK_REQUIRED = "RFC6455-FRAME-01"
+NOT_PROCESSED = "RFC6455-CLOSE-07"
+RESERVED_BIT = "RFC6455-FRAME-03"
+CLOSE_CODE = "RFC6455-CLOSE-05"
+UNKNOWN_OPCODE = "RFC6455-FRAME-04"
+TEXT_NOT_UTF_8 = "RFC6455-DATA-02"
+CLOSE_ANSWERED = "RFC6455-CLOSE-01"
+SAME_CODE = "RFC6455-CLOSE-02"
+NO_DATA_AFTER_CLOSE = "RFC6455-CLOSE-03"
+TCP_CLOSED = "RFC6455-CLOSE-04"
+CLOSE_BODY = "RFC6455-CLOSE-06"
+
 NOT_UTF8 = (b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"ok\xc3")
 OFFERS = st.lists(
     st.sampled_from([*SUB_PROTOCOLS, "soap", "V12.STOMP", "v13.stomp"]), unique=True, max_size=4
 )
 
 
-@case(
-    *(
-        "RFC6455-HS-03",
-        "RFC6455-HS-04",
-        "RFC6455-HS-05",
-        "RFC6455-HS-06",
-        "RFC6455-HS-07",
-        "RFC6455-HS-08",
-    ),
-    needs={"websocket"},
-)
+@case(STATUS, FIELDS, ACCEPT_KEY, CHOSEN_PROTOCOL, NO_PROTOCOL, EXTENSIONS, needs={"websocket"})
 @over(
     examples=40,
     always=lambda _: [
@@ -63,35 +77,35 @@ OFFERS = st.lists(
 def test_a_handshake_is_answered_as_the_client_must_demand(
     target: Bench, offered: list[str], seed: bytes
 ) -> None:
-    """A request with any key and any offer of sub-protocols: 101 comes, with the headers that the
-    client has to insist on, a sub-protocol only if it was offered, and none if nothing fits."""
-    status, fields, accept, chosen, none, extensions = target.cited
+    """A request with any key and any offer of sub-protocols is answered with 101, the required
+    headers, and a sub-protocol only if it was offered. One scenario: the sentences describe one
+    response."""
     socket = target.websocket(upgrade=False)
     key = codec.key(seed)
     socket.ask(key=key, protocols=offered)
-    reply = socket.expect(REPLY, proves=status)
+    reply = socket.expect(REPLY, proves=STATUS)
     assert isinstance(reply, Reply)
-    target.require(status, reply.status == 101, f"offered {offered}, came {reply.brief()}")
+    target.require(STATUS, reply.status == 101, f"offered {offered}, came {reply.brief()}")
     upgrade, connection = (
         reply.values("upgrade"),
         ", ".join(reply.values("connection")).lower().split(", "),
     )
     held = [each.lower() for each in upgrade] == ["websocket"] and "upgrade" in connection
-    target.record_finding(fields, held, f"Upgrade: {upgrade}, Connection: {connection}")
+    target.record_finding(FIELDS, held, f"Upgrade: {upgrade}, Connection: {connection}")
     said = reply.values("sec-websocket-accept")
-    target.record_finding(accept, said == [codec.accept(key)], f"key {key}: accept is {said}")
+    target.record_finding(ACCEPT_KEY, said == [codec.accept(key)], f"key {key}: accept is {said}")
     agreed = reply.values("sec-websocket-protocol")
     if not set(offered) & set(SUB_PROTOCOLS):
-        target.record_finding(none, not agreed, f"offered {offered}, agreed {agreed}")
+        target.record_finding(NO_PROTOCOL, not agreed, f"offered {offered}, agreed {agreed}")
     else:
         target.record_finding(
-            chosen,
+            CHOSEN_PROTOCOL,
             not agreed or (len(agreed) == 1 and agreed[0] in offered),
             f"{offered}: agreed {agreed}",
         )
     listed = reply.values("sec-websocket-extensions")
     target.record_finding(
-        extensions, not listed, f"no extension was offered, the answer lists {listed}"
+        EXTENSIONS, not listed, f"no extension was offered, the answer lists {listed}"
     )
 
 
@@ -108,28 +122,27 @@ BAD_REQUESTS: dict[str, dict[str, object]] = {
 and other methods than GET, with which a server may ignore Upgrade."""
 
 
-@case("RFC6455-HS-01", needs={"websocket"})
+@case(BAD_REQUEST, needs={"websocket"})
 @pytest.mark.parametrize("bad", BAD_REQUESTS)
 def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> None:
-    """A request to open a WebSocket that is right but for one thing: without key, Host or version,
-    without Upgrade in Connection, or as HTTP 1.0. An HTTP error comes, and no WebSocket. The same
-    request without the defect is accepted, before and after."""
+    """A request without key, Host, version or Upgrade in Connection, or as HTTP 1.0, is answered
+    with an HTTP error. The same request without the defect is accepted before and after."""
     target.websocket().leave()
     socket = target.websocket(upgrade=False)
     socket.ask(**BAD_REQUESTS[bad])  # type: ignore[arg-type]
     reply = socket.watch_for(REPLY)
     status = reply.status if isinstance(reply, Reply) else None
     target.record_finding(
-        "RFC6455-HS-01", status is not None and status >= 400, f"{bad}: {_said(socket, reply)}"
+        BAD_REQUEST, status is not None and status >= 400, f"{bad}: {_said(socket, reply)}"
     )
     target.websocket().leave()
 
 
-@case("RFC6455-HS-02", needs={"websocket"})
+@case(VERSION_REFUSED, needs={"websocket"})
 @pytest.mark.parametrize("asked", ["0", "12", "14", "255"])
 def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) -> None:
-    """Sec-WebSocket-Version asks for a version that nobody speaks. An HTTP error comes, with the
-    versions to be had, among which is 13. A request for 13 is accepted."""
+    """A request with an unknown Sec-WebSocket-Version is answered with an HTTP error that lists the
+    versions, 13 among them. A request for 13 is accepted."""
     socket = target.websocket(upgrade=False)
     socket.ask(fields=(*UPGRADE[:2], ("Sec-WebSocket-Version", asked)))
     reply = socket.watch_for(REPLY)
@@ -141,7 +154,7 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
             for each in value.split(",")
         ]
     held = isinstance(reply, Reply) and reply.status >= 400 and "13" in spoken
-    target.record_finding("RFC6455-HS-02", held, f"version {asked}: {_said(socket, reply)}")
+    target.record_finding(VERSION_REFUSED, held, f"version {asked}: {_said(socket, reply)}")
     target.websocket().leave()
 
 
@@ -157,9 +170,9 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     ),
 )
 def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size: int) -> None:
-    """Messages with bodies of any size arrive whole. Whatever frames they come in: unmasked, no
-    reserved bit, the length in its shortest form, fragments in order, control frames small and
-    whole."""
+    """Messages with bodies of any size arrive. Every frame is unmasked, has no reserved bit and the
+    shortest length, and fragments and control frames are in order. One scenario: the sentences
+    describe the same frames."""
     socket, peer = session(target, where.acceptor)
     to = target.destination()
     peer.subscribe(to)
@@ -170,26 +183,26 @@ def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size:
     judge_frames(target, socket.frames)
 
 
-@case("RFC6455-CTRL-02", "RFC6455-CTRL-04", "RFC6455-FRAG-02", needs={"websocket"})
+@case(PING_ANSWERED, SAME_DATA, CONTROL_AMID_FRAGMENTS, needs={"websocket"})
 @over(examples=60, payloads=st.lists(st.binary(max_size=125), min_size=1, max_size=4))
 def test_pings_are_answered_also_amid_a_message(target: Bench, payloads: list[bytes]) -> None:
-    """Pings with any payload, at rest and between the fragments of a SEND: a Pong with the same
-    payload comes before the next Ping is sent, and the SEND is served."""
+    """Pings with any payload are sent at rest and between the fragments of a SEND. Each gets a Pong
+    with the same payload before the next Ping, and the SEND is processed."""
     socket, peer = session(target)
     to = target.destination()
     sent = send_frame(to, b"in fragments", "whole")
     for payload in payloads:
         socket.send(Op.PING, payload)
-        _pong(target, socket, payload, "RFC6455-CTRL-04")
+        _pong(target, socket, payload, SAME_DATA)
     step = max(1, len(sent) // (len(payloads) + 1))
     op = Op.BINARY
     for payload in payloads:
         socket.send(op, sent[:step], fin=False)
         op, sent = Op.CONTINUATION, sent[step:]
         socket.send(Op.PING, payload)
-        _pong(target, socket, payload, "RFC6455-FRAG-02")
+        _pong(target, socket, payload, CONTROL_AMID_FRAGMENTS)
     socket.send(op, sent)
-    peer.expect(frame("RECEIPT", {"receipt-id": "whole"}), proves="RFC6455-FRAG-02")
+    peer.expect(frame("RECEIPT", {"receipt-id": "whole"}), proves=CONTROL_AMID_FRAGMENTS)
 
 
 def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> None:
@@ -200,9 +213,9 @@ def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> No
     )
 
 
-@case("RFC6455-CTRL-05", needs={"websocket"})
+@case(UNASKED_PONG, needs={"websocket"})
 def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
-    """Pongs come unasked, empty and full. The session goes on and nothing is said to them."""
+    """Unasked Pongs, empty and full, get no answer. The session works."""
     socket, peer = session(target)
     before = len(socket.frames)
     for payload in (b"", b"p" * 125):
@@ -210,52 +223,51 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
     peer.settle()
     said = [each.name for each in socket.frames[before:] if each.is_control]
     target.record_finding(
-        "RFC6455-CTRL-05",
+        UNASKED_PONG,
         not said,
         f"to Pongs that nobody asked for the server said {said or 'nothing'}",
     )
 
 
-@case("RFC6455-FRAME-01", "RFC6455-CLOSE-07", needs={"websocket"})
+@case(MASK_REQUIRED, NOT_PROCESSED, needs={"websocket"})
 @over(
     examples=15,
     op=st.sampled_from([Op.BINARY, Op.TEXT, Op.PING]),
     payload=st.sampled_from([b"", b"\n", b"x" * 125]),
 )
 def test_a_frame_without_mask_ends_the_connection(target: Bench, op: Op, payload: bytes) -> None:
-    """A frame that is right but not masked, and a SEND behind it that is. The connection ends, the
-    SEND is not served, and another connection notices nothing."""
-    _misdeed(target, "RFC6455-FRAME-01", None, f"{op.name} without mask", op, payload, masked=False)
+    """An unmasked frame ends the connection, and a masked SEND behind it is not processed. Another
+    connection is served."""
+    _misdeed(target, MASK_REQUIRED, None, f"{op.name} without mask", op, payload, masked=False)
 
 
-@case("RFC6455-FRAME-03", "RFC6455-CLOSE-05", "RFC6455-CLOSE-07", needs={"websocket"})
+@case(RESERVED_BIT, CLOSE_CODE, NOT_PROCESSED, needs={"websocket"})
 @over(examples=15, reserved=st.integers(1, 7), op=st.sampled_from([Op.BINARY, Op.TEXT, Op.PING]))
 def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: Op) -> None:
-    """No extension was agreed, and a frame has reserved bits set. The connection fails, with 1002
-    as the fitting code."""
+    """A frame with reserved bits set and no extension agreed fails the connection, with 1002 as the
+    fitting code."""
     what = f"{op.name} with reserved bits {reserved:03b}"
-    _misdeed(target, "RFC6455-FRAME-03", 1002, what, op, b"\n", reserved=reserved)
+    _misdeed(target, RESERVED_BIT, 1002, what, op, b"\n", reserved=reserved)
 
 
-@case("RFC6455-FRAME-04", "RFC6455-CLOSE-05", "RFC6455-CLOSE-07", needs={"websocket"})
+@case(UNKNOWN_OPCODE, CLOSE_CODE, NOT_PROCESSED, needs={"websocket"})
 @over(
     examples=15,
     op=st.sampled_from([*range(3, 8), *range(11, 16)]),
     payload=st.sampled_from([b"", b"\n"]),
 )
 def test_an_unknown_opcode_fails_the_connection(target: Bench, op: int, payload: bytes) -> None:
-    """A frame with an opcode that nobody defined. The connection fails, with 1002 as the fitting
-    code."""
-    _misdeed(target, "RFC6455-FRAME-04", 1002, f"opcode {op}", op, payload)
+    """A frame with an undefined opcode fails the connection, with 1002 as the fitting code."""
+    _misdeed(target, UNKNOWN_OPCODE, 1002, f"opcode {op}", op, payload)
 
 
-@case("RFC6455-DATA-02", "RFC6455-CLOSE-05", needs={"websocket"})
+@case(TEXT_NOT_UTF_8, CLOSE_CODE, needs={"websocket"})
 @over(examples=15, bad=st.sampled_from(NOT_UTF8), sizes=st.lists(st.integers(1, 20), max_size=3))
 def test_text_that_is_not_utf8_fails_the_connection(
     target: Bench, bad: bytes, sizes: list[int]
 ) -> None:
-    """A text message, whole or in fragments, carries a SEND whose body is not UTF-8. The connection
-    fails, with 1007 as the fitting code. The same SEND in a binary message is served."""
+    """A text message that is not UTF-8, whole or in fragments, fails the connection with 1007 as
+    the fitting code. The same SEND in a binary message is processed."""
     bystander = Bystander(target, "1.2")
     victim = Victim(target)
     victim.socket.message(send_frame(victim.to, bad, "binary"), sizes=sizes)
@@ -263,7 +275,7 @@ def test_text_that_is_not_utf8_fails_the_connection(
     victim.drain(1)
     victim.socket.message(send_frame(victim.to, bad, "text"), op=Op.TEXT, sizes=sizes)
     victim.tell_on()
-    victim.judge_failed("RFC6455-DATA-02", 1007, f"text {bad!r}")
+    victim.judge_failed(TEXT_NOT_UTF_8, 1007, f"text {bad!r}")
     bystander.check()
 
 
@@ -284,16 +296,7 @@ def _misdeed(
     bystander.check()
 
 
-@case(
-    *(
-        "RFC6455-CLOSE-01",
-        "RFC6455-CLOSE-02",
-        "RFC6455-CLOSE-03",
-        "RFC6455-CLOSE-04",
-        "RFC6455-CLOSE-06",
-    ),
-    needs={"websocket"},
-)
+@case(CLOSE_ANSWERED, SAME_CODE, NO_DATA_AFTER_CLOSE, TCP_CLOSED, CLOSE_BODY, needs={"websocket"})
 @over(
     examples=40,
     always=lambda _: [{"code": 1000, "reason": "bye"}, {"code": None, "reason": ""}],
@@ -301,10 +304,9 @@ def _misdeed(
     reason=st.text(max_size=20),
 )
 def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, reason: str) -> None:
-    """The client says Close while messages for it keep coming. A Close comes back, no data behind
-    it, and the server ends the connection. What the client had not acknowledged goes to somebody
-    else."""
-    answered, echoed, silent, ended, body = target.cited
+    """The client sends Close while messages arrive. A Close is the answer, no data follows it, and
+    the server closes the connection; unacknowledged messages go to the next consumer. One scenario:
+    the sentences describe one exchange."""
     to = target.destination()
     socket, peer = session(target)
     peer.subscribe(to, ack="client")
@@ -314,19 +316,23 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
     socket.send(Op.CLOSE, b"" if code is None else code.to_bytes(2) + reason.encode()[:123])
     for number in range(3):
         producer.publish(to, b"late %d" % number, receipt=False)
-    close = socket.expect(CLOSE, proves=answered)
+    close = socket.expect(CLOSE, proves=CLOSE_ANSWERED)
     assert isinstance(close, WsFrame)
-    target.record_finding(echoed, close.code == code, f"Close {code} was answered {close.brief()}")
-    target.record_finding(body, len(close.payload) != 1, f"the Close that came: {close.brief()}")
+    target.record_finding(
+        SAME_CODE, close.code == code, f"Close {code} was answered {close.brief()}"
+    )
+    target.record_finding(
+        CLOSE_BODY, len(close.payload) != 1, f"the Close that came: {close.brief()}"
+    )
     target.wait_until(lambda: socket.ended is not None, PATIENCE)
     target.record_finding(
-        ended, socket.ended is not None, f"Close {code}, answered, and the connection is open"
+        TCP_CLOSED, socket.ended is not None, f"Close {code}, answered, and the connection is open"
     )
     behind = [
         each.name for each in socket.frames[socket.frames.index(close) + 1 :] if not each.is_control
     ]
     target.record_finding(
-        silent, not behind, f"behind its Close the server sent {behind or 'nothing'}"
+        NO_DATA_AFTER_CLOSE, not behind, f"behind its Close the server sent {behind or 'nothing'}"
     )
     other = target.stomp()
     other.subscribe(to)
