@@ -8,8 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from brokerproof.harness.model.enums import FullPolicy
-from brokerproof.reference_broker.kernel.large_body import Held
-from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.message import Claim, LargeBodyClaim, Message
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 
 
@@ -140,7 +139,7 @@ class UnlimitedAccount(MemoryAccount):
 
     def charge(self, message: Message, queues: int) -> Claim:
         charge = Charge(self, message.size(), queues, 0)
-        return charge if message.large is None else Held(charge, message.large, queues)
+        return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
     def hold(self, message: Message) -> Claim:
         return self.charge(message, 1)

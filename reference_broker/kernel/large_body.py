@@ -15,11 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from brokerproof.harness.model.time import Instant
-from brokerproof.reference_broker.kernel import properties
-from brokerproof.reference_broker.kernel.message import Claim, Envelope, Message
-from brokerproof.reference_broker.selector.values import Value
-
 PIECE = 256 * 1024
 """Octets of a body that are read at once."""
 
@@ -81,53 +76,6 @@ class Extract:
 
     def __len__(self) -> int:
         return sum(end - begin for begin, end in self.ranges)
-
-
-class LargeMessage(Message):
-    """A message whose body is an :class:`Extract`."""
-
-    __slots__ = ("large",)
-
-    def __init__(
-        self, number: int, envelope: Envelope, body: Extract, arrived: Instant = 0
-    ) -> None:
-        super().__init__(number, envelope, b"", arrived)
-        self.body = body
-        self.large = body.whole
-
-    def size(self) -> int:
-        return self.envelope.size
-
-    def property(self, name: str) -> Value:
-        return (
-            self.envelope.size + len(self.body)
-            if name == properties.SIZE
-            else super().property(name)
-        )
-
-
-class Held:
-    """The claim of a large message's places in queues: ``charge``, and its body as long as any of
-    ``holders`` has it."""
-
-    __slots__ = ("_body", "_charge", "_holders")
-
-    def __init__(self, charge: Claim, body: LargeBody, holders: int) -> None:
-        self._charge = charge
-        self._body = body
-        self._holders = holders
-        body.hold()
-
-    def release(self) -> None:
-        """One holder has it no more."""
-        self._charge.release()
-        self._holders -= 1
-        if not self._holders:
-            self._body.drop()
-
-    def failed(self, failures: int) -> None:
-        """A delivery failed."""
-        self._charge.failed(failures)
 
 
 class Reading:

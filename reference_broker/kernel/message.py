@@ -8,15 +8,13 @@ message's place in one queue; a message sent to three subscriptions has three en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel import properties
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
 from brokerproof.reference_broker.selector.values import Value
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.kernel.large_body import LargeBody
 
 
 class Envelope:
@@ -100,6 +98,29 @@ class Message:
         return self.envelope.properties.get(name)
 
 
+class LargeMessage(Message):
+    """A message whose body is an :class:`Extract`."""
+
+    __slots__ = ("large",)
+
+    def __init__(
+        self, number: int, envelope: Envelope, body: Extract, arrived: Instant = 0
+    ) -> None:
+        super().__init__(number, envelope, b"", arrived)
+        self.body = body
+        self.large = body.whole
+
+    def size(self) -> int:
+        return self.envelope.size
+
+    def property(self, name: str) -> Value:
+        return (
+            self.envelope.size + len(self.body)
+            if name == properties.SIZE
+            else super().property(name)
+        )
+
+
 class Claim(Protocol):
     """What an entry has elsewhere because it is in its queue: memory, a place in the journal or on
     a page."""
@@ -109,6 +130,30 @@ class Claim(Protocol):
 
     def failed(self, failures: int) -> None:
         """The entry came back to its queue, as a failed delivery, for the time ``failures``."""
+
+
+class LargeBodyClaim:
+    """The claim of a large message's places in queues: ``charge``, and its body as long as any of
+    ``holders`` has it."""
+
+    __slots__ = ("_body", "_charge", "_holders")
+
+    def __init__(self, charge: Claim, body: LargeBody, holders: int) -> None:
+        self._charge = charge
+        self._body = body
+        self._holders = holders
+        body.hold()
+
+    def release(self) -> None:
+        """One holder has it no more."""
+        self._charge.release()
+        self._holders -= 1
+        if not self._holders:
+            self._body.drop()
+
+    def failed(self, failures: int) -> None:
+        """A delivery failed."""
+        self._charge.failed(failures)
 
 
 class Entry:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from brokerproof.harness.model.broker_io import (
     AlarmChanged,
@@ -18,7 +17,7 @@ from brokerproof.harness.model.broker_io import (
     StopReading,
 )
 from brokerproof.reference_broker.kernel.large_body import Extract
-from brokerproof.reference_broker.kernel.streamed_sends import Streams
+from brokerproof.reference_broker.kernel.streamed_sends import Layer, Streams
 
 
 class PauseReason(enum.Enum):
@@ -32,19 +31,6 @@ class PauseReason(enum.Enum):
     """It publishes, and the broker is short of memory or disk space."""
     FLOW = enum.auto()
     """It publishes faster than queues work off what they are handed."""
-
-
-class Layer(Protocol):
-    """Something between a connection and its transport."""
-
-    def outgoing(self, data: bytes) -> bytes:
-        """What goes to the transport in place of ``data``."""
-
-    def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
-        """Likewise, for some octets of something that leaves in parts."""
-
-    def close_asked(self) -> None:
-        """The connection wants to be closed; the layer does it when it is time."""
 
 
 class Outbox:

@@ -11,12 +11,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from brokerproof.reference_broker.kernel.large_body import Extract, Reading
 
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.kernel.outbox import Layer
+
+class Layer(Protocol):
+    """Something between a connection and its transport."""
+
+    def outgoing(self, data: bytes) -> bytes:
+        """What goes to the transport in place of ``data``."""
+
+    def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
+        """Likewise, for some octets of something that leaves in parts."""
+
+    def close_asked(self) -> None:
+        """The connection wants to be closed; the layer does it when it is time."""
 
 
 @dataclass(slots=True, eq=False)

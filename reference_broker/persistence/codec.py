@@ -32,8 +32,8 @@ from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.java_fields import Malformed
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, LargeMessage
-from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
 from brokerproof.reference_broker.protocols.amqp10 import encoder
 from brokerproof.reference_broker.protocols.amqp10.composite import InvalidField
 from brokerproof.reference_broker.protocols.amqp10.decoder import DEPTH, DecodeError, decode

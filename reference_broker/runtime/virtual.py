@@ -8,12 +8,13 @@ import functools
 import os
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from brokerproof.harness.model.broker_io import Effect, Input
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.assembly import STANDARD, Parts
 from brokerproof.reference_broker.config.artemis import users_properties
@@ -28,9 +29,6 @@ from brokerproof.reference_broker.settings.settings import (
     BadSetting,
     Settings,
 )
-
-if TYPE_CHECKING:
-    from brokerproof.reference_broker.runtime.cluster import Cluster
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",
@@ -79,11 +77,21 @@ _HINTS: dict[type, dict[str, Any]] = {
 Overridden = TypeVar("Overridden", Acceptor, Settings, AddressSetting)
 
 
+class VirtualBroker(Protocol):
+    """A broker, or several that are linked, driven by a clock of the caller's."""
+
+    def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
+        """Return the effects of ``event`` at ``now``."""
+
+    def next_deadline(self) -> Instant | None:
+        """Return when a timer must be fired; None for never."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """A broker and what is known of it."""
 
-    broker: Broker | Cluster
+    broker: VirtualBroker
     acceptors: dict[str, dict[str, object]]
     """By acceptor name the parameters in force, under the names of a profile; None where none is
     set."""
@@ -117,7 +125,7 @@ def make(
     return made_of(broker, settings, disk)
 
 
-def made_of(broker: Broker | Cluster, settings: Settings, disk: MemoryDisk | None) -> Made:
+def made_of(broker: VirtualBroker, settings: Settings, disk: MemoryDisk | None) -> Made:
     """``broker`` and what is known of it."""
     return Made(broker, _described(settings), _version(), disk)
 

@@ -4,14 +4,14 @@ recognised."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
 
 from lark import Token, Transformer, v_args
 
 from brokerproof.reference_broker.selector.values import (
     COMPARISONS,
+    Evaluate,
+    Subject,
     Value,
     calculate,
     compare,
@@ -22,20 +22,6 @@ from brokerproof.reference_broker.selector.values import (
 
 DEPTH = 200
 """How deep a selector may be nested: evaluation goes down with it."""
-
-
-class Subject(Protocol):
-    """What a selector speaks about."""
-
-    @property
-    def body(self) -> bytes:
-        """The octets that XPATH looks into."""
-
-    def property(self, name: str) -> Value:
-        """The value of that name; None where there is none."""
-
-
-Evaluate: TypeAlias = Callable[[Subject], Value]
 
 
 class Kind(enum.Enum):

@@ -16,13 +16,12 @@ from lark import Lark, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from brokerproof.reference_broker.selector.building import (
     Builder,
-    Evaluate,
     Misuse,
     Part,
-    Subject,
     condition,
 )
 from brokerproof.reference_broker.selector.grammar import VALUE, WORDS, grammar
+from brokerproof.reference_broker.selector.values import Evaluate, Subject
 
 _PREFIXES = {
     "convert_string_expressions:": ("convert", True),

@@ -16,9 +16,23 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
+
+
+class Subject(Protocol):
+    """What a selector speaks about."""
+
+    @property
+    def body(self) -> bytes:
+        """The octets that XPATH looks into."""
+
+    def property(self, name: str) -> Value:
+        """The value of that name; None where there is none."""
+
+
+Evaluate: TypeAlias = Callable[[Subject], Value]
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _DECIMAL = re.compile(

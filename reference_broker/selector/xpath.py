@@ -9,8 +9,7 @@ from typing import Any
 
 from lxml import etree
 
-from brokerproof.reference_broker.selector.building import Evaluate, Subject
-from brokerproof.reference_broker.selector.values import Value
+from brokerproof.reference_broker.selector.values import Evaluate, Subject, Value
 
 BODY = 100 * 1024
 """Octets; larger bodies are not looked into (the document: large messages are not supported)."""

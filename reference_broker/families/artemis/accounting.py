@@ -43,8 +43,7 @@ from brokerproof.reference_broker.kernel.accounting import (
     MemoryAccount,
     MemoryAccounting,
 )
-from brokerproof.reference_broker.kernel.large_body import Held
-from brokerproof.reference_broker.kernel.message import Claim, Message
+from brokerproof.reference_broker.kernel.message import Claim, LargeBodyClaim, Message
 from brokerproof.reference_broker.settings.address_rules import AddressRules, Rule
 from brokerproof.reference_broker.settings.settings import Settings
 
@@ -92,11 +91,11 @@ class Account(MemoryAccount):
 
     def charge(self, message: Message, queues: int) -> Claim:
         charge = self.new_charge(self, MESSAGE + message.size(), queues, REFERENCE)
-        return charge if message.large is None else Held(charge, message.large, queues)
+        return charge if message.large is None else LargeBodyClaim(charge, message.large, queues)
 
     def hold(self, message: Message) -> Claim:
         charge = self.new_charge(self, MESSAGE + message.size(), 1, 0)
-        return charge if message.large is None else Held(charge, message.large, 1)
+        return charge if message.large is None else LargeBodyClaim(charge, message.large, 1)
 
 
 class Accounting(MemoryAccounting):

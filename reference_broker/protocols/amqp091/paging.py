@@ -17,8 +17,8 @@ from brokerproof.reference_broker.families.rabbitmq.resources import Resources
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.alarms import DISK, Alarms
 from brokerproof.reference_broker.kernel.deadlines import Deadlines
-from brokerproof.reference_broker.kernel.large_body import Extract, Held, LargeBody
-from brokerproof.reference_broker.kernel.message import Entry
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
 from brokerproof.reference_broker.persistence.large import LargeFiles
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
@@ -86,4 +86,4 @@ class PagingOut:
         spool = self._files.begin(text=False, failed=lambda problem: None)
         spool.write(message.body)
         body = spool.finish()
-        entry.message, entry.charge = PagedMessage(message, body), Held(charge, body, 1)
+        entry.message, entry.charge = PagedMessage(message, body), LargeBodyClaim(charge, body, 1)

@@ -16,8 +16,8 @@ from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.kernel.admission import Verdict
 from brokerproof.reference_broker.kernel.credit import UNLIMITED, ByteWindow
 from brokerproof.reference_broker.kernel.destinations import is_topic, qualified
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeMessage
-from brokerproof.reference_broker.kernel.message import Envelope, Message
+from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, Message
 from brokerproof.reference_broker.kernel.router import NoRoute
 from brokerproof.reference_broker.kernel.transactions import Transaction
 from brokerproof.reference_broker.protocols.stomp import refusal

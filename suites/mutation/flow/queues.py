@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from brokerproof.reference_broker.assembly import Parts
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeMessage
-from brokerproof.reference_broker.kernel.message import Entry, Message
+from brokerproof.reference_broker.kernel.large_body import Extract
+from brokerproof.reference_broker.kernel.message import Entry, LargeMessage, Message
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription

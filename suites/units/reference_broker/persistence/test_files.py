@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.model.broker_io import FilesStored, LoadFile, StoreFiles, Write
 from brokerproof.harness.model.enums import FullPolicy, RoutingType
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, LargeMessage
-from brokerproof.reference_broker.kernel.message import Entry, Envelope, Message
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.message import Entry, Envelope, LargeMessage, Message
 from brokerproof.reference_broker.persistence import codec, factory, operations, page, records
 from brokerproof.reference_broker.persistence.disk import Disk
 from brokerproof.reference_broker.protocols.amqp10.large import LargeAmqpMessage

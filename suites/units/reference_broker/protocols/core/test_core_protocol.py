@@ -23,8 +23,8 @@ from brokerproof.harness.protocols.core.codec import (
 from brokerproof.harness.protocols.core.messages import DEFAULT, TEXT, Message
 from brokerproof.harness.protocols.core.tables import BY_NAME
 from brokerproof.harness.protocols.core.values import Property, encode
-from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody, LargeMessage
-from brokerproof.reference_broker.kernel.message import Envelope
+from brokerproof.reference_broker.kernel.large_body import Extract, LargeBody
+from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage
 from brokerproof.reference_broker.persistence import codec
 from brokerproof.reference_broker.protocols.core.encoding import Fields
 from brokerproof.reference_broker.protocols.core.message import Arrival, CoreMessage, encoded
