@@ -162,7 +162,7 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
     """A run folder of so many results, and how many events its trace has."""
     from brokerproof.harness.catalogue.requirements import load
     from brokerproof.harness.model.enums import Clock
-    from brokerproof.harness.model.finding import Finding
+    from brokerproof.harness.model.finding import JudgedFinding
     from brokerproof.harness.model.verdicts import Seen, Verdict
     from brokerproof.harness.results.records import Result
     from brokerproof.harness.trace.recorder import Recorder
@@ -195,7 +195,10 @@ def write_run(folder: Path, cases: int, targets: int) -> int:
             if verdict != "PASS"
             else ""
         )
-        findings = tuple(Finding(each, Seen.VIOLATED if bad else Seen.HELD, said) for each in cited)
+        seen = Seen.VIOLATED if bad else Seen.HELD
+        findings = tuple(
+            JudgedFinding(each, seen, said, verdict=Verdict(verdict)) for each in cited
+        )
         told.append(
             Result(
                 case, target, cited, Verdict(verdict), said, findings, duration_s=chance.random()

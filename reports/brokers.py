@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from brokerproof.harness.catalogue import deviations, profiles
+from brokerproof.harness.model.finding import ListedDeviation
 from brokerproof.reports.model import VERDICTS, Bar, Column, Group
 from brokerproof.reports.runs import Run, UnreadableRun
 
@@ -105,7 +106,7 @@ def brokers(
                 described=described,
                 parameters=parameters,
                 inferred=bool(told),
-                deviations=_deviations(about, known.get((run.name, target), [])),
+                deviations=_deviations(about, known.get((run.name, target), {})),
                 skipped=tuple(skips.get((run.name, target), ())),
                 verdicts=tuple(
                     each for each in VERDICTS if any(each in dict(one.counts) for one in own)
@@ -191,9 +192,9 @@ def _said(value: object) -> str:
 
 
 def _deviations(
-    about: Mapping[str, Any], shown: Sequence[tuple[str, str, str]]
+    about: Mapping[str, Any], shown: Mapping[ListedDeviation, int]
 ) -> tuple[Deviating, ...]:
-    """Those of the family that speak of this target and version, the ones that showed first."""
+    """The family's deviations that cover this target and version, those that showed first."""
     path = (
         Path(str(files("brokerproof.fixtures")))
         / "brokers"
@@ -208,15 +209,8 @@ def _deviations(
         for each in deviations.load(path, str(about["name"]))
         if deviations.covers(replace(each, case=""), "", each.requirement, version)
     ]
-    counts: Counter[str] = Counter()
-    for case, requirement, detail in shown:
-        match = deviations.match(
-            listed, case, requirement, detail, version
-        ) or deviations.match_control(listed, case, detail, version)
-        if match is not None:
-            counts[match.where] += 1
     found = [
-        Deviating(each.name, each.versions, each.reason, each.link, counts[each.where])
+        Deviating(each.name, each.versions, each.reason, each.link, shown.get(each.listed, 0))
         for each in listed
     ]
     return tuple(sorted(found, key=lambda each: each.shown == 0))
@@ -253,12 +247,12 @@ def _skips(cases: DataFrame) -> dict[tuple[str, str], list[tuple[str, int]]]:
     return found
 
 
-def _known(findings: DataFrame) -> dict[tuple[str, str], list[tuple[str, str, str]]]:
-    """Case, requirement and detail of findings that are known deviations, by run and target."""
-    rows = findings.where(F.col("verdict") == "KNOWN").select(
-        "run", "target", "case", "requirement", "detail"
-    )
-    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-    for row in rows.limit(20_000).collect():
-        found.setdefault((row.run, row.target), []).append((row.case, row.requirement, row.detail))
+def _known(findings: DataFrame) -> dict[tuple[str, str], dict[ListedDeviation, int]]:
+    """By run and target: the listed deviations that findings matched, and how many findings."""
+    entry = [f"deviation_{name}" for name in ("case", "requirement", "reason", "link")]
+    counted = findings.where(F.col("verdict") == "KNOWN").groupBy("run", "target", *entry).count()
+    found: dict[tuple[str, str], dict[ListedDeviation, int]] = {}
+    for row in counted.limit(20_000).collect():
+        deviation = ListedDeviation(*(row[name] or "" for name in entry))
+        found.setdefault((row.run, row.target), {})[deviation] = row["count"]
     return found

@@ -118,7 +118,7 @@ def write(
     """
     requirements = Requirements(load().values())
     opened = open_runs(runs)
-    outcomes = flatten(opened, requirements.level)
+    outcomes = flatten(opened)
     measured = read_measured(inferred)
     out.mkdir(parents=True, exist_ok=True)
     try:

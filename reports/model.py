@@ -86,8 +86,7 @@ class CaseRow:
     requirements: tuple[str, ...]
     attempts: int
     duration_s: float
-    measured: str
-    expected: str
+    measurements: str
     page: str | None = None
     doc: str = ""
     source: str = ""

@@ -1,11 +1,12 @@
-"""Turns ``results.ndjson`` into rows: results, and findings with a verdict of their own.
+"""Turns ``results.ndjson`` into rows: results, and findings with the verdicts they were given.
 
-The lines are read one by one and kept as Arrow batches, so a line that is no result is named by
-file and number.
+The lines are read one by one and kept as Arrow batches, so that the error for an unreadable line
+names its file and number.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.results.finding_verdicts import LevelOf, judged
+from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.results.records import Result, last_of_each, read
 from brokerproof.reports.runs import Run
 
@@ -31,11 +30,10 @@ RESULTS = pa.schema(
         ("requirements", pa.list_(pa.string())),
         ("attempts", pa.int64()),
         ("duration_s", pa.float64()),
-        ("measured", pa.string()),
-        ("expected", pa.string()),
+        ("measurements", pa.string()),
     ]
 )
-"""``measured`` and ``expected`` stay JSON: they are for one case's page, not for arithmetic."""
+"""``measurements`` stays JSON: it is for one case's page, not for arithmetic."""
 
 FINDINGS = pa.schema(
     [
@@ -48,8 +46,13 @@ FINDINGS = pa.schema(
         ("detail", pa.string()),
         ("uncertain", pa.string()),
         ("verdict", pa.string()),
+        ("deviation_case", pa.string()),
+        ("deviation_requirement", pa.string()),
+        ("deviation_reason", pa.string()),
+        ("deviation_link", pa.string()),
     ]
 )
+"""The ``deviation_`` columns are null unless the finding matched a listed deviation."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +63,17 @@ class Outcomes:
     findings: pa.Table
 
 
-def flatten(runs: Iterable[Run], level_of: LevelOf) -> Outcomes:
-    """Every result of every run; raises
-    :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is none."""
+def flatten(runs: Iterable[Run]) -> Outcomes:
+    """Read every result of every run.
+
+    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is none.
+    """
     results, findings = _Batches(RESULTS), _Batches(FINDINGS)
     for run in runs:
-        for result in (told.result for told in last_of_each(read(run.folder))):
+        for result in (latest.result for latest in last_of_each(read(run.folder))):
             results.add(_result_row(run, result))
-            for number, (finding, verdict) in enumerate(judged(result, level_of)):
-                findings.add(_finding_row(run, result, number, finding, verdict))
+            for number, finding in enumerate(result.findings):
+                findings.add(_finding_row(run, result, number, finding))
     return Outcomes(results.table(), findings.table())
 
 
@@ -84,17 +89,17 @@ def _result_row(run: Run, result: Result) -> dict[str, Any]:
         "case": _text(result.case),
         "verdict": result.verdict.value,
         "detail": _text(result.detail),
-        "requirements": [_text(each) for each in result.requirements],
+        "requirements": [_text(requirement) for requirement in result.requirements],
         "attempts": int(result.attempts),
         "duration_s": float(result.duration_s),
-        "measured": json.dumps(result.measured),
-        "expected": json.dumps(result.expected),
+        "measurements": json.dumps(
+            {label: dataclasses.asdict(value) for label, value in result.measurements.items()}
+        ),
     }
 
 
-def _finding_row(
-    run: Run, result: Result, number: int, finding: Finding, verdict: Verdict
-) -> dict[str, Any]:
+def _finding_row(run: Run, result: Result, number: int, finding: JudgedFinding) -> dict[str, Any]:
+    deviation = finding.deviation
     return {
         "run": run.name,
         "target": _text(result.target),
@@ -104,7 +109,11 @@ def _finding_row(
         "seen": finding.seen.value,
         "detail": _text(finding.detail),
         "uncertain": _text(finding.uncertain),
-        "verdict": verdict.value,
+        "verdict": finding.verdict.value,
+        "deviation_case": None if deviation is None else _text(deviation.case),
+        "deviation_requirement": None if deviation is None else _text(deviation.requirement),
+        "deviation_reason": None if deviation is None else _text(deviation.reason),
+        "deviation_link": None if deviation is None else _text(deviation.link),
     }
 
 

@@ -43,6 +43,17 @@ FETCHED = 8
 job with so much behind it takes longer to set up than a task's pages to fetch."""
 PACKED_EXAMPLES = 1
 """Examples of a property on a page that is packed: the one that came nearest to a bound."""
+SHOWN_OF_A_FINDING = (
+    "number",
+    "requirement",
+    "seen",
+    "detail",
+    "uncertain",
+    "verdict",
+    "deviation_reason",
+    "deviation_link",
+)
+"""Columns of the table of findings that a case page shows, in order of ``number``."""
 KEPT = "<!--kept-->"
 """Where the driver puts the counterexample of a case: the files lie in its folder, not on the
 workers."""
@@ -124,9 +135,7 @@ def _rendered(
     keys = chosen.select("page", *CASE, "examples")
     parts = chosen_examples(events, keys).persist(StorageLevel.MEMORY_AND_DISK)
     judged = findings.join(F.broadcast(keys.select("page", *CASE)), list(CASE))
-    in_order = F.sort_array(
-        F.collect_list(F.struct("number", "requirement", "seen", "detail", "uncertain", "verdict"))
-    )
+    in_order = F.sort_array(F.collect_list(F.struct(*SHOWN_OF_A_FINDING)))
     together = (
         chosen.join(judged.groupBy("page").agg(in_order.alias("findings")), "page", "left")
         .join(_together(excerpts(events, parts)), "page", "left")

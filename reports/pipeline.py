@@ -102,7 +102,7 @@ def build(
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
     result, and ``OSError`` when ``out`` cannot be written.
     """
-    found = outcomes if outcomes is not None else flatten(runs, requirements.level)
+    found = outcomes if outcomes is not None else flatten(runs)
     limits = limits or Limits()
     out.mkdir(parents=True, exist_ok=True)
     events = trace(spark, runs).persist(StorageLevel.MEMORY_AND_DISK)

@@ -13,11 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerproof.harness.results.records import NAME as RESULTS
+from brokerproof.harness.results.run_folder import CASES, FORMAT, HEADER, wrong_format
 from brokerproof.harness.trace.columns import FINGERPRINT, SCHEMA
-
-HEADER = "run.json"
-CASES = "cases.json"
-FORMAT = 1
 
 
 class UnreadableRun(Exception):
@@ -112,9 +109,7 @@ def open_run(folder: Path) -> Run:
         )
     header = _json_object(path)
     if header.get("format") != FORMAT:
-        raise UnreadableRun(
-            f"{path}: format is {header.get('format')!r}; this version reads format {FORMAT}"
-        )
+        raise UnreadableRun(f"{path}: {wrong_format(header)}")
     name = header.get("run")
     if not isinstance(name, str) or not name:
         raise UnreadableRun(f"{path}: run is {name!r}; it must be the name of the run")

@@ -15,7 +15,7 @@ from brokerproof.harness.clients.activemq_statistics import Statistics
 from brokerproof.harness.clients.artemis_management import Admin
 from brokerproof.harness.model.broker_io import LimitsSet, ResourcesRead
 from brokerproof.harness.model.enums import RoutingType
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.oracles import liveness
@@ -322,22 +322,7 @@ class Bench(Peers):
                 unit=unit,
             )
         )
-        distance = min(value - low, high - value) if high is not None else value - low
-        before = self.example_record.measured.get(label)
-        if (
-            before is None or distance < before["distance"]
-        ):  # of several, keep the one nearest to a bound
-            self.example_record.measured[label] = {
-                "value": value,
-                "unit": unit,
-                "distance": distance,
-            }
-            self.example_record.expected[label] = {
-                "lo": low,
-                "hi": high,
-                "margin": margin,
-                "unit": unit,
-            }
+        self.example_record.measure(label, Measurement(value, unit, low, high, margin))
 
     # arithmetic of the target's own parameters
 

@@ -1,4 +1,4 @@
-"""What one run of a case left behind: the trace, the findings, the measurements, the octets."""
+"""The record of one example: trace, findings, measurements, and the bytes on the wire."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.protocols.byte_log import WireLog
 from brokerproof.harness.trace.events import Event
 
 
 @dataclass
 class ExampleRecord:
-    """What a bench collected: the trace, the findings, and the measurements by label."""
+    """Everything that a bench collected while a case ran once."""
 
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    measured: dict[str, Any] = field(default_factory=dict)
-    expected: dict[str, Any] = field(default_factory=dict)
+    measurements: dict[str, Measurement] = field(default_factory=dict)
+    """By label. Of several, the one nearest to a bound."""
     wire: WireLog = field(default_factory=WireLog)
     failing: list[ExampleRecord] = field(default_factory=list)
-    """Of a property: the outcomes of the examples that violated something."""
+    """The records of the examples of a property that violated something."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""
     seed: int = 0
+
+    def measure(self, label: str, measurement: Measurement) -> None:
+        """Keep ``measurement`` unless the one of that label is nearer to a bound."""
+        earlier = self.measurements.get(label)
+        if earlier is None or _room(measurement) < _room(earlier):
+            self.measurements[label] = measurement
+
+
+def _room(measurement: Measurement) -> float:
+    distance = measurement.distance_to_bound
+    return float("inf") if distance is None else distance

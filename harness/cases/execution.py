@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 from brokerproof.harness.cases import reproduction
@@ -27,11 +28,21 @@ from brokerproof.harness.cases.examples import (
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.counterexamples import writer
 from brokerproof.harness.model.enums import Clock
-from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.finding import (
+    Finding,
+    JudgedFinding,
+    ListedDeviation,
+    combine,
+)
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.conversation import ControlFailed
 from brokerproof.harness.results.records import Result
-from brokerproof.harness.results.verdict import merge, verdict_for
+from brokerproof.harness.results.verdict import (
+    merge,
+    never_reached,
+    verdict_for,
+    with_verdict,
+)
 from brokerproof.harness.trace.events import CaseEnded
 
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
@@ -47,71 +58,116 @@ SIDE_BY_SIDE_EXAMPLES = 16
 
 
 def execute(run: Run, call: Call) -> Result:
-    """Runs ``call`` and returns its result; the trace goes to the recorder. Never raises for what a
+    """Run ``call`` and return its result; the trace goes to the recorder. Never raises for what a
     broker did."""
     began = time.perf_counter()
     missing = call.case.needs - run.target.identity.capabilities
     if missing:
-        return _result(
-            run,
-            call,
-            Verdict.SKIP,
-            f"the target has no {', '.join(sorted(missing))}",
-            ExampleRecord(),
-            0,
-            began,
+        detail = f"the target has no {', '.join(sorted(missing))}"
+        judgement = _Judgement(
+            Verdict.SKIP, detail, never_reached(call.cited, Verdict.SKIP, detail)
         )
+        return _result(run, call, judgement, ExampleRecord(), 0, began)
     most = ATTEMPTS if run.target.clock is Clock.REAL else 1
-    before = ""
+    earlier_attempts = ""
     for attempt in range(1, most + 1):
-        outcome = ExampleRecord()
-        problem = _attempt(run, call, outcome, attempt)
-        findings = _complete(call, outcome.findings)
+        record = ExampleRecord()
+        problem = _attempt(run, call, record, attempt)
+        findings = _complete(call, record.findings)
         if (excuse := _excuse(run, call, problem)) is not None:
             break
         if isinstance(problem, ControlFailed):
-            before += f" (attempt {attempt}: {explain(problem)})" if attempt < most else ""
-        elif problem is not None or not any(each.uncertain for each in findings):
+            if attempt < most:
+                earlier_attempts += f" (attempt {attempt}: {explain(problem)})"
+        elif problem is not None or not any(finding.uncertain for finding in findings):
             break
-    outcome.findings = findings
-    if problem is not None:
-        verdict, detail = Verdict.ERROR, explain(problem)
-        if excuse is not None:
-            # What held before is not the case's answer: it was never put whole, so the deviation
-            # shows.
-            outcome.findings = [_unanswered(each, detail) for each in findings]
-            verdict, detail = Verdict.KNOWN, f"{detail} (known: {excuse.reason})"
-            failed = [each for each in _judged(run, call, findings) if each[1] is Verdict.FAIL]
-            verdict, detail = (
-                _verdict(failed) if failed else (verdict, detail)
-            )  # what was judged before counts
+    if problem is None:
+        judgement = _judge_completed(run, call, record, findings, _seed(run, call, most + 1))
+    elif excuse is None:
+        judgement = _judge_broken(findings, explain(problem))
     else:
-        judged = _judged(run, call, findings)
-        failing = frozenset(
-            each.requirement for each, verdict, _ in judged if verdict is Verdict.FAIL
-        )
-        example = reproduction.example_of(outcome, failing)
-        if example is not None and run.target.clock is Clock.REAL:
-            example = reproduction.confirmed(
-                run, call, example, failing, _seed(run, call, most + 1)
-            )
-            doubt = ""
-            if example is None:
-                doubt = reproduction.IRREPRODUCIBLE
-            elif run.plain is not None:
-                doubt = run.plain.lost()
-            if doubt:
-                example = None
-                outcome.findings = reproduction.without(findings, failing, doubt)
-                judged = _judged(run, call, outcome.findings)
-        verdict, detail = _verdict(judged)
-        if example is not None and run.counterexamples is not None:
-            writer.keep(run, call, example, failing, run.counterexamples)
-    outcome.events.append(
-        CaseEnded(at_ns=outcome.events[-1].at_ns if outcome.events else 0, detail=verdict.value)
+        judgement = _judge_excused(run, call, findings, explain(problem), excuse.listed)
+    judgement = replace(judgement, detail=judgement.detail + earlier_attempts)
+    ended_at = record.events[-1].at_ns if record.events else 0
+    record.events.append(CaseEnded(at_ns=ended_at, detail=judgement.verdict.value))
+    run.recorder.write(call.id, record.events)
+    return _result(run, call, judgement, record, attempt, began)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """The verdict on a case, the sentence that explains it, and the findings with their own
+    verdicts."""
+
+    verdict: Verdict
+    detail: str
+    findings: tuple[JudgedFinding, ...]
+
+
+def _judge_completed(
+    run: Run, call: Call, record: ExampleRecord, findings: list[Finding], confirmation_seed: int
+) -> _Judgement:
+    """Judge a case that ran to its end, and keep a counterexample of a failure.
+
+    In real time a failure counts only if it happens again and the broker still serves others.
+    """
+    judged = _judged(run, call, findings)
+    failing = frozenset(
+        finding.requirement for finding in judged if finding.verdict is Verdict.FAIL
     )
-    run.recorder.write(call.id, outcome.events)
-    return _result(run, call, verdict, detail + before, outcome, attempt, began)
+    example = reproduction.example_of(record, failing)
+    if example is not None and run.target.clock is Clock.REAL:
+        example = reproduction.confirmed(run, call, example, failing, confirmation_seed)
+        reason = ""
+        if example is None:
+            reason = reproduction.IRREPRODUCIBLE
+        elif run.plain is not None:
+            reason = run.plain.lost()
+        if reason:
+            example = None
+            judged = _judged(run, call, reproduction.without(findings, failing, reason))
+    if example is not None and run.counterexamples is not None:
+        writer.keep(run, call, example, failing, run.counterexamples)
+    worst = merge(finding.verdict for finding in judged)
+    if worst is Verdict.PASS:
+        detail = "; ".join(f"{finding.requirement}: {finding.detail}" for finding in judged)[:600]
+    else:
+        detail = _worst_sentence(judged, worst)
+    return _Judgement(worst, detail, judged)
+
+
+def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
+    """Judge a case that an error of ours ended: every finding has the verdict ERROR, because a case
+    that broke off is no evidence about the broker."""
+    judged = tuple(with_verdict(finding, Verdict.ERROR) for finding in findings)
+    return _Judgement(Verdict.ERROR, problem, judged)
+
+
+def _judge_excused(
+    run: Run, call: Call, findings: list[Finding], problem: str, deviation: ListedDeviation
+) -> _Judgement:
+    """Judge a case whose control failed as a known deviation says.
+
+    A violation seen before is judged as any other. Nothing else counts as an answer, because the
+    case was never put whole: it is KNOWN by the control's deviation.
+    """
+    violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
+    by_requirement = {finding.requirement: finding for finding in _judged(run, call, violations)}
+    judged = tuple(
+        by_requirement.get(finding.requirement)
+        or JudgedFinding(
+            finding.requirement,
+            Seen.NEVER_REACHED,
+            problem,
+            verdict=Verdict.KNOWN,
+            deviation=deviation,
+        )
+        for finding in findings
+    )
+    worst = merge([Verdict.KNOWN, *(finding.verdict for finding in judged)])
+    if worst is Verdict.KNOWN:
+        return _Judgement(worst, f"{problem} (known: {deviation.reason})", judged)
+    return _Judgement(worst, _worst_sentence(judged, worst), judged)
 
 
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:
@@ -121,24 +177,16 @@ def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None
     return match_control(run.deviations, call.id, explain(problem), run.facts.version)
 
 
-def _unanswered(finding: Finding, why: str) -> Finding:
-    return (
-        finding
-        if finding.seen is Seen.VIOLATED
-        else Finding(finding.requirement, Seen.NEVER_REACHED, why)
-    )
-
-
-def _attempt(run: Run, call: Call, outcome: ExampleRecord, attempt: int) -> Exception | None:
+def _attempt(run: Run, call: Call, record: ExampleRecord, attempt: int) -> Exception | None:
     """One attempt; returns what makes it an error of ours, or None."""
     seed = _seed(run, call, attempt)
     try:
         if call.case.over is None:
-            one_example(run, call, outcome, {}, seed, None)
+            one_example(run, call, record, {}, seed, None)
         elif run.target.clock is Clock.VIRTUAL:
-            _property(run, call, outcome, seed)
+            _property(run, call, record, seed)
         else:
-            _side_by_side(run, call, outcome, seed)
+            _side_by_side(run, call, record, seed)
     except Exception as problem:
         return problem
     return None
@@ -155,13 +203,13 @@ def _property(run: Run, call: Call, total: ExampleRecord, seed: int) -> None:
     failed: list[ExampleRecord] = []
 
     def example(**plan: Any) -> None:
-        outcome = ExampleRecord()
-        one_example(run, call, outcome, plan, seed, next(numbers))
-        if any(each.seen is Seen.VIOLATED for each in outcome.findings):
-            failed[:] = [outcome]
+        record = ExampleRecord()
+        one_example(run, call, record, plan, seed, next(numbers))
+        if any(finding.seen is Seen.VIOLATED for finding in record.findings):
+            failed[:] = [record]
             raise ViolationFound
         if not failed:  # while shrinking, what passes is of no interest
-            _add(total, outcome)
+            _add(total, record)
 
     draw(run, call, example, seed, run.database, shrink=run.shrink)
     if failed:
@@ -177,72 +225,68 @@ def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int) -> None
         plans.append(plan)
 
     draw(run, call, collect, seed, None, shrink=False)
-    outcomes = [ExampleRecord() for _ in plans]
+    records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
         jobs = [
-            pool.submit(one_example, run, call, outcome, plan, seed + number, number)
-            for number, (plan, outcome) in enumerate(zip(plans, outcomes, strict=True))
+            pool.submit(one_example, run, call, record, plan, seed + number, number)
+            for number, (plan, record) in enumerate(zip(plans, records, strict=True))
         ]
         problems = [job.exception() for job in jobs]
-    for outcome in outcomes:
-        _add(total, outcome)
+    for record in records:
+        _add(total, record)
     for problem in problems:
         if problem is not None:
             raise problem
 
 
-def _add(total: ExampleRecord, outcome: ExampleRecord) -> None:
-    if outcome.wire.violations:
-        total.failing.append(outcome)
-    total.events += outcome.events
-    total.findings = combine(total.findings + outcome.findings)
-    for label, measured in outcome.measured.items():
-        if label not in total.measured or measured["distance"] < total.measured[label]["distance"]:
-            total.measured[label] = measured
-            total.expected[label] = outcome.expected[label]
+def _add(total: ExampleRecord, record: ExampleRecord) -> None:
+    if record.wire.violations:
+        total.failing.append(record)
+    total.events += record.events
+    total.findings = combine(total.findings + record.findings)
+    for label, measurement in record.measurements.items():
+        total.measure(label, measurement)
 
 
 def _complete(call: Call, findings: list[Finding]) -> list[Finding]:
-    """One finding per cited requirement: what nothing was said about was never reached."""
-    known = {each.requirement: each for each in combine(findings)}
+    """One finding per cited requirement; one that the case never judged is NEVER_REACHED."""
+    judged = {finding.requirement: finding for finding in combine(findings)}
     return [
-        known.get(each, Finding(each, Seen.NEVER_REACHED, "the case never came to judge it"))
-        for each in call.cited
+        judged.get(
+            requirement,
+            Finding(requirement, Seen.NEVER_REACHED, "the case never came to judge it"),
+        )
+        for requirement in call.cited
     ]
 
 
-def _judged(run: Run, call: Call, findings: list[Finding]) -> list[tuple[Finding, Verdict, str]]:
-    """Each finding with its verdict and the sentence that explains it."""
+def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFinding, ...]:
+    """Give each finding its verdict: by the requirement's level, or KNOWN if a deviation is listed
+    for it."""
     judged = []
     for finding in findings:
         verdict = verdict_for(run.catalogue.find(finding.requirement).level, finding)
-        detail = f"{finding.requirement}: {finding.detail}" + (
-            f" ({finding.uncertain})" if finding.uncertain else ""
-        )
+        known = None
         if verdict in (Verdict.FAIL, Verdict.WARN):
             known = match(
                 run.deviations, call.id, finding.requirement, finding.detail, run.facts.version
             )
-            if known is not None:
-                verdict, detail = Verdict.KNOWN, f"{detail} (known: {known.reason})"
-        judged.append((finding, verdict, detail))
-    return judged
+        if known is None:
+            judged.append(with_verdict(finding, verdict))
+        else:
+            judged.append(with_verdict(finding, Verdict.KNOWN, known.listed))
+    return tuple(judged)
 
 
-def _verdict(judged: list[tuple[Finding, Verdict, str]]) -> tuple[Verdict, str]:
-    """The verdict on a case and the sentence that explains it: that of its worst finding."""
-    worst = merge(verdict for _, verdict, _ in judged)
-    if worst is Verdict.PASS:
-        return worst, "; ".join(f"{each.requirement}: {each.detail}" for each, _, _ in judged)[:600]
-    return worst, next(detail for _, verdict, detail in judged if verdict is worst)
+def _worst_sentence(judged: tuple[JudgedFinding, ...], worst: Verdict) -> str:
+    return next(finding.sentence for finding in judged if finding.verdict is worst)
 
 
 def _result(
     run: Run,
     call: Call,
-    verdict: Verdict,
-    detail: str,
-    outcome: ExampleRecord,
+    judgement: _Judgement,
+    record: ExampleRecord,
     attempts: int,
     began: float,
 ) -> Result:
@@ -250,14 +294,10 @@ def _result(
         case=call.id,
         target=run.target.identity.name,
         requirements=call.cited,
-        verdict=verdict,
-        detail=detail,
-        findings=tuple(outcome.findings),
-        measured={
-            label: {k: v for k, v in each.items() if k != "distance"}
-            for label, each in outcome.measured.items()
-        },
-        expected=outcome.expected,
+        verdict=judgement.verdict,
+        detail=judgement.detail,
+        findings=judgement.findings,
+        measurements=record.measurements,
         attempts=attempts,
         duration_s=round(time.perf_counter() - began, 3),
         trace_ref=run.recorder.reference(call.id) if attempts else "",

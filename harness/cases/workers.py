@@ -34,6 +34,7 @@ from brokerproof.harness.cases.examples import Call, Run, count
 from brokerproof.harness.cases.execution import execute
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import never_reached
 
 AHEAD = 2
 """How many cases a worker has, so that it need not wait until its dealer has done something
@@ -162,15 +163,17 @@ class Workers:
             )
         else:
             how = f"with exit code {code}"
+        detail = (
+            f"the process that ran the case ended {how}; the case alone: brokerproof run --case,"
+            " with --jobs 1"
+        )
         return Result(
             case=call.id,
             target=self._target,
             requirements=call.cited,
             verdict=Verdict.ERROR,
-            detail=(
-                f"the process that ran the case ended {how}; the case alone: brokerproof run"
-                " --case, with -n 1"
-            ),
+            detail=detail,
+            findings=never_reached(call.cited, Verdict.ERROR, detail),
         )
 
     def _work(

@@ -29,6 +29,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
+from brokerproof.harness.model.finding import ListedDeviation
 
 _DEVIATION = {
     "case": Key(str, required=False),
@@ -65,7 +66,12 @@ class Deviation:
     @property
     def name(self) -> str:
         """What it is called in messages: the requirement, the case, or both."""
-        return " in ".join(each for each in (self.requirement, self.case) if each)
+        return " in ".join(part for part in (self.requirement, self.case) if part)
+
+    @property
+    def listed(self) -> ListedDeviation:
+        """The entry as a finding keeps it."""
+        return ListedDeviation(self.case, self.requirement, self.reason, self.link)
 
 
 def load(path: Path, target: str | None = None) -> list[Deviation]:

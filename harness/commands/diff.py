@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.commands import errors
 from brokerproof.harness.commands.diff_inputs import Side, notes, open_side
-from brokerproof.harness.model.verdicts import Level, Verdict
+from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import (
     Course,
     Difference,
@@ -26,7 +25,6 @@ from brokerproof.harness.results.difference import (
     exit_code,
     shifts,
 )
-from brokerproof.harness.results.finding_verdicts import LevelOf
 from brokerproof.harness.results.records import LatestResult, UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
 
@@ -72,7 +70,7 @@ def diff(
     """
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     found = compare(a.compared, b.compared, across=across)
-    moved = shifts(a.compared, b.compared, _levels(), across=across)
+    moved = shifts(a.compared, b.compared, across=across)
     code = exit_code(found, partial=a.partial or b.partial)
     said = list(notes(a, b, across=across))
     shown = [each for each in found if _wanted(each, regressions, only)]
@@ -110,16 +108,6 @@ def _sides(
             " --target-b Y"
         )
     return a, b
-
-
-def _levels() -> LevelOf:
-    known = requirements.load()
-
-    def level(requirement: str) -> Level | None:
-        found = known.get(requirement)
-        return None if found is None else found.level
-
-    return level
 
 
 def _wanted(each: Difference, regressions: bool, only: str | None) -> bool:

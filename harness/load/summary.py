@@ -9,6 +9,7 @@ from rich.table import Table
 from brokerproof.harness.load.conductor import Outcome
 from brokerproof.harness.load.latencies import Latencies
 from brokerproof.harness.load.session import CASE, Session
+from brokerproof.harness.model.finding import Measurement
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results import records, run_folder
@@ -84,10 +85,10 @@ def note(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[st
     )
 
 
-def measured(told: dict[str, Any]) -> dict[str, Any]:
+def measurements(told: dict[str, Any]) -> dict[str, Measurement]:
     """The latencies, as results have them."""
     return {
-        f"{what} {quantile}": {"value": value, "unit": "ns"}
+        f"{what} {quantile}": Measurement(value, "ns")
         for what in ("delivery", "confirmation")
         for quantile, value in told[f"{what}_ns"].items()
         if value is not None
@@ -106,7 +107,7 @@ def keep(session: Session, outcome: Outcome, told: dict[str, Any], plan: dict[st
         (),
         Verdict.NOTE,
         sentence(told),
-        measured=measured(told),
+        measurements=measurements(told),
         duration_s=told["seconds"],
         trace_ref=reference,
     )

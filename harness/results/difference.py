@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import StrEnum
 from brokerproof.harness.model.verdicts import Verdict
-from brokerproof.harness.results.finding_verdicts import LevelOf, judged
 from brokerproof.harness.results.records import LatestResult
 from brokerproof.harness.results.verdict import WORST_FIRST, merge
 
@@ -170,11 +169,11 @@ def compare(
 
 
 def shifts(
-    a: Iterable[LatestResult], b: Iterable[LatestResult], level_of: LevelOf, *, across: bool = False
+    a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Shift]:
     """The requirements whose worst verdict over all cases differs, in the order of
     :func:`compare`."""
-    left, right = _worst(a, level_of, across), _worst(b, level_of, across)
+    left, right = _worst(a, across), _worst(b, across)
     found = []
     for key in left.keys() | right.keys():
         one, other = left.get(key, {}), right.get(key, {})
@@ -206,13 +205,13 @@ def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:
 
 
 def _worst(
-    found: Iterable[LatestResult], level_of: LevelOf, across: bool
+    found: Iterable[LatestResult], across: bool
 ) -> Mapping[tuple[str, str], dict[str, Verdict]]:
     """By target and requirement: what each case said of it."""
     said: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
     for told in found:
         result = told.result
-        for finding, verdict in judged(result, level_of):
+        for finding in result.findings:
             cases = said["" if across else result.target, finding.requirement]
-            cases[result.case] = merge([verdict, cases.get(result.case, verdict)])
+            cases[result.case] = merge([finding.verdict, cases.get(result.case, Verdict.PASS)])
     return said

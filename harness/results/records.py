@@ -6,12 +6,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Measurement
 from brokerproof.harness.model.verdicts import Seen, Verdict
 
 NAME = "results.ndjson"
@@ -23,11 +23,9 @@ class UnreadableResults(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one case found out about one target.
+    """One case on one target: its verdict, and each finding with the verdict it was given.
 
-    ``measured`` and ``expected`` are by label: ``measured["connection TTL"] = {"value": 2100000000,
-    "unit": "ns", …}``, ``expected["connection TTL"] = {"lo": …, "hi": …, "margin": …, "unit":
-    "ns"}``. With several examples the one nearest to its bounds is kept.
+    ``measurements`` are by label; with several examples the one nearest to a bound is kept.
     """
 
     case: str
@@ -35,9 +33,8 @@ class Result:
     requirements: tuple[str, ...]
     verdict: Verdict
     detail: str
-    findings: tuple[Finding, ...] = ()
-    measured: dict[str, Any] = field(default_factory=dict)
-    expected: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[JudgedFinding, ...] = ()
+    measurements: Mapping[str, Measurement] = field(default_factory=dict)
     attempts: int = 1
     duration_s: float = 0.0
     trace_ref: str = ""
@@ -48,31 +45,55 @@ class Result:
 
     @classmethod
     def parse(cls, line: str) -> Result:
-        """A result from its line. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for anything
+        """The result in ``line``. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for anything
         else."""
         values = json.loads(line)
         values["verdict"] = Verdict(values["verdict"])
         values["requirements"] = tuple(values["requirements"])
-        values["findings"] = tuple(
-            Finding(**{**each, "seen": Seen(each["seen"])}) for each in values["findings"]
-        )
+        values["findings"] = tuple(_finding(finding) for finding in values["findings"])
+        values["measurements"] = measurements_of(values.get("measurements", {}))
         result = cls(**values)
         if not result._well_formed():
             raise TypeError("a field has the wrong type")
         return result
 
     def _well_formed(self) -> bool:
-        """Whether every field has its type: JSON from elsewhere may hold anything."""
-        texts = (self.case, self.target, self.detail, self.trace_ref, *self.requirements)
+        """True if every field has its type: JSON from elsewhere may hold anything."""
+        texts = [self.case, self.target, self.detail, self.trace_ref, *self.requirements]
         for finding in self.findings:
-            texts += (finding.requirement, finding.detail, finding.uncertain or "")
+            texts += [finding.requirement, finding.detail, finding.uncertain or ""]
+            if finding.deviation is not None:
+                texts += dataclasses.astuple(finding.deviation)
         return (
-            all(isinstance(each, str) for each in texts)
+            all(isinstance(text, str) for text in texts)
             and isinstance(self.attempts, int)
             and isinstance(self.duration_s, int | float)
-            and isinstance(self.measured, dict)
-            and isinstance(self.expected, dict)
         )
+
+
+def _finding(values: Any) -> JudgedFinding:
+    deviation = values.get("deviation")
+    return JudgedFinding(
+        **{
+            **values,
+            "seen": Seen(values["seen"]),
+            "verdict": Verdict(values["verdict"]),
+            "deviation": None if deviation is None else ListedDeviation(**deviation),
+        }
+    )
+
+
+def measurements_of(values: Any) -> dict[str, Measurement]:
+    """Measurements by label, from JSON. Raises ``TypeError`` for anything else."""
+    if not isinstance(values, dict):
+        raise TypeError("measurements are not an object")
+    found = {label: Measurement(**fields) for label, fields in values.items()}
+    for measurement in found.values():
+        numbers = [measurement.value, measurement.margin]
+        numbers += [bound for bound in (measurement.low, measurement.high) if bound is not None]
+        if not all(type(number) is int for number in numbers) or type(measurement.unit) is not str:
+            raise TypeError("a measurement has the wrong type")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

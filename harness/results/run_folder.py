@@ -27,7 +27,8 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets.target import Target, TargetFacts
 from brokerproof.harness.trace.columns import FINGERPRINT
 
-FORMAT = 1
+FORMAT = 2
+"""2: each finding in ``results.ndjson`` has its verdict; format 1 left it to the reader."""
 HEADER = "run.json"
 CASES = "cases.json"
 
@@ -123,11 +124,21 @@ def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
         raise BadRunFolder(
             f"{path}: is not the header of a run; it may have been cut off"
         ) from None
+    if header.get("format") != FORMAT:
+        raise BadRunFolder(f"{path}: {wrong_format(header)}")
     if traces and fingerprint != FINGERPRINT:
         raise BadRunFolder(
             f"{path}: was recorded with another table of events ({fingerprint}, here {FINGERPRINT})"
         )
     return header  # type: ignore[no-any-return]
+
+
+def wrong_format(header: Mapping[str, Any]) -> str:
+    """Why a run of another format cannot be read, and what to do."""
+    return (
+        f"has format {header.get('format')!r} and this version reads format {FORMAT}; read it with"
+        f" brokerproof {header.get('brokerproof', 'of that time')}, or run again"
+    )
 
 
 def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:

@@ -1,10 +1,11 @@
-"""verdict = f(level, finding), and how verdicts merge."""
+"""A finding's verdict, what becomes of requirements that were never judged, and how verdicts
+merge."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import Finding, JudgedFinding, ListedDeviation
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 
 WORST_FIRST: tuple[Verdict, ...] = tuple(Verdict)
@@ -19,7 +20,7 @@ _VIOLATED = {
 
 
 def verdict_for(level: Level, finding: Finding) -> Verdict:
-    """The verdict on one finding about a requirement of ``level``.
+    """The verdict on one finding about a requirement of ``level``, before known deviations.
 
     A requirement whose situation never arose is INCONCLUSIVE, never PASS; so is a violation that
     the measurement cannot carry.
@@ -29,6 +30,29 @@ def verdict_for(level: Level, finding: Finding) -> Verdict:
     if finding.seen is Seen.HELD:
         return Verdict.PASS
     return _VIOLATED[level]
+
+
+def with_verdict(
+    finding: Finding, verdict: Verdict, deviation: ListedDeviation | None = None
+) -> JudgedFinding:
+    """``finding`` with its verdict and the deviation it matched."""
+    return JudgedFinding(
+        finding.requirement,
+        finding.seen,
+        finding.detail,
+        finding.uncertain,
+        verdict=verdict,
+        deviation=deviation,
+    )
+
+
+def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[JudgedFinding, ...]:
+    """Findings of a case that ended before it judged anything: SKIP or ERROR for all that it
+    cites."""
+    return tuple(
+        JudgedFinding(requirement, Seen.NEVER_REACHED, detail, verdict=verdict)
+        for requirement in cited
+    )
 
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:

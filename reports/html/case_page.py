@@ -29,6 +29,9 @@ class Judgement:
     seen: str
     detail: str
     uncertain: str
+    reason: str = ""
+    """Why the broker deviates, by its listed deviation; empty where none matched."""
+    link: str = ""
 
 
 class CasePages:
@@ -92,7 +95,14 @@ class CasePages:
             seen=finding["seen"].replace("_", " ").lower(),
             detail=finding["detail"],
             uncertain=finding["uncertain"] or "",
+            reason=finding["deviation_reason"] or "",
+            link=_web_address(finding["deviation_link"] or ""),
         )
+
+
+def _web_address(link: str) -> str:
+    """``link``, or nothing for another scheme: a page must not run what a result holds."""
+    return link if link.startswith(("https://", "http://")) else ""
 
 
 def _again(run: Run, case: CaseRow) -> str:

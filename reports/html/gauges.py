@@ -1,4 +1,4 @@
-"""The measured quantities of a case beside the intervals that they were held against."""
+"""The measured quantities of a case beside their expected intervals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from brokerproof.harness.model.finding import Measurement
+from brokerproof.harness.results.records import measurements_of
 from brokerproof.reports.html.axis import gauge
 from brokerproof.reports.html.log import between
 from brokerproof.reports.html.times import quantity
@@ -27,41 +29,29 @@ class Gauge:
 
 
 def gauges(case: CaseRow) -> list[Gauge]:
-    """The measured quantities of a case with the intervals they were held against."""
-    measured, expected = json.loads(case.measured), json.loads(case.expected)
-    found = []
-    for label, each in measured.items():
-        value, want = _whole(each, "value"), expected.get(label)
-        if value is None:
-            continue
-        lo, hi, margin = _whole(want, "lo"), _whole(want, "hi"), _whole(want, "margin") or 0
-        unit = str(each.get("unit", ""))
-        room = [] if lo is None else [value - lo]
-        room += [] if hi is None else [hi - value]
-        nearest = min(room, default=None)
-        found.append(
-            Gauge(
-                label=label,
-                value=quantity(value, unit),
-                expected=between(lo, hi, unit),
-                margin=f"± {quantity(margin, unit)}" if margin else "",
-                distance=_distance(nearest, unit),
-                stands="in"
-                if nearest is None or nearest >= 0
-                else "margin"
-                if nearest >= -margin
-                else "out",
-                drawing=gauge(value, lo, hi, margin),
-            )
-        )
-    return found
+    """The measured quantities of ``case`` with their expected intervals."""
+    measurements = measurements_of(json.loads(case.measurements))
+    return [_gauge(label, measurement) for label, measurement in measurements.items()]
 
 
-def _whole(values: object, name: str) -> int | None:
-    """The whole number of that name, if there is one: results are written by cases, and a page must
-    not depend on it."""
-    value = values.get(name) if isinstance(values, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _gauge(label: str, measurement: Measurement) -> Gauge:
+    unit = measurement.unit
+    low, high, margin = measurement.low, measurement.high, measurement.margin
+    return Gauge(
+        label=label,
+        value=quantity(measurement.value, unit),
+        expected=between(low, high, unit),
+        margin=f"± {quantity(margin, unit)}" if margin else "",
+        distance=_distance(measurement.distance_to_bound, unit),
+        stands=_position(measurement.distance_to_bound, margin),
+        drawing=gauge(measurement.value, low, high, margin),
+    )
+
+
+def _position(distance: int | None, margin: int) -> str:
+    if distance is None or distance >= 0:
+        return "in"
+    return "margin" if distance >= -margin else "out"
 
 
 def _distance(nearest: int | None, unit: str) -> str:

@@ -22,7 +22,7 @@ from brokerproof.harness.load import summary as telling
 from brokerproof.harness.load.conductor import Outcome, Progress
 from brokerproof.harness.load.local_drivers import LocalCrew
 from brokerproof.harness.load.session import CASE, Session
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.results import records, run_folder
@@ -122,7 +122,12 @@ def _keep(
             json.dumps(as_data(found, profile), indent=1) + "\n", "utf-8"
         )
     findings = tuple(
-        Finding(each.requirement, Seen.VIOLATED, f"{each.kind}: {each.first['what']}")
+        JudgedFinding(
+            each.requirement,
+            Seen.VIOLATED,
+            f"{each.kind}: {each.first['what']}",
+            verdict=each.verdict,
+        )
         for each in found.wrong
         if each.requirement
     )
@@ -139,7 +144,7 @@ def _keep(
         found.verdict,
         detail,
         findings,
-        measured=telling.measured(told),
+        measurements=telling.measurements(told),
         duration_s=told["seconds"],
         trace_ref=f"trace/target={load.target.identity.name}#case={CASE}",
     )

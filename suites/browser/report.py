@@ -18,6 +18,7 @@ import pytest
 from brokerproof.harness.catalogue.requirements import load
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import never_reached
 from brokerproof.reports.index_model_builder import Limits
 from brokerproof.reports.pipeline import build
 from brokerproof.reports.requirements import Requirements
@@ -46,6 +47,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
             (ids[number % 50],),
             Verdict.FAIL if number % 100 == 0 else Verdict.PASS,
             f"{HOSTILE} {number}" if number % 100 == 0 else "",
+            never_reached((ids[number % 50],), Verdict.INCONCLUSIVE, ""),
             duration_s=number / 1000,
         ).line()
         for number in range(MANY)

@@ -18,8 +18,8 @@ import enum
 from dataclasses import dataclass
 
 from brokerproof.harness.catalogue.requirements import Catalogue
-from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.verdicts import Level, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.suites.mutation.mutant import Fault
 
@@ -48,11 +48,13 @@ class Kill:
     detail: str
 
 
-def violated(result: Result) -> list[Finding]:
-    """What a case holds against the broker."""
+def violated(result: Result) -> list[JudgedFinding]:
+    """The findings of a failed case that are violations."""
     if result.verdict not in (Verdict.FAIL, Verdict.WARN):
         return []
-    return [each for each in result.findings if each.seen is Seen.VIOLATED and not each.uncertain]
+    return [
+        finding for finding in result.findings if finding.verdict in (Verdict.FAIL, Verdict.WARN)
+    ]
 
 
 def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:

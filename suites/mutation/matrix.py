@@ -26,6 +26,7 @@ from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.mutation import groups
 from brokerproof.suites.mutation.calls import all_calls
@@ -121,12 +122,14 @@ def results(mutant: Mutant, calls: Sequence[Call], plan: Plan) -> Iterator[tuple
             try:
                 result = execute(run, call)
             except TooLong:
+                detail = f"given up after {LONGEST_CASE_S:g} s of processor time"
                 result = Result(
                     case=call.id,
                     target=target.identity.name,
                     requirements=call.cited,
                     verdict=Verdict.ERROR,
-                    detail=f"given up after {LONGEST_CASE_S:g} s of processor time",
+                    detail=detail,
+                    findings=never_reached(call.cited, Verdict.ERROR, detail),
                 )
         yield result, target.reached.count - before
     target.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from brokerproof.harness.catalogue.tables import BadData
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import JudgedFinding
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result
 from brokerproof.suites.mutation.calls import all_calls
@@ -17,11 +17,11 @@ from brokerproof.suites.mutation.history import command, pairs
 from brokerproof.suites.mutation.history.pairs import Pair
 
 PAIR = Pair("BUG-1", "flow.x", "STOMP12-ACK-01", "two of them", "artemis@1.0.0", "artemis@1.1.0")
-BAD = Finding("STOMP12-ACK-01", Seen.VIOLATED, "there were two of them")
-GOOD = Finding("STOMP12-ACK-01", Seen.HELD, "there was one")
+BAD = JudgedFinding("STOMP12-ACK-01", Seen.VIOLATED, "there were two of them", verdict=Verdict.FAIL)
+GOOD = JudgedFinding("STOMP12-ACK-01", Seen.HELD, "there was one", verdict=Verdict.PASS)
 
 
-def result(verdict: Verdict, *findings: Finding) -> Result:
+def result(verdict: Verdict, *findings: JudgedFinding) -> Result:
     return Result("flow.x", "artemis@1.0.0", ("STOMP12-ACK-01",), verdict, "as found", findings)
 
 
@@ -65,10 +65,10 @@ def test_anything_else_is_told(before: Result, after: Result, said: str) -> None
     [
         replace(BAD, requirement="STOMP12-ACK-02"),
         replace(BAD, detail="none came"),
-        replace(BAD, uncertain=True),
+        replace(BAD, uncertain="late", verdict=Verdict.INCONCLUSIVE),
     ],
 )
-def test_a_failure_for_another_reason_is_not_the_bug(other: Finding) -> None:
+def test_a_failure_for_another_reason_is_not_the_bug(other: JudgedFinding) -> None:
     (complaint,) = complaints(result(Verdict.FAIL, other), result(Verdict.PASS, GOOD))
     assert "it failed, but not through STOMP12-ACK-01 with 'two of them'" in complaint
 

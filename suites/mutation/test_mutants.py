@@ -17,6 +17,7 @@ from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results.records import Result
+from brokerproof.harness.results.verdict import verdict_for, with_verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.suites.mutation import controls, groups, matrix, survivors
 from brokerproof.suites.mutation.calls import all_calls
@@ -91,9 +92,17 @@ BREAKS_ALL = Mutant("m", "g", "A fault.", (MUST, SHOULD, MAY), "", lambda parts,
 
 
 def result_of(verdict: Verdict, *findings: Finding) -> Result:
-    return Result(
-        "case", "target", tuple(each.requirement for each in findings), verdict, "", findings
+    judged = tuple(
+        with_verdict(
+            finding,
+            verdict
+            if verdict is Verdict.ERROR
+            else verdict_for(CATALOGUE.find(finding.requirement).level, finding),
+        )
+        for finding in findings
     )
+    cited = tuple(finding.requirement for finding in findings)
+    return Result("case", "target", cited, verdict, "", judged)
 
 
 @pytest.mark.parametrize(

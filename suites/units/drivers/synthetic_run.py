@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from brokerproof.harness.model.enums import Clock, CloseHow, Vantage
-from brokerproof.harness.model.finding import Finding
+from brokerproof.harness.model.finding import Finding, JudgedFinding, Measurement
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.records import Result, append
+from brokerproof.harness.results.verdict import with_verdict
 from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FINGERPRINT
 from brokerproof.harness.trace.recorder import Recorder
@@ -27,7 +28,7 @@ def header(
 ) -> dict[str, Any]:
     """What run.json holds."""
     values: dict[str, Any] = {
-        "format": 1,
+        "format": 2,
         "run": name,
         "brokerproof": "0.1.0",
         "fingerprint": FINGERPRINT,
@@ -174,14 +175,9 @@ def silence(
     ]
 
 
-def measured(closed_at: int) -> dict[str, dict[str, Any]]:
-    """``measured`` and ``expected`` of :func:`silence` as a result has them."""
-    return {
-        "measured": {"connection TTL": {"value": closed_at - ms(1), "unit": "ns"}},
-        "expected": {
-            "connection TTL": {"lo": seconds(2), "hi": seconds(4), "margin": ms(50), "unit": "ns"}
-        },
-    }
+def measured(closed_at: int) -> dict[str, Measurement]:
+    """The measurement of :func:`silence` as a result has it."""
+    return {"connection TTL": Measurement(closed_at - ms(1), "ns", seconds(2), seconds(4), ms(50))}
 
 
 def two_connections() -> list[ev.Event]:
@@ -268,6 +264,14 @@ def full_run(
     return folder
 
 
+def judged_in(case: Verdict, finding: Finding) -> JudgedFinding:
+    """``finding`` with the verdict it has in a case whose verdict is ``case`` because of it."""
+    if case in (Verdict.ERROR, Verdict.SKIP) or finding.seen is Seen.VIOLATED:
+        return with_verdict(finding, case)
+    held = finding.seen is Seen.HELD
+    return with_verdict(finding, Verdict.PASS if held else Verdict.INCONCLUSIVE)
+
+
 def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.Event]]]:
     late = seconds(9) if worst else seconds(3)
     seen = Seen.VIOLATED if worst else Seen.HELD
@@ -276,13 +280,14 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
     def result(case: str, verdict: Verdict, detail: str, *findings: Finding, **more: Any) -> Result:
         own = verdict if worst else Verdict.PASS
         ids = tuple(dict.fromkeys(each.requirement for each in findings))
+        judged = tuple(judged_in(own, each) for each in findings)
         return Result(
             case,
             target,
             ids,
             own,
             detail if worst else "",
-            findings,
+            judged,
             duration_s=0.25,
             trace_ref="trace",
             **more,
@@ -295,7 +300,7 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
             "closed after 9000 ms, should be between 2000 and 4000 ms",
             finding(TTL, "closed after 9000 ms"),
             held(BEAT),
-            **measured(late),
+            measurements=measured(late),
         ),
         (
             "A client that promised a beat and stays silent is closed after its TTL,\nneither"
@@ -315,7 +320,7 @@ def _cases(target: str, *, worst: bool) -> Iterable[tuple[Result, str, list[ev.E
             Verdict.KNOWN,
             "the window is [ttl, 2 ttl) (known: the release differs)",
             finding(TTL, "closed late"),
-            **measured(late),
+            measurements=measured(late),
         ),
         "For any heart-beat header the connection lives as long as the arithmetic says.",
         examples,

@@ -48,10 +48,14 @@ def test_one_folder_twice_is_refused(tmp_path: Path) -> None:
         ("{", "run.json: is no readable JSON"),
         ("[" * 100_000, "run.json: is no readable JSON"),
         ("[]", "run.json: holds a list; it must be a JSON object"),
-        ('{"format": 2}', "run.json: format is 2; this version reads format 1"),
-        ('{"format": 1}', "run.json: run is None; it must be the name of the run"),
         (
-            '{"format": 1, "run": "r", "fingerprint": "other", "brokerproof": "0.0.9"}',
+            '{"format": 1, "brokerproof": "0.1.0"}',
+            "run.json: has format 1 and this version reads format 2; read it with brokerproof"
+            " 0.1.0, or run again",
+        ),
+        ('{"format": 2}', "run.json: run is None; it must be the name of the run"),
+        (
+            '{"format": 2, "run": "r", "fingerprint": "other", "brokerproof": "0.0.9"}',
             "report it with brokerproof 0.0.9",
         ),
     ],

@@ -19,6 +19,7 @@ from brokerproof.harness.cases.health_probe import PlainMessage
 from brokerproof.harness.catalogue import requirements
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.model.enums import Clock
+from brokerproof.harness.model.finding import ListedDeviation, Measurement
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, frame
@@ -30,6 +31,7 @@ from brokerproof.harness.trace.events import CaseEnded, ExampleStarted, FrameRec
 from brokerproof.harness.trace.recorder import Recorder
 
 MUST, SHOULD, MAY = "STOMP12-HDR-17", "STOMP12-ERR-03", "STOMP12-ERR-04"
+OTHER_MUST, VENDOR = "STOMP12-MSG-03", "ARTEMIS-STOMP-ttl-3"
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +91,10 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
     assert (found.verdict, found.attempts) == (Verdict.KNOWN, 1)
     assert found.detail == "control failed: the message never came (known: it is lost)"
     found = execute(run_of(reference, deviations=(known,)), made(half, MUST))
-    assert [each.seen for each in found.findings] == [
-        Seen.NEVER_REACHED
-    ]  # or the list would seem out of date
+    (finding,) = found.findings
+    assert finding.seen is Seen.NEVER_REACHED  # or the list would seem out of date
+    assert finding.verdict is Verdict.KNOWN
+    assert finding.deviation == known.listed
     assert (
         execute(run_of(reference, deviations=(known,)), made(judged, MUST)).verdict is Verdict.FAIL
     )
@@ -187,6 +190,76 @@ def test_an_expected_deviation_is_known_and_another_is_not(reference: Target) ->
         execute(run_of(reference, deviations=deviations("two receipts")), call).verdict
         is Verdict.FAIL
     )
+
+
+def listed(requirement: str, expected: str) -> Deviation:
+    return Deviation(
+        "units.*", requirement, "", expected, "on purpose", "https://example.invalid", "here:1"
+    )
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    return {finding.requirement: finding.verdict.value for finding in result.findings}
+
+
+def test_a_listed_deviation_beside_a_new_violation_is_known_and_the_new_one_fails(
+    reference: Target,
+) -> None:
+    def bad(target: Bench) -> None:
+        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(OTHER_MUST, False, "the header is missing")
+
+    run = run_of(reference, deviations=(listed(MUST, "no receipt"),))
+    found = execute(run, made(bad, MUST, OTHER_MUST))
+    assert verdicts(found) == {MUST: "KNOWN", OTHER_MUST: "FAIL"}
+    assert (found.verdict, found.detail) == (Verdict.FAIL, f"{OTHER_MUST}: the header is missing")
+    assert [finding.deviation for finding in found.findings] == [
+        ListedDeviation("units.*", MUST, "on purpose", "https://example.invalid"),
+        None,
+    ]
+
+
+def test_an_unlisted_should_beside_a_listed_must_stays_a_warning(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        target.record_finding(MUST, False, "no receipt came")
+        target.record_finding(SHOULD, False, "no message header")
+
+    run = run_of(reference, deviations=(listed(MUST, "no receipt"),))
+    found = execute(run, made(bad, MUST, SHOULD))
+    assert verdicts(found) == {MUST: "KNOWN", SHOULD: "WARN"}
+    assert (found.verdict, found.detail) == (
+        Verdict.KNOWN,
+        f"{MUST}: no receipt came (known: on purpose)",
+    )
+
+
+def test_every_cited_requirement_has_a_finding_however_the_case_ended(reference: Target) -> None:
+    def half(target: Bench) -> None:
+        target.record_finding(MUST, False, "no receipt came")
+
+    def broken(target: Bench) -> None:
+        half(target)
+        target.control(False, "the queue is empty")
+
+    assert verdicts(result(reference, half, MUST, SHOULD)) == {MUST: "FAIL", SHOULD: "INCONCLUSIVE"}
+    assert verdicts(result(reference, broken, MUST, SHOULD)) == {MUST: "ERROR", SHOULD: "ERROR"}
+    skipped = result(reference, half, MUST, SHOULD, needs=frozenset({"antigravity"}))
+    assert verdicts(skipped) == {MUST: "SKIP", SHOULD: "SKIP"}
+
+
+def test_each_finding_of_a_case_weighs_by_its_own_level(reference: Target) -> None:
+    def bad(target: Bench) -> None:
+        for requirement in (MUST, SHOULD, MAY, VENDOR):
+            target.record_finding(requirement, False, "broken")
+        target.record_finding(OTHER_MUST, False, "late", uncertain="the host was late")
+
+    assert verdicts(result(reference, bad, MUST, SHOULD, MAY, VENDOR, OTHER_MUST)) == {
+        MUST: "FAIL",
+        SHOULD: "WARN",
+        MAY: "NOTE",
+        VENDOR: "FAIL",
+        OTHER_MUST: "INCONCLUSIVE",
+    }
 
 
 def test_a_property_shrinks_to_its_smallest_violation(reference: Target) -> None:
@@ -418,8 +491,7 @@ def test_durations_are_judged_on_both_sides(reference: Target) -> None:
         "FAIL",
     ]
     found = judge(ms(21))
-    assert found.measured == {"gap": {"value": ms(21), "unit": "ns"}}
-    assert found.expected == {"gap": {"lo": ms(10), "hi": ms(20), "margin": 0, "unit": "ns"}}
+    assert found.measurements == {"gap": Measurement(ms(21), "ns", ms(10), ms(20), margin=0)}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,14 @@ from brokerproof.harness.commands.cli import cli
 from brokerproof.harness.commands.diff import diff, plain
 from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.records import Result, append
-from brokerproof.suites.units.drivers.synthetic_run import TTL, header, held, violated, write_header
+from brokerproof.suites.units.drivers.synthetic_run import (
+    TTL,
+    header,
+    held,
+    judged_in,
+    violated,
+    write_header,
+)
 
 V = Verdict
 
@@ -31,7 +38,12 @@ def run(
     write_header(folder, header(folder.name, targets=[target], finished=finished) | more)
     for case, verdict in verdicts.items():
         finding = violated(TTL, "late") if verdict is V.FAIL else held(TTL)
-        append(folder, Result(case, target, (TTL,), verdict, f"{verdict} here", (finding,)))
+        append(
+            folder,
+            Result(
+                case, target, (TTL,), verdict, f"{verdict} here", (judged_in(verdict, finding),)
+            ),
+        )
     return folder
 
 

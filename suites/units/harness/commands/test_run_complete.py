@@ -15,9 +15,7 @@ from brokerproof.harness.targets import target_file
 
 
 def result(case: str, target: str = "reference") -> Result:
-    return Result(
-        case, target, ("STOMP12-RCPT-01",), Verdict.PASS, "it held", (), {}, {}, 1, 0.1, ""
-    )
+    return Result(case, target, ("STOMP12-RCPT-01",), Verdict.PASS, "it held", (), {}, 1, 0.1, "")
 
 
 @pytest.fixture

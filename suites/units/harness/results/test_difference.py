@@ -6,13 +6,14 @@ import itertools
 
 import pytest
 
-from brokerproof.harness.model.finding import Finding
-from brokerproof.harness.model.verdicts import Level, Seen, Verdict
+from brokerproof.harness.model.finding import JudgedFinding
+from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.results.difference import Course, Kind, compare, course, exit_code, shifts
 from brokerproof.harness.results.records import LatestResult, Result, last_of_each
 
 V = Verdict
-LEVELS = {"MUST-1": Level.MUST, "SHOULD-1": Level.SHOULD}
+HELD = JudgedFinding("MUST-1", Seen.HELD, verdict=Verdict.PASS)
+BROKEN = JudgedFinding("MUST-1", Seen.VIOLATED, verdict=Verdict.FAIL)
 
 
 def told(
@@ -28,7 +29,9 @@ def told(
     )
 
 
-def judged(case: str, verdict: Verdict, *findings: Finding, target: str = "t") -> LatestResult:
+def judged(
+    case: str, verdict: Verdict, *findings: JudgedFinding, target: str = "t"
+) -> LatestResult:
     return LatestResult(
         Result(case, target, tuple(each.requirement for each in findings), verdict, "", findings)
     )
@@ -164,24 +167,23 @@ def test_a_skipped_case_took_no_attempt_and_is_steady() -> None:
 
 
 def test_requirements_change_with_their_worst_case() -> None:
-    held, broken = Finding("MUST-1", Seen.HELD), Finding("MUST-1", Seen.VIOLATED)
-    should = Finding("SHOULD-1", Seen.VIOLATED)
-    a = [judged("c1", V.PASS, held), judged("c2", V.PASS, held)]
-    b = [judged("c1", V.PASS, held), judged("c2", V.FAIL, broken, should)]
-    found = shifts(a, b, LEVELS.get)
+    should = JudgedFinding("SHOULD-1", Seen.VIOLATED, verdict=V.WARN)
+    a = [judged("c1", V.PASS, HELD), judged("c2", V.PASS, HELD)]
+    b = [judged("c1", V.PASS, HELD), judged("c2", V.FAIL, BROKEN, should)]
+    found = shifts(a, b)
     assert [
         (each.requirement, *each.verdicts, each.course, each.other_cases) for each in found
     ] == [
         ("MUST-1", V.PASS, V.FAIL, Course.WORSE, False),
         ("SHOULD-1", None, V.WARN, Course.UNDECIDED, True),
     ]
-    assert shifts(a, a, LEVELS.get) == []
+    assert shifts(a, a) == []
 
 
 def test_a_requirement_that_other_cases_speak_of_is_marked() -> None:
-    a = [judged("c1", V.PASS, Finding("MUST-1", Seen.HELD), target="x")]
-    b = [judged("c2", V.FAIL, Finding("MUST-1", Seen.VIOLATED), target="y")]
-    (found,) = shifts(a, b, LEVELS.get, across=True)
+    a = [judged("c1", V.PASS, HELD, target="x")]
+    b = [judged("c2", V.FAIL, BROKEN, target="y")]
+    (found,) = shifts(a, b, across=True)
     assert found.other_cases
     assert found.course is Course.WORSE
 

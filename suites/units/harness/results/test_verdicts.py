@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from brokerproof.harness.model.finding import Finding, combine
+from brokerproof.harness.model.finding import (
+    Finding,
+    ListedDeviation,
+    Measurement,
+    combine,
+)
 from brokerproof.harness.model.verdicts import Level, Seen, Verdict
 from brokerproof.harness.results import records
 from brokerproof.harness.results.records import Result, UnreadableResults
-from brokerproof.harness.results.verdict import exit_code, merge, verdict_for
+from brokerproof.harness.results.verdict import exit_code, merge, verdict_for, with_verdict
 
 HELD = Finding("R-1", Seen.HELD, "yes")
 VIOLATED = Finding("R-1", Seen.VIOLATED, "no")
@@ -73,8 +78,13 @@ RESULT = Result(
     ("R-1",),
     Verdict.FAIL,
     "no: ünïcode",
-    (VIOLATED,),
-    {"x": {"value": 1, "unit": "ns"}},
+    (
+        with_verdict(VIOLATED, Verdict.FAIL),
+        with_verdict(
+            VIOLATED, Verdict.KNOWN, ListedDeviation("c*", "", "It does.", "https://example.org")
+        ),
+    ),
+    {"x": Measurement(1, "ns", low=0, high=5, margin=2), "y": Measurement(7, "messages")},
 )
 
 
@@ -112,3 +122,40 @@ def test_a_line_that_is_no_result_is_named(tmp_path: Path) -> None:
     (tmp_path / records.NAME).write_text('{"case": 1}\n')
     with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is no result"):
         list(records.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('"verdict":"FAIL","deviation":null', '"deviation":null'),
+        ('"verdict":"KNOWN"', '"verdict":"SPLENDID"'),
+        ('"reason":"It does."', '"reason":5'),
+        ('"margin":2', '"margin":"2"'),
+        ('"value":7', '"value":true'),
+        ('"measurements":{', '"measured":{'),
+    ],
+)
+def test_a_line_with_a_wrong_field_is_named(tmp_path: Path, change: tuple[str, str]) -> None:
+    line = RESULT.line()
+    assert change[0] in line
+    (tmp_path / records.NAME).write_text(line.replace(*change) + "\n")
+    with pytest.raises(UnreadableResults, match=r"results.ndjson, line 1: is no result"):
+        list(records.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("measurement", "distance"),
+    [
+        (Measurement(12, "ns", 10, 20), 2),
+        (Measurement(19, "ns", 10, 20), 1),
+        (Measurement(20, "ns", 10, 20), 0),
+        (Measurement(25, "ns", 10, 20), -5),
+        (Measurement(7, "ns", 10), -3),
+        (Measurement(7, "ns", high=9), 2),
+        (Measurement(7, "ns"), None),
+    ],
+)
+def test_the_distance_is_that_to_the_nearest_bound(
+    measurement: Measurement, distance: int | None
+) -> None:
+    assert measurement.distance_to_bound == distance
